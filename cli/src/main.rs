@@ -1,0 +1,2 @@
+//! The attache program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Protobuf and gRPC code of A2A, generated.

@@ -1,0 +1,1 @@
+//! A durable runtime and toolkit for the Agent2Agent (A2A) protocol.
