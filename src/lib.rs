@@ -1,1 +1,4 @@
-//! A durable runtime and toolkit for the Agent2Agent (A2A) protocol.
+//! A durable runtime and toolkit for the Agent2Agent (A2A) protocol, every version of it.
+
+pub mod model;
+pub mod wire;

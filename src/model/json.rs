@@ -1,0 +1,485 @@
+//! JSON that we carry but do not own: kept as checked text, so that no number is ever touched.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+
+/// Any JSON value, kept as its text on one line.
+///
+/// Two values are equal when their texts are, or when they parse to the same value.
+#[derive(Clone)]
+pub struct Json(Box<RawValue>);
+
+/// The text is not JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotJson(&'static str);
+
+impl Json {
+    /// `null`.
+    #[must_use]
+    pub fn null() -> Self {
+        Self(RawValue::NULL.to_owned())
+    }
+
+    /// Checks and keeps a text.
+    ///
+    /// # Errors
+    /// The text is not one JSON value.
+    pub fn parse(text: &str) -> Result<Self, NotJson> {
+        let raw: Box<RawValue> = serde_json::from_str(text).map_err(|_| NotJson("must be JSON"))?;
+        Self::from_raw(raw)
+    }
+
+    /// Writes any value as JSON.
+    ///
+    /// # Errors
+    /// The value cannot be written, for example a map whose keys are not strings.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::value::to_raw_value(value).map(Self)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Reads the value into a type.
+    ///
+    /// # Errors
+    /// The value has another shape.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.get())
+    }
+
+    /// Whether it is an object.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.get().starts_with('{')
+    }
+
+    /// Whether it is `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.get() == "null"
+    }
+
+    /// Makes sure of what the JSON grammar leaves open: text on one line, and escapes that are characters.
+    fn from_raw(raw: Box<RawValue>) -> Result<Self, NotJson> {
+        let text = raw.get();
+        if !surrogates_pair_up(text.as_bytes()) {
+            return Err(NotJson("must not contain half a character (a lone surrogate escape)"));
+        }
+        // Inside strings control characters are escaped, so a raw one is white space between tokens.
+        if !text.bytes().any(|byte| byte < b' ') {
+            return Ok(Self(raw));
+        }
+        RawValue::from_string(without_white_space(text)).map(Self).map_err(|_| NotJson("must be JSON"))
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+            || matches!((self.read::<serde_json::Value>(), other.read::<serde_json::Value>()), (Ok(a), Ok(b)) if a == b)
+    }
+}
+
+impl Default for Json {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.get())
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.get())
+    }
+}
+
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Self {
+        // A `Value` has string keys and finite numbers, so writing it cannot fail.
+        Self::of(&value).unwrap_or_default()
+    }
+}
+
+impl From<Object> for Json {
+    fn from(object: Object) -> Self {
+        object.0
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_raw(Box::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+impl fmt::Display for NotJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for NotJson {}
+
+/// A JSON object: metadata, parameters, headers. Members keep their order.
+#[derive(Clone, PartialEq)]
+pub struct Object(Json);
+
+impl Object {
+    /// The empty object.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::from_members(&[])
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn get_text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The object as any JSON value.
+    #[must_use]
+    pub fn as_json(&self) -> &Json {
+        &self.0
+    }
+
+    /// A member by its name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Json> {
+        self.members().into_iter().find(|(key, _)| key == name).map(|(_, value)| Json(value.to_owned()))
+    }
+
+    /// Whether there is no member.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.get_text() == "{}" || self.members().is_empty()
+    }
+
+    /// Sets a member, in its old place if it had one.
+    pub fn insert(&mut self, name: &str, value: impl Into<Json>) {
+        let value = value.into();
+        let merged = self.merged([(Cow::Borrowed(name), &*value.0)]);
+        *self = merged;
+    }
+
+    /// Removes a member and gives it back.
+    pub fn remove(&mut self, name: &str) -> Option<Json> {
+        let removed = self.get(name)?;
+        let rest: Vec<_> = self.members().into_iter().filter(|(key, _)| key != name).collect();
+        *self = Self::from_members(&rest);
+        Some(removed)
+    }
+
+    /// Takes over every member of `other`; where both have one, `other` wins.
+    pub fn merge(&mut self, other: &Self) {
+        let merged = self.merged(other.members());
+        *self = merged;
+    }
+
+    /// The members in order; of a name given twice the last value counts.
+    pub fn iter(&self) -> impl Iterator<Item = (String, Json)> + '_ {
+        self.members().into_iter().map(|(name, value)| (name.into_owned(), Json(value.to_owned())))
+    }
+
+    fn members(&self) -> Members<'_> {
+        // The text was checked when it was kept, and an object parses as members.
+        serde_json::from_str::<MembersOf<'_>>(self.get_text()).map(|members| members.0).unwrap_or_default()
+    }
+
+    fn merged<'a>(&'a self, more: impl IntoIterator<Item = (Cow<'a, str>, &'a RawValue)>) -> Self {
+        let mut members = self.members();
+        for (name, value) in more {
+            set(&mut members, name, value);
+        }
+        Self::from_members(&members)
+    }
+
+    fn from_members(members: &[(Cow<'_, str>, &RawValue)]) -> Self {
+        Self(Json::of(&MembersRef(members)).unwrap_or_default())
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl TryFrom<Json> for Object {
+    type Error = NotJson;
+
+    fn try_from(json: Json) -> Result<Self, NotJson> {
+        if json.is_object() { Ok(Self(json)) } else { Err(NotJson("must be an object")) }
+    }
+}
+
+impl<K: Into<String>, V: Into<Json>> FromIterator<(K, V)> for Object {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
+        let mut object = Self::new();
+        for (name, value) in members {
+            object.insert(&name.into(), value);
+        }
+        object
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::try_from(Json::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
+
+struct MembersOf<'a>(Members<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for MembersOf<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MembersVisitor).map(Self)
+    }
+}
+
+struct MembersVisitor;
+
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Members::new();
+        while let Some((Name(name), value)) = map.next_entry()? {
+            members.push((name, value));
+        }
+        let mut seen = std::collections::HashSet::new();
+        if members.iter().all(|(name, _)| seen.insert(&**name)) {
+            return Ok(members);
+        }
+        // Of a name given twice the last value counts, in the first one's place.
+        let mut places = std::collections::HashMap::new();
+        let mut unique = Members::new();
+        for (name, value) in members {
+            match places.get(&name) {
+                Some(&place) => unique.get_mut(place).map(|member: &mut (_, _)| member.1 = value).unwrap_or_default(),
+                None => {
+                    places.insert(name.clone(), unique.len());
+                    unique.push((name, value));
+                }
+            }
+        }
+        Ok(unique)
+    }
+}
+
+/// A member's name, borrowed where it has no escapes.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+struct MembersRef<'a>(&'a [(Cow<'a, str>, &'a RawValue)]);
+
+impl Serialize for MembersRef<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+fn set<'a>(members: &mut Members<'a>, name: Cow<'a, str>, value: &'a RawValue) {
+    match members.iter_mut().find(|(key, _)| *key == name) {
+        Some(member) => member.1 = value,
+        None => members.push((name, value)),
+    }
+}
+
+/// Whether every `\ud800`-style escape is one half of a pair; the rest of the grammar is checked elsewhere.
+fn surrogates_pair_up(text: &[u8]) -> bool {
+    let mut at = 0;
+    while let Some(found) = text[at..].iter().position(|&byte| byte == b'\\') {
+        at += found;
+        match escaped_unit(text, at) {
+            None => at += 2,
+            Some(0xD800..=0xDBFF) => match escaped_unit(text, at + 6) {
+                Some(0xDC00..=0xDFFF) => at += 12,
+                _ => return false,
+            },
+            Some(0xDC00..=0xDFFF) => return false,
+            Some(_) => at += 6,
+        }
+        if at >= text.len() {
+            break;
+        }
+    }
+    true
+}
+
+fn escaped_unit(text: &[u8], at: usize) -> Option<u16> {
+    let digits = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn without_white_space(text: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    text.chars()
+        .filter(|&c| {
+            let keep = in_string || !matches!(c, ' ' | '\t' | '\r' | '\n');
+            if escaped {
+                escaped = false;
+            } else if in_string && c == '\\' {
+                escaped = true;
+            } else if c == '"' {
+                in_string = !in_string;
+            }
+            keep
+        })
+        .collect()
+}
+
+/// Reads `null` as the default: in the JSON of 1.0 it means absent.
+pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
+    Option::deserialize(d).map(Option::unwrap_or_default)
+}
+
+/// Reads an empty string as absent: a string without presence cannot tell the two apart.
+pub(crate) fn non_empty<'de, D, T>(d: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + AsRef<str>,
+{
+    Ok(Option::<T>::deserialize(d)?.filter(|text| !text.as_ref().is_empty()))
+}
+
+/// Reads an optional int32 as ProtoJSON allows: `5`, `5.0` or `"5"`.
+pub(crate) fn int32<'de, D: Deserializer<'de>>(d: D) -> Result<Option<i32>, D::Error> {
+    Ok(Option::<Int32>::deserialize(d)?.map(|number| number.0))
+}
+
+struct Int32(i32);
+
+impl<'de> Deserialize<'de> for Int32 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Int32Visitor).map(Self)
+    }
+}
+
+struct Int32Visitor;
+
+impl Visitor<'_> for Int32Visitor {
+    type Value = i32;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a 32-bit whole number")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<i32, E> {
+        i32::try_from(number).map_err(|_| E::invalid_value(de::Unexpected::Signed(number), &self))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<i32, E> {
+        i32::try_from(number).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<i32, E> {
+        let whole = number.trunc();
+        if whole == number && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&whole) {
+            #[expect(clippy::cast_possible_truncation, reason = "whole and within range, as just checked")]
+            return Ok(whole as i32);
+        }
+        Err(E::invalid_value(de::Unexpected::Float(number), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<i32, E> {
+        text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_never_touched() {
+        for text in ["1.0", "1e400", "18446744073709551616", "-0", r#"{"a":[1.10,2E+5]}"#] {
+            assert_eq!(Json::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn text_is_kept_on_one_line() {
+        let json = Json::parse("{\n \"a b\": [1,\r\n\t2], \"c\\\" d\": \"x  y\" }").unwrap();
+        assert_eq!(json.get(), r#"{"a b":[1,2],"c\" d":"x  y"}"#);
+    }
+
+    #[test]
+    fn half_a_character_is_refused() {
+        for good in [r#""\ud83d\ude00""#, r#""\\ud800""#, r#""\u0041\\""#] {
+            assert!(Json::parse(good).is_ok(), "{good}");
+        }
+        for bad in [r#""\ud83d""#, r#""\ude00""#, r#""\ud83d\u0041""#, r#"{"\ud800":1}"#, r#""\ud83dx""#] {
+            assert!(Json::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn members_are_set_merged_and_removed_in_place() {
+        let mut object: Object = serde_json::from_str(r#"{"a":1.0,"b":{"x":[]},"a":2.50}"#).unwrap();
+        assert_eq!(object.get("a").unwrap().get(), "2.50");
+        object.insert("c", serde_json::json!("é\n"));
+        object.merge(&[("b", serde_json::json!(null))].into_iter().collect());
+        assert_eq!(object.get_text(), r#"{"a":2.50,"b":null,"c":"é\n"}"#);
+        assert_eq!(object.remove("a").unwrap().get(), "2.50");
+        assert_eq!(object.get("a"), None);
+        assert!(!object.is_empty() && Object::new().is_empty());
+        assert!(Object::try_from(Json::null()).is_err());
+    }
+
+    #[test]
+    fn int32_takes_the_three_spellings_and_no_more() {
+        #[derive(serde::Deserialize)]
+        struct N(#[serde(deserialize_with = "int32")] Option<i32>);
+        let read = |text: &str| serde_json::from_str::<N>(text).map(|n| n.0).ok();
+        assert_eq!(read("5"), Some(Some(5)));
+        assert_eq!(read("5.0"), Some(Some(5)));
+        assert_eq!(read(r#""-5""#), Some(Some(-5)));
+        assert_eq!(read("null"), Some(None));
+        for bad in ["5.5", "2147483648", "-2147483649", "1e300", r#""x""#, "true", "[]"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

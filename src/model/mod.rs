@@ -1,0 +1,49 @@
+//! What is said: the one model that every version of A2A is read into and written from.
+//!
+//! Plain data, no I/O and no async. `Serialize` and `Deserialize` on these types are the JSON of A2A 1.0;
+//! the spellings of older versions live in [`crate::wire`] alone.
+
+mod artifact;
+mod base64;
+mod card;
+mod error;
+mod event;
+mod id;
+mod json;
+mod message;
+mod push;
+mod request;
+mod scope;
+mod secret;
+mod security;
+mod task;
+mod time;
+mod version;
+
+pub use artifact::Artifact;
+pub use base64::{Base64, NotBase64};
+pub use card::{
+    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
+};
+pub use error::{Error, ErrorKind, Result, Violation};
+pub use event::{Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
+pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
+pub(crate) use json::{int32, non_empty, or_default};
+pub use json::{Json, NotJson, Object};
+pub use message::{Content, Message, Part, Role};
+pub use push::{AuthenticationInfo, PushConfig};
+pub use request::{
+    CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest, GetPushConfigRequest, GetTaskRequest,
+    Limits, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest, ListTasksResponse,
+    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest,
+};
+pub use scope::{Call, Caller, Scope};
+pub use secret::Secret;
+pub use security::{
+    ApiKeySecurityScheme, AuthorizationCodeFlow, ClientCredentialsFlow, DeviceCodeFlow, HttpAuthSecurityScheme,
+    ImplicitFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows, OpenIdConnectSecurityScheme, PasswordFlow,
+    SecurityRequirement, SecurityScheme,
+};
+pub use task::{Broken, Task, TaskState, TaskStatus};
+pub use time::{NotATime, Timestamp};
+pub use version::{Binding, Operation, Version};

@@ -1,0 +1,53 @@
+//! Who calls, and what they may see.
+
+use std::sync::Arc;
+
+/// Somebody who calls us, by the name that authentication gave them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Caller(Arc<str>);
+
+impl Caller {
+    /// Whoever calls where nobody has to say who they are.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self::named("anonymous")
+    }
+
+    /// A caller that authentication knows.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self(Arc::from(name))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whose tasks: the only way to a log leads through one of these.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// The agent, by its name in this process.
+    pub agent: Arc<str>,
+    /// The tenant; empty for none.
+    pub tenant: Arc<str>,
+    /// The caller who owns the tasks.
+    pub owner: Caller,
+}
+
+/// What surrounds one request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// Whose tasks it may see.
+    pub scope: Scope,
+}
+
+impl Call {
+    /// Who calls.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.scope.owner
+    }
+}

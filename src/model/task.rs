@@ -1,0 +1,371 @@
+//! A task: the fold of its events.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Artifact, ArtifactId, ContextId, Entry, Event, Message, Object, Role, StreamResponse, TaskId, Timestamp, or_default,
+};
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum TaskState {
+    /// Left out, or unknown to us; only ever read. Neither terminal nor interrupted.
+    #[default]
+    Unspecified,
+    /// Taken on, not begun.
+    Submitted,
+    /// Being worked on.
+    Working,
+    /// Done.
+    Completed,
+    /// Not done, by a fault.
+    Failed,
+    /// Stopped by request.
+    Canceled,
+    /// Waits for another message.
+    InputRequired,
+    /// Declined by the agent.
+    Rejected,
+    /// Waits for credentials.
+    AuthRequired,
+}
+
+impl TaskState {
+    /// Every state that is written.
+    pub const ALL: [Self; 8] = [
+        Self::Submitted,
+        Self::Working,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+        Self::InputRequired,
+        Self::Rejected,
+        Self::AuthRequired,
+    ];
+
+    /// The name 1.0 gives it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unspecified => "TASK_STATE_UNSPECIFIED",
+            Self::Submitted => "TASK_STATE_SUBMITTED",
+            Self::Working => "TASK_STATE_WORKING",
+            Self::Completed => "TASK_STATE_COMPLETED",
+            Self::Failed => "TASK_STATE_FAILED",
+            Self::Canceled => "TASK_STATE_CANCELED",
+            Self::InputRequired => "TASK_STATE_INPUT_REQUIRED",
+            Self::Rejected => "TASK_STATE_REJECTED",
+            Self::AuthRequired => "TASK_STATE_AUTH_REQUIRED",
+        }
+    }
+
+    /// Whether the task has ended; it never starts again.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+    }
+
+    /// Whether the task waits for somebody outside.
+    #[must_use]
+    pub fn is_interrupted(self) -> bool {
+        matches!(self, Self::InputRequired | Self::AuthRequired)
+    }
+
+    /// Whether a task in this state may take the next one.
+    #[must_use]
+    pub fn may_become(self, next: Self) -> bool {
+        if self.is_terminal() || next == Self::Unspecified {
+            return false;
+        }
+        next != Self::Submitted || matches!(self, Self::Submitted | Self::Unspecified)
+    }
+}
+
+impl fmt::Display for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for TaskState {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Where a task stands, since when, and why.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStatus {
+    /// The state.
+    #[serde(default, deserialize_with = "or_default")]
+    pub state: TaskState,
+    /// What the agent says about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Arc<Message>>,
+    /// When it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<Timestamp>,
+}
+
+impl TaskStatus {
+    /// A status without a message.
+    #[must_use]
+    pub fn new(state: TaskState) -> Self {
+        Self { state, message: None, timestamp: None }
+    }
+
+    /// Adds what the agent says about it.
+    #[must_use]
+    pub fn with_message(mut self, message: impl Into<Arc<Message>>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+
+    /// Says when it was recorded.
+    #[must_use]
+    pub fn at(mut self, time: Timestamp) -> Self {
+        self.timestamp = Some(time);
+        self
+    }
+}
+
+/// A unit of work: what was said, what was made, and where it stands.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Task {
+    /// Made by the server.
+    #[serde(default, deserialize_with = "or_default")]
+    pub id: TaskId,
+    /// The conversation it belongs to; empty only if a peer left it out.
+    #[serde(
+        default,
+        alias = "context_id",
+        deserialize_with = "or_default",
+        skip_serializing_if = "ContextId::is_empty"
+    )]
+    pub context_id: ContextId,
+    /// Where it stands.
+    #[serde(default, deserialize_with = "or_default")]
+    pub status: TaskStatus,
+    /// What was made.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<Artifact>,
+    /// What was said, oldest first; the message of the current status is not in it yet.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Arc<Message>>,
+    /// Whatever else is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Object>,
+}
+
+/// An event that a task cannot take: a fault of the agent that made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Broken {
+    /// The task had ended.
+    Ended(TaskState),
+    /// No task goes from this state to that.
+    Move(TaskState, TaskState),
+    /// A chunk for an artifact that is not there.
+    UnknownArtifact(ArtifactId),
+    /// An artifact without parts.
+    EmptyArtifact(ArtifactId),
+    /// An event of another task.
+    OtherTask(TaskId),
+    /// A plain message where a task is.
+    MessageInTask,
+}
+
+impl Task {
+    /// A task that was just taken on.
+    #[must_use]
+    pub fn submitted(id: TaskId, context_id: ContextId, time: Timestamp) -> Self {
+        Self { id, context_id, status: TaskStatus::new(TaskState::Submitted).at(time), ..Self::default() }
+    }
+
+    /// Folds a log; `None` when it does not begin with `Created`.
+    ///
+    /// # Errors
+    /// An entry does not fit the ones before it.
+    pub fn fold<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Option<Self>, Broken> {
+        let mut entries = entries.into_iter();
+        let Some(Entry { time, event: Event::Created { id, context_id, metadata }, .. }) = entries.next() else {
+            return Ok(None);
+        };
+        let mut task = Self::submitted(id.clone(), context_id.clone(), *time);
+        task.metadata.clone_from(metadata);
+        for entry in entries {
+            task.apply(entry)?;
+        }
+        Ok(Some(task))
+    }
+
+    /// Takes in the next entry of the log; on an error the task is as it was.
+    ///
+    /// # Errors
+    /// The entry does not fit.
+    pub fn apply(&mut self, entry: &Entry) -> Result<(), Broken> {
+        match &entry.event {
+            Event::Created { id, .. } => Err(Broken::OtherTask(id.clone())),
+            Event::Message(message) => self.apply_message(message),
+            Event::Status { status, metadata } => self.apply_status(status, metadata.as_ref(), Some(entry.time)),
+            Event::Artifact { artifact, append, .. } => self.apply_artifact(artifact, *append),
+            Event::TurnStarted | Event::CancelRequested { .. } | Event::Ignored { .. } | Event::TurnEnded => Ok(()),
+        }
+    }
+
+    /// Takes in what a stream told of it, as a client that follows it does.
+    ///
+    /// # Errors
+    /// The update does not fit, or is of another task.
+    pub fn apply_update(&mut self, update: &StreamResponse) -> Result<(), Broken> {
+        match update {
+            StreamResponse::Task(task) => self.apply_task(task),
+            StreamResponse::Message(_) => Err(Broken::MessageInTask),
+            StreamResponse::StatusUpdate(event) => {
+                self.check_id(&event.task_id)?;
+                self.apply_status(&event.status, event.metadata.as_ref(), None)
+            }
+            StreamResponse::ArtifactUpdate(event) => {
+                self.check_id(&event.task_id)?;
+                self.apply_artifact(&event.artifact, event.append)
+            }
+        }
+    }
+
+    /// A task seen again replaces status and metadata, and each artifact by its id.
+    fn apply_task(&mut self, seen: &Self) -> Result<(), Broken> {
+        self.check_id(&seen.id)?;
+        self.check_move(seen.status.state)?;
+        self.status.clone_from(&seen.status);
+        self.metadata.clone_from(&seen.metadata);
+        if !seen.history.is_empty() {
+            self.history.clone_from(&seen.history);
+        }
+        for artifact in &seen.artifacts {
+            self.put_artifact(artifact);
+        }
+        Ok(())
+    }
+
+    fn apply_message(&mut self, message: &Arc<Message>) -> Result<(), Broken> {
+        if self.status.state.is_terminal() {
+            return Err(Broken::Ended(self.status.state));
+        }
+        self.retire_status_message();
+        let stamped = message.task_id.as_ref() == Some(&self.id)
+            && message.context_id.as_ref().map_or("", ContextId::as_str) == self.context_id.as_str();
+        self.history.push(if stamped { message.clone() } else { Arc::new(self.stamp(message)) });
+        Ok(())
+    }
+
+    fn stamp(&self, message: &Message) -> Message {
+        let context_id = (!self.context_id.is_empty()).then(|| self.context_id.clone());
+        Message { task_id: Some(self.id.clone()), context_id, ..message.clone() }
+    }
+
+    fn apply_status(
+        &mut self,
+        status: &TaskStatus,
+        metadata: Option<&Object>,
+        recorded: Option<Timestamp>,
+    ) -> Result<(), Broken> {
+        // 07 §2: the move back to submitted is ignored rather than failing.
+        if status.state == TaskState::Submitted && self.status.state != status.state && !self.is_ended() {
+            return Ok(());
+        }
+        self.check_move(status.state)?;
+        self.retire_status_message();
+        // Within a task time does not go back, whatever the clocks say.
+        let timestamp = status.timestamp.or(recorded).max(self.status.timestamp);
+        self.status = TaskStatus { timestamp, ..status.clone() };
+        match (&mut self.metadata, metadata) {
+            (Some(ours), Some(more)) => ours.merge(more),
+            (None, Some(more)) => self.metadata = Some(more.clone()),
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    fn apply_artifact(&mut self, artifact: &Artifact, append: bool) -> Result<(), Broken> {
+        if self.is_ended() {
+            return Err(Broken::Ended(self.status.state));
+        }
+        if artifact.parts.is_empty() {
+            return Err(Broken::EmptyArtifact(artifact.artifact_id.clone()));
+        }
+        if !append {
+            self.put_artifact(artifact);
+            return Ok(());
+        }
+        let known = self.artifacts.iter_mut().find(|known| known.artifact_id == artifact.artifact_id);
+        known.ok_or_else(|| Broken::UnknownArtifact(artifact.artifact_id.clone()))?.extend(artifact);
+        Ok(())
+    }
+
+    fn put_artifact(&mut self, artifact: &Artifact) {
+        match self.artifacts.iter_mut().find(|known| known.artifact_id == artifact.artifact_id) {
+            Some(known) => known.clone_from(artifact),
+            None => self.artifacts.push(artifact.clone()),
+        }
+    }
+
+    /// The message of a status moves to the history when the next status or message arrives.
+    fn retire_status_message(&mut self) {
+        self.history.extend(self.status.message.take());
+    }
+
+    fn check_id(&self, id: &TaskId) -> Result<(), Broken> {
+        if *id == self.id { Ok(()) } else { Err(Broken::OtherTask(id.clone())) }
+    }
+
+    fn check_move(&self, next: TaskState) -> Result<(), Broken> {
+        if self.is_ended() {
+            return Err(Broken::Ended(self.status.state));
+        }
+        if self.status.state.may_become(next) { Ok(()) } else { Err(Broken::Move(self.status.state, next)) }
+    }
+
+    /// Whether the task has ended; it never starts again.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        self.status.state.is_terminal()
+    }
+
+    /// The answer as text: from artifacts, else the status message, else the last thing the agent said.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let artifacts: Vec<_> = self.artifacts.iter().map(Artifact::as_text).filter(|text| !text.is_empty()).collect();
+        if !artifacts.is_empty() {
+            return artifacts.join("\n");
+        }
+        let said = self.history.iter().rev().filter(|message| message.role == Role::Agent);
+        let mut texts = self.status.message.iter().chain(said).map(|message| message.text());
+        texts.find(|text| !text.is_empty()).unwrap_or_default()
+    }
+
+    /// Keeps the last `length` messages of the history; `None` keeps all.
+    pub fn limit_history(&mut self, length: Option<i32>) {
+        let Some(keep) = length.and_then(|length| usize::try_from(length).ok()) else { return };
+        self.history.drain(..self.history.len().saturating_sub(keep));
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended(state) => write!(f, "the task has ended as {state}"),
+            Self::Move(from, to) => write!(f, "a task does not go from {from} to {to}"),
+            Self::UnknownArtifact(id) => write!(f, "append to an artifact that is not there: {id}"),
+            Self::EmptyArtifact(id) => write!(f, "an artifact without parts: {id}"),
+            Self::OtherTask(id) => write!(f, "an event of another task: {id}"),
+            Self::MessageInTask => f.write_str("a plain message where a task is"),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}

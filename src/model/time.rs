@@ -1,0 +1,121 @@
+//! Points in time: UTC, to the millisecond.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::DateTimePrinter;
+use jiff::tz::TimeZone;
+use serde::ser::{Serialize, Serializer};
+
+/// A point in time in UTC, to the millisecond: all that A2A writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Timestamp(i64);
+
+/// The text is no point in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotATime;
+
+/// Years 0001 to 9999: what RFC 3339 and protobuf can say.
+const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_300_799_999;
+
+impl Timestamp {
+    /// The time `millis` milliseconds after 1970; `None` outside the years 1 to 9999.
+    #[must_use]
+    pub fn from_millis(millis: i64) -> Option<Self> {
+        RANGE.contains(&millis).then_some(Self(millis))
+    }
+
+    /// Milliseconds since 1970.
+    #[must_use]
+    pub fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// Reads a time as peers send it: RFC 3339 with any offset, or with none, which means UTC.
+    ///
+    /// # Errors
+    /// The text is not a date with a time.
+    pub fn parse_liberal(text: &str) -> Result<Self, NotATime> {
+        text.parse().or_else(|NotATime| {
+            let civil: DateTime = text.trim().parse().map_err(|_| NotATime)?;
+            // A bare date parses as midnight; as a time it is too vague to guess at.
+            let time = civil.to_zoned(TimeZone::UTC).map_err(|_| NotATime)?.timestamp();
+            if text.len() <= 10 { Err(NotATime) } else { Self::from_jiff(time) }
+        })
+    }
+
+    fn from_jiff(time: jiff::Timestamp) -> Result<Self, NotATime> {
+        // Rounds towards the past, as the order of events must not change.
+        let millis = time.as_nanosecond().div_euclid(1_000_000);
+        i64::try_from(millis).ok().and_then(Self::from_millis).ok_or(NotATime)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = NotATime;
+
+    /// Reads RFC 3339: an offset or `Z` is required.
+    fn from_str(text: &str) -> Result<Self, NotATime> {
+        Self::from_jiff(text.parse().map_err(|_| NotATime)?)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// `YYYY-MM-DDTHH:MM:SS.sssZ`, always.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
+        let time = jiff::Timestamp::from_millisecond(self.0).map_err(|_| fmt::Error)?;
+        PRINTER.print_timestamp(&time, jiff::fmt::StdFmtWrite(f)).map_err(|_| fmt::Error)
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for NotATime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("must be an RFC 3339 time such as 2026-03-14T09:26:53.589Z")
+    }
+}
+
+impl std::error::Error for NotATime {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_any_offset_and_written_in_utc_with_milliseconds() {
+        for (text, written) in [
+            ("2026-03-14T09:26:53Z", "2026-03-14T09:26:53.000Z"),
+            ("2026-03-14T09:26:53.5+02:00", "2026-03-14T07:26:53.500Z"),
+            ("2026-03-14t09:26:53.123456789z", "2026-03-14T09:26:53.123Z"),
+            ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z"),
+            ("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"),
+            ("1969-12-31T23:59:59.9999Z", "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(text.parse::<Timestamp>().unwrap().to_string(), written);
+        }
+    }
+
+    #[test]
+    fn r33_a_time_without_a_zone_is_utc_but_only_for_the_liberal_reader() {
+        let text = "2026-03-14T09:26:53.5";
+        assert_eq!(text.parse::<Timestamp>(), Err(NotATime));
+        assert_eq!(Timestamp::parse_liberal(text).unwrap().to_string(), "2026-03-14T09:26:53.500Z");
+        assert_eq!(Timestamp::parse_liberal("2026-03-14 09:26:53").unwrap().to_string(), "2026-03-14T09:26:53.000Z");
+        for bad in ["", "soon", "2026-03-14", "2026-13-14T09:26:53", "0000-01-01T00:00:00Z"] {
+            assert_eq!(Timestamp::parse_liberal(bad), Err(NotATime), "{bad}");
+        }
+    }
+}

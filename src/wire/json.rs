@@ -1,0 +1,199 @@
+//! Reading JSON into types, with errors that name the field and never repeat what was sent.
+
+use serde::Deserialize;
+use serde_json::error::Category;
+
+use crate::model::{Error, ErrorKind, Violation};
+
+/// How deep JSON may nest.
+pub const MAX_DEPTH: usize = 128;
+
+/// Reads a value that is known to be JSON, such as the params of an envelope.
+///
+/// # Errors
+/// Invalid parameters, naming the field.
+pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
+    // The path is only followed when there is something to explain.
+    serde_json::from_str(text).map_err(|_| explain::<T>(text).into())
+}
+
+/// Reads a whole body.
+///
+/// # Errors
+/// A parse error when it is not JSON or nests too deep, else invalid parameters, naming the field.
+pub fn read_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Error> {
+    read(check(body)?)
+}
+
+/// Makes sure that a body is UTF-8, JSON, and nests no deeper than [`MAX_DEPTH`].
+///
+/// # Errors
+/// A parse error.
+pub fn check(body: &[u8]) -> Result<&str, Error> {
+    let text = check_depth(body)?;
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(|_| ErrorKind::Parse)?;
+    Ok(text)
+}
+
+/// Makes sure that a body is UTF-8 and nests no deeper than [`MAX_DEPTH`], also inside what stays raw text.
+pub(crate) fn check_depth(body: &[u8]) -> Result<&str, Error> {
+    // With few brackets it cannot be deep; `[` and `{` differ in one bit, so counting them is quick.
+    let brackets = body.iter().filter(|&&byte| byte | 0x20 == b'{').count();
+    if brackets > MAX_DEPTH && depth(body) > MAX_DEPTH {
+        return Err(Error::new(ErrorKind::Parse).with_message("Invalid JSON payload: nested deeper than 128 levels"));
+    }
+    std::str::from_utf8(body).map_err(|_| ErrorKind::Parse.into())
+}
+
+/// The deepest nesting outside of strings; counts what it is given, valid or not.
+fn depth(body: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let mut bytes = body.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => {
+                bytes.next();
+            }
+            b'"' => return,
+            _ => {}
+        }
+    }
+}
+
+/// Reads once more, following the path, to say which field is at fault.
+fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+        Ok(_) => Violation::new("", "must be one JSON value"),
+        Err(error) => {
+            let path = error.path().to_string();
+            let path = if path == "." { "" } else { path.trim_start_matches("?.") };
+            violation(path, error.inner())
+        }
+    }
+}
+
+fn violation(path: &str, error: &serde_json::Error) -> Violation {
+    let text = error.to_string();
+    let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
+    if let Some((field, rule)) = text.strip_prefix("field `").and_then(|rest| rest.split_once("`: ")) {
+        return Violation::new(join(path, field), rule.to_owned());
+    }
+    for (prefix, rule) in [("missing field `", "is required"), ("duplicate field `", "must be given only once")] {
+        if let Some(field) = text.strip_prefix(prefix) {
+            return Violation::new(join(path, field.trim_end_matches('`')), rule);
+        }
+    }
+    if error.classify() != Category::Data {
+        return Violation::new(path, "must be text that JSON can hold");
+    }
+    // What serde says of a wrong type repeats the value, which may be a secret: only the expectation is kept.
+    match text.starts_with("invalid ").then(|| text.rsplit_once(", expected ")).flatten() {
+        Some((_, expected)) => Violation::new(path, format!("must be {}", in_json_words(expected))),
+        None => Violation::new(path, text.to_owned()),
+    }
+}
+
+fn in_json_words(expected: &str) -> &str {
+    match expected {
+        "a map" => "an object",
+        "a sequence" => "an array",
+        "a boolean" => "true or false",
+        _ if expected.starts_with("struct ") => "an object",
+        _ => expected,
+    }
+}
+
+/// Puts a member behind a path.
+pub(crate) fn join(path: &str, field: &str) -> String {
+    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+}
+
+/// An error about a member below the one being read; [`read`] adds the path above it.
+pub(crate) fn at<E: serde::de::Error>(field: &str, rule: impl std::fmt::Display) -> E {
+    E::custom(format_args!("field `{field}`: {rule}"))
+}
+
+/// Carries the violations of a nested read upwards, below `field`.
+pub(crate) fn below<E: serde::de::Error>(field: &str, error: &Error) -> E {
+    match error.violations().first() {
+        Some(violation) => at(&join(field, violation.field()), violation.description()),
+        None => at(field, error.message()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SendMessageRequest;
+
+    fn fault(text: &str) -> (String, String) {
+        let error = read::<SendMessageRequest>(text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidParams);
+        let violation = &error.violations()[0];
+        (violation.field().to_owned(), violation.description().to_owned())
+    }
+
+    #[test]
+    fn the_field_at_fault_is_named_and_its_value_is_not_repeated() {
+        for (text, field, rule) in [
+            ("[]", "", "must be an object"),
+            (r#"{"message":5}"#, "message", "must be an object"),
+            (r#"{"message":{"parts":"hunter2"}}"#, "message.parts", "must be an array"),
+            (r#"{"message":{"messageId":"hunter2","messageId":"b"}}"#, "message.messageId", "must be given only once"),
+            (r#"{"message":{"messageId":"a","message_id":"b"}}"#, "message.messageId", "must be given only once"),
+            (r#"{"message":{"role":"hunter2"}}"#, "message.role", "must be ROLE_USER or ROLE_AGENT"),
+            (r#"{"message":{"metadata":"hunter2"}}"#, "message.metadata", "must be an object"),
+            (r#"{"message":{"messageId":"\ud800"}}"#, "message.messageId", "must be text that JSON can hold"),
+            (
+                r#"{"configuration":{"historyLength":5.5}}"#,
+                "configuration.historyLength",
+                "must be a 32-bit whole number",
+            ),
+            (
+                r#"{"configuration":{"returnImmediately":"hunter2"}}"#,
+                "configuration.returnImmediately",
+                "must be true or false",
+            ),
+        ] {
+            assert_eq!(fault(text), (field.to_owned(), rule.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn s62_nesting_is_bounded_everywhere_and_brackets_in_strings_do_not_count() {
+        let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(check(nested(128).as_bytes()).is_ok());
+        assert_eq!(check(nested(129).as_bytes()).unwrap_err().kind(), ErrorKind::Parse);
+        assert!(check(format!("\"\\\"{}\"", "[".repeat(1000)).as_bytes()).is_ok());
+        assert!(check(format!("[{}[]]", "[],".repeat(1000)).as_bytes()).is_ok());
+        let inside = |levels| format!(r#"{{"message":{{"parts":[{{"data":{}}}]}}}}"#, nested(levels));
+        assert!(read_body::<SendMessageRequest>(inside(124).as_bytes()).is_ok());
+        assert_eq!(read_body::<SendMessageRequest>(inside(125).as_bytes()).unwrap_err().kind(), ErrorKind::Parse);
+        let unknown = |levels| format!(r#"{{"whatever":{}}}"#, nested(levels));
+        assert!(read_body::<SendMessageRequest>(unknown(127).as_bytes()).is_ok());
+        assert_eq!(read_body::<SendMessageRequest>(unknown(128).as_bytes()).unwrap_err().kind(), ErrorKind::Parse);
+    }
+
+    #[test]
+    fn what_is_not_json_is_a_parse_error() {
+        for body in [&b"{"[..], b"\xff", b"", b"{} {}", b"{'a':1}", b"[1,]"] {
+            assert_eq!(check(body).unwrap_err().kind(), ErrorKind::Parse);
+        }
+    }
+}

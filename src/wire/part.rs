@@ -1,0 +1,326 @@
+//! Reading a part: 1.0 by its one member, older versions by `kind`, and whatever lies between.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use super::json::at;
+use crate::model::{Base64, Content, Json, Object, Part};
+
+/// Every member a part can have in any version, as far as it was given.
+#[derive(Default)]
+pub(crate) struct Members {
+    pub(crate) text: Option<String>,
+    pub(crate) raw: Option<Base64>,
+    pub(crate) url: Option<String>,
+    pub(crate) data: Option<Json>,
+    pub(crate) file: Option<File>,
+    pub(crate) metadata: Option<Object>,
+    pub(crate) filename: Option<String>,
+    pub(crate) media_type: Option<String>,
+}
+
+impl Members {
+    /// Makes the part; exactly one member may be its content.
+    pub(crate) fn into_part<E: de::Error>(self) -> Result<Part, E> {
+        let (file, name, media_type) = match self.file {
+            Some(file) => (Some(file.content), file.name, file.media_type),
+            None => (None, None, None),
+        };
+        let mut contents = [
+            self.text.map(Content::Text),
+            self.raw.map(Content::Raw),
+            self.url.map(Content::Url),
+            self.data.map(Content::Data),
+            file,
+        ]
+        .into_iter()
+        .flatten();
+        let content = match (contents.next(), contents.next()) {
+            (Some(content), None) => content,
+            _ => return Err(E::custom("must have exactly one of text, raw, url, data")),
+        };
+        let mut part = Part::from(content);
+        if let Some(metadata) = self.metadata {
+            part = part.with_metadata(metadata);
+        }
+        if let Some(name) = self.filename.or(name).filter(|name| !name.is_empty()) {
+            part = part.with_filename(name);
+        }
+        if let Some(media_type) = self.media_type.or(media_type).filter(|media_type| !media_type.is_empty()) {
+            part = part.with_media_type(media_type);
+        }
+        Ok(part)
+    }
+}
+
+/// The file of a 0.3 part.
+pub(crate) struct File {
+    pub(crate) content: Content,
+    pub(crate) name: Option<String>,
+    pub(crate) media_type: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for File {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct FileMembers {
+            // Official samples print 0.3 files with the last three names.
+            #[serde(alias = "data", alias = "fileWithBytes", alias = "file_with_bytes")]
+            bytes: Option<Base64>,
+            #[serde(alias = "url", alias = "fileWithUri", alias = "file_with_uri")]
+            uri: Option<String>,
+            #[serde(alias = "mime_type", alias = "mediaType")]
+            mime_type: Option<String>,
+            #[serde(alias = "filename")]
+            name: Option<String>,
+        }
+        let members = FileMembers::deserialize(deserializer)?;
+        let content = match (members.bytes, members.uri) {
+            (Some(bytes), None) => Content::Raw(bytes),
+            (None, Some(uri)) => Content::Url(uri),
+            _ => return Err(de::Error::custom("must have exactly one of bytes, uri")),
+        };
+        Ok(Self { content, name: members.name, media_type: members.mime_type })
+    }
+}
+
+impl<'de> Deserialize<'de> for Part {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(PartVisitor)
+    }
+}
+
+/// The names a member of a 1.0 part may have; those of older versions are read where they cannot mislead.
+enum Name {
+    Text,
+    Raw,
+    Url,
+    Data,
+    File,
+    Metadata,
+    Filename,
+    MediaType,
+    Other,
+}
+
+impl Name {
+    fn of(name: &str) -> Self {
+        match name {
+            "text" => Self::Text,
+            "raw" => Self::Raw,
+            "url" => Self::Url,
+            "data" => Self::Data,
+            "file" => Self::File,
+            "metadata" => Self::Metadata,
+            "filename" | "name" => Self::Filename,
+            "mediaType" | "media_type" | "mimeType" | "mime_type" => Self::MediaType,
+            _ => Self::Other,
+        }
+    }
+}
+
+struct PartVisitor;
+
+impl<'de> Visitor<'de> for PartVisitor {
+    type Value = Part;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Part, A::Error> {
+        let mut members = Members::default();
+        let mut data_seen = false;
+        while let Some(name) = map.next_key::<Key>()? {
+            match name.0 {
+                Name::Text => once(&mut members.text, "text", &mut map)?,
+                Name::Raw => once(&mut members.raw, "raw", &mut map)?,
+                Name::Url => once(&mut members.url, "url", &mut map)?,
+                // `null` is absent everywhere but here.
+                Name::Data if data_seen => return Err(de::Error::duplicate_field("data")),
+                Name::Data => {
+                    data_seen = true;
+                    members.data = Some(map.next_value()?);
+                }
+                Name::File => once(&mut members.file, "file", &mut map)?,
+                Name::Metadata => once(&mut members.metadata, "metadata", &mut map)?,
+                Name::Filename => once(&mut members.filename, "filename", &mut map)?,
+                Name::MediaType => once(&mut members.media_type, "mediaType", &mut map)?,
+                Name::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        members.into_part()
+    }
+}
+
+fn once<'de, A, T>(slot: &mut Option<T>, name: &'static str, map: &mut A) -> Result<(), A::Error>
+where
+    A: MapAccess<'de>,
+    T: Deserialize<'de>,
+{
+    if slot.is_some() {
+        return Err(de::Error::duplicate_field(name));
+    }
+    *slot = map.next_value()?;
+    Ok(())
+}
+
+/// A member's name, looked at and not kept.
+struct Key(Name);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl Visitor<'_> for KeyVisitor {
+            type Value = Key;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E>(self, name: &str) -> Result<Key, E> {
+                Ok(Key(Name::of(name)))
+            }
+        }
+        deserializer.deserialize_identifier(KeyVisitor)
+    }
+}
+
+/// Reads a 0.x part out of its members; `kind` decides, and a missing one is guessed from the members.
+pub(crate) fn from_members<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
+    let kind = kind_of(&members)?;
+    match kind.as_deref() {
+        None => known(members),
+        Some("text" | "file" | "data") => {
+            let part = known(members)?;
+            Ok(unwrap_data(part))
+        }
+        Some(kind) => unknown(kind, members),
+    }
+}
+
+fn kind_of<E: de::Error>(members: &[(Cow<'_, str>, Json)]) -> Result<Option<String>, E> {
+    let mut kinds = members.iter().filter(|(name, _)| name == "kind");
+    let kind = kinds.next().or_else(|| members.iter().find(|(name, _)| name == "type"));
+    if kinds.next().is_some() {
+        return Err(de::Error::duplicate_field("kind"));
+    }
+    match kind {
+        Some((name, value)) => value.read().map_err(|_| at(name, "must be a string")),
+        None => Ok(None),
+    }
+}
+
+fn known<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
+    let mut read = Members::default();
+    let mut data_seen = false;
+    for (name, value) in members {
+        match Name::of(&name) {
+            Name::Text => set(&mut read.text, "text", &value)?,
+            Name::Raw => set(&mut read.raw, "raw", &value)?,
+            Name::Url => set(&mut read.url, "url", &value)?,
+            Name::Data if data_seen => return Err(de::Error::duplicate_field("data")),
+            Name::Data => {
+                data_seen = true;
+                read.data = Some(value);
+            }
+            Name::File => set(&mut read.file, "file", &value)?,
+            Name::Metadata => set(&mut read.metadata, "metadata", &value)?,
+            Name::Filename => set(&mut read.filename, "filename", &value)?,
+            Name::MediaType => set(&mut read.media_type, "mediaType", &value)?,
+            Name::Other => {}
+        }
+    }
+    read.into_part()
+}
+
+fn set<E, T>(slot: &mut Option<T>, name: &'static str, value: &Json) -> Result<(), E>
+where
+    E: de::Error,
+    T: for<'a> Deserialize<'a>,
+{
+    if slot.is_some() {
+        return Err(E::duplicate_field(name));
+    }
+    *slot = super::json::read::<Option<T>>(value.get()).map_err(|error| super::json::below(name, &error))?;
+    Ok(())
+}
+
+/// 0.3 data must be an object: both official SDKs wrap what is none in exactly this way.
+pub(crate) const WRAPPED: &str = "data_part_compat";
+
+fn unwrap_data(part: Part) -> Part {
+    let Content::Data(data) = &part.content else { return part };
+    let Some(mut metadata) = part.metadata().cloned() else { return part };
+    if metadata.get(WRAPPED).is_none_or(|mark| mark.get() != "true") {
+        return part;
+    }
+    let Some(value) = Object::try_from(data.clone()).ok().and_then(|object| object.get("value")) else { return part };
+    metadata.remove(WRAPPED);
+    let mut members = Members { data: Some(value), ..Members::default() };
+    members.metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
+    members.filename = part.filename().map(str::to_owned);
+    members.media_type = part.media_type().map(str::to_owned);
+    members.into_part::<de::value::Error>().unwrap_or(part)
+}
+
+/// A kind of part we do not know is data that remembers its kind, so that it can be written back as it was.
+fn unknown<E: de::Error>(kind: &str, members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
+    let mut metadata = Object::new();
+    let mut data = Object::new();
+    for (name, value) in members {
+        match &*name {
+            "kind" | "type" => {}
+            "metadata" if value.is_null() => {}
+            "metadata" => metadata = Object::try_from(value).map_err(|_| at::<E>("metadata", "must be an object"))?,
+            name => data.insert(name, value),
+        }
+    }
+    metadata.insert(KIND, serde_json::Value::from(kind));
+    Ok(Part::data(data).with_metadata(metadata))
+}
+
+/// Where a data part remembers the kind it had in an older version.
+pub(crate) const KIND: &str = "kind";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::json::read;
+
+    #[test]
+    fn a_part_of_1_0_is_read_by_its_one_member() {
+        for (text, part) in [
+            (r#"{"text":""}"#, Part::text("")),
+            (r#"{"text":"x","kind":"whatever","raw":null}"#, Part::text("x")),
+            (r#"{"data":null}"#, Part::data(Json::null())),
+            (r#"{"url":"u","media_type":"a/b","filename":""}"#, Part::url("u").with_media_type("a/b")),
+            (r#"{"raw":"_-8"}"#, Content::Raw(Base64::encode([0xff, 0xef])).into()),
+            (r#"{"type":"file","file":{"fileWithUri":"u","name":"n"}}"#, Part::url("u").with_filename("n")),
+            (r#"{"url":"u","mimeType":"a/b","name":"n"}"#, Part::url("u").with_media_type("a/b").with_filename("n")),
+        ] {
+            assert_eq!(read::<Part>(text).unwrap(), part, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_part_with_no_content_or_two_is_refused() {
+        for text in ["{}", r#"{"text":null}"#, r#"{"text":"a","data":null}"#, r#"{"text":"a","url":"b"}"#] {
+            let error = read::<Part>(text).unwrap_err();
+            assert_eq!(error.violations()[0].description(), "must have exactly one of text, raw, url, data", "{text}");
+        }
+        for (text, field) in [
+            (r#"{"text":"a","text":"b"}"#, "text"),
+            (r#"{"data":null,"data":null}"#, "data"),
+            (r#"{"url":"a","mediaType":"b","mimeType":"c"}"#, "mediaType"),
+            (r#"{"raw":"!"}"#, "raw"),
+            (r#"{"file":{"bytes":"","uri":""}}"#, "file"),
+            (r#"{"file":{"bytes":5}}"#, "file.bytes"),
+        ] {
+            assert_eq!(read::<Part>(text).unwrap_err().violations()[0].field(), field, "{text}");
+        }
+    }
+}
