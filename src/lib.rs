@@ -1,1 +1,3 @@
 //! A durable runtime and toolkit for the Agent2Agent (A2A) protocol.
+
+pub mod wire;

@@ -1,0 +1,3 @@
+//! How it is written: bytes to model and back, the only room that behaves by version.
+
+pub mod sse;
