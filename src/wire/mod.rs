@@ -3,3 +3,4 @@
 pub mod json;
 mod part;
 mod spelling;
+pub mod sse;
