@@ -162,7 +162,7 @@ pub enum Content {
     /// A file by its bytes.
     Raw(Base64),
     /// A file by its address. Never fetched unasked.
-    Url(String),
+    Url(Box<str>),
     /// Any JSON value, `null` included.
     Data(Json),
 }
@@ -187,7 +187,7 @@ impl Part {
     }
 
     /// A file by its address.
-    pub fn url(url: impl Into<String>) -> Self {
+    pub fn url(url: impl Into<Box<str>>) -> Self {
         Content::Url(url.into()).into()
     }
 

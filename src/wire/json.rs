@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::error::Category;
 
+use super::strict::Strict;
 use crate::model::{Error, ErrorKind, Violation};
 
 /// How deep JSON may nest.
@@ -14,7 +15,13 @@ pub const MAX_DEPTH: usize = 128;
 /// Invalid parameters, naming the field.
 pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
     // The path is only followed when there is something to explain.
-    serde_json::from_str(text).map_err(|_| explain::<T>(text).into())
+    read_strictly(text).map_err(|_| explain::<T>(text).into())
+}
+
+fn read_strictly<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let value = T::deserialize(Strict(&mut deserializer))?;
+    deserializer.end().map(|()| value)
 }
 
 /// Reads a whole body.
@@ -78,7 +85,7 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 /// Reads once more, following the path, to say which field is at fault.
 fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {
+    match serde_path_to_error::deserialize::<_, T>(Strict(&mut deserializer)) {
         Ok(_) => Violation::new("", "must be one JSON value"),
         Err(error) => {
             let path = error.path().to_string();

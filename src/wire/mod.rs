@@ -4,3 +4,4 @@ pub mod json;
 mod part;
 mod spelling;
 pub mod sse;
+mod strict;

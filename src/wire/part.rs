@@ -13,7 +13,7 @@ use crate::model::{Base64, Content, Json, Object, Part};
 pub(crate) struct Members {
     pub(crate) text: Option<String>,
     pub(crate) raw: Option<Base64>,
-    pub(crate) url: Option<String>,
+    pub(crate) url: Option<Box<str>>,
     pub(crate) data: Option<Json>,
     pub(crate) file: Option<File>,
     pub(crate) metadata: Option<Object>,
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for File {
             #[serde(alias = "data", alias = "fileWithBytes", alias = "file_with_bytes")]
             bytes: Option<Base64>,
             #[serde(alias = "url", alias = "fileWithUri", alias = "file_with_uri")]
-            uri: Option<String>,
+            uri: Option<Box<str>>,
             #[serde(alias = "mime_type", alias = "mediaType")]
             mime_type: Option<String>,
             #[serde(alias = "filename")]
