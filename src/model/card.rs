@@ -216,10 +216,20 @@ pub struct AgentSkill {
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
     /// Media types it reads, in place of the card's.
-    #[serde(default, alias = "input_modes", deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        alias = "input_modes",
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub input_modes: Vec<String>,
     /// Media types it writes, in place of the card's.
-    #[serde(default, alias = "output_modes", deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        alias = "output_modes",
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub output_modes: Vec<String>,
     /// What a caller needs for this skill: any one of these.
     #[serde(

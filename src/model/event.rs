@@ -137,7 +137,12 @@ pub struct TaskArtifactUpdateEvent {
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "is_false")]
     pub append: bool,
     /// Whether it is the last chunk.
-    #[serde(default, alias = "last_chunk", deserialize_with = "or_default", skip_serializing_if = "is_false")]
+    #[serde(
+        default,
+        alias = "last_chunk",
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_false"
+    )]
     pub last_chunk: bool,
     /// Metadata of the event itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,7 +180,9 @@ impl<'de> Deserialize<'de> for StreamResponse {
         .flatten();
         match (found.next(), found.next()) {
             (Some(one), None) => Ok(one),
-            _ => Err(de::Error::custom("must have exactly one of task, message, statusUpdate, artifactUpdate")),
+            _ => {
+                Err(de::Error::custom("must have exactly one of task, message, statusUpdate, artifactUpdate"))
+            }
         }
     }
 }

@@ -293,7 +293,9 @@ impl<'de> Visitor<'de> for MembersVisitor {
         let mut unique = Members::new();
         for (name, value) in members {
             match places.get(&name) {
-                Some(&place) => unique.get_mut(place).map(|member: &mut (_, _)| member.1 = value).unwrap_or_default(),
+                Some(&place) => {
+                    unique.get_mut(place).map(|member: &mut (_, _)| member.1 = value).unwrap_or_default()
+                }
                 None => {
                     places.insert(name.clone(), unique.len());
                     unique.push((name, value));
@@ -372,7 +374,9 @@ fn without_white_space(text: &str) -> String {
 }
 
 /// Reads `null` as the default: in the JSON of 1.0 it means absent.
-pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
+pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    d: D,
+) -> Result<T, D::Error> {
     Option::deserialize(d).map(Option::unwrap_or_default)
 }
 

@@ -52,10 +52,20 @@ pub struct Message {
     #[serde(default, deserialize_with = "or_default")]
     pub parts: Vec<Part>,
     /// The conversation it belongs to.
-    #[serde(default, alias = "context_id", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "context_id",
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub context_id: Option<ContextId>,
     /// The task it belongs to.
-    #[serde(default, alias = "task_id", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "task_id",
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub task_id: Option<TaskId>,
     /// Tasks it refers to: a hint, unknown ids are no error.
     #[serde(
@@ -351,7 +361,10 @@ mod tests {
     #[test]
     fn a_part_is_small_and_a_large_one_does_not_print() {
         assert!(std::mem::size_of::<Part>() <= 32);
-        assert_eq!(format!("{:?}", Part::from(Content::Raw(Base64::encode(b"secret")))), "Part(Raw(<6 bytes>))");
+        assert_eq!(
+            format!("{:?}", Part::from(Content::Raw(Base64::encode(b"secret")))),
+            "Part(Raw(<6 bytes>))"
+        );
     }
 
     #[test]

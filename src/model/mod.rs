@@ -23,26 +23,28 @@ mod version;
 pub use artifact::Artifact;
 pub use base64::{Base64, NotBase64};
 pub use card::{
-    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider, AgentSkill,
+    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider,
+    AgentSkill,
 };
 pub use error::{Error, ErrorKind, Result, Violation};
 pub use event::{Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
-pub(crate) use json::{int32, non_empty, or_default};
 pub use json::{Json, NotJson, Object};
+pub(crate) use json::{int32, non_empty, or_default};
 pub use message::{Content, Message, Part, Role};
 pub use push::{AuthenticationInfo, PushConfig};
 pub use request::{
-    CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest, GetPushConfigRequest, GetTaskRequest,
-    Limits, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest, ListTasksResponse,
-    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest,
+    CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest, GetPushConfigRequest,
+    GetTaskRequest, Limits, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
+    ListTasksResponse, Request, Response, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    SubscribeToTaskRequest,
 };
 pub use scope::{Call, Caller, Scope};
 pub use secret::Secret;
 pub use security::{
-    ApiKeySecurityScheme, AuthorizationCodeFlow, ClientCredentialsFlow, DeviceCodeFlow, HttpAuthSecurityScheme,
-    ImplicitFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows, OpenIdConnectSecurityScheme, PasswordFlow,
-    SecurityRequirement, SecurityScheme,
+    ApiKeySecurityScheme, AuthorizationCodeFlow, ClientCredentialsFlow, DeviceCodeFlow,
+    HttpAuthSecurityScheme, ImplicitFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows,
+    OpenIdConnectSecurityScheme, PasswordFlow, SecurityRequirement, SecurityScheme,
 };
 pub use task::{Broken, Task, TaskState, TaskStatus};
 pub use time::{NotATime, Timestamp};

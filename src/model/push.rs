@@ -15,7 +15,12 @@ pub struct PushConfig {
     #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     pub id: Option<PushConfigId>,
     /// The task; left out where it travels with the first message.
-    #[serde(default, alias = "task_id", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "task_id",
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub task_id: Option<TaskId>,
     /// Where to post.
     #[serde(default, deserialize_with = "or_default")]

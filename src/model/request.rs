@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::event::is_false;
 use super::{
-    ContextId, Message, Object, PushConfig, PushConfigId, Result, Task, TaskId, TaskState, Timestamp, Violation, int32,
-    non_empty, or_default,
+    AgentCard, ContextId, Message, Object, PushConfig, PushConfigId, Result, Task, TaskId, TaskState,
+    Timestamp, Violation, int32, non_empty, or_default,
 };
 
 /// What a request may not exceed.
@@ -95,10 +95,20 @@ pub struct SendMessageConfiguration {
     )]
     pub task_push_notification_config: Option<PushConfig>,
     /// At most so many messages of history; absent means all, 0 none.
-    #[serde(default, alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "history_length",
+        deserialize_with = "int32",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub history_length: Option<i32>,
     /// Do not wait for the end.
-    #[serde(default, alias = "return_immediately", deserialize_with = "or_default", skip_serializing_if = "is_false")]
+    #[serde(
+        default,
+        alias = "return_immediately",
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_false"
+    )]
     pub return_immediately: bool,
 }
 
@@ -138,7 +148,12 @@ pub struct GetTaskRequest {
     #[serde(default, deserialize_with = "or_default")]
     pub id: TaskId,
     /// At most so many messages of history; absent means all, 0 none.
-    #[serde(default, alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "history_length",
+        deserialize_with = "int32",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub history_length: Option<i32>,
 }
 
@@ -161,19 +176,39 @@ pub struct ListTasksRequest {
     #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Only of this conversation.
-    #[serde(default, alias = "context_id", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "context_id",
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub context_id: Option<ContextId>,
     /// Only in this state.
     #[serde(default, deserialize_with = "stated", skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskState>,
     /// At most so many; 1 to 100, by default 50.
-    #[serde(default, alias = "page_size", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "page_size",
+        deserialize_with = "int32",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub page_size: Option<i32>,
     /// Where the last page ended.
-    #[serde(default, alias = "page_token", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "page_token",
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub page_token: Option<String>,
     /// At most so many messages of history per task; absent means all, 0 none.
-    #[serde(default, alias = "history_length", deserialize_with = "int32", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "history_length",
+        deserialize_with = "int32",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub history_length: Option<i32>,
     /// Only with a status of this time or later.
     #[serde(
@@ -334,10 +369,20 @@ pub struct ListPushConfigsRequest {
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]
     pub task_id: TaskId,
     /// At most so many; 0 leaves it to the server.
-    #[serde(default, alias = "page_size", deserialize_with = "int32_or_zero", skip_serializing_if = "is_zero")]
+    #[serde(
+        default,
+        alias = "page_size",
+        deserialize_with = "int32_or_zero",
+        skip_serializing_if = "is_zero"
+    )]
     pub page_size: i32,
     /// Where the last page ended.
-    #[serde(default, alias = "page_token", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "page_token",
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub page_token: Option<String>,
 }
 
@@ -428,7 +473,76 @@ fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Opt
 }
 
 /// A filter must say exactly which time is meant; a guess at the zone would silently hide tasks.
-fn exact_time<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Timestamp>, D::Error> {
+fn exact_time<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Timestamp>, D::Error> {
     let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
     text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
+}
+
+/// A request of any operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Request {
+    /// Sends a message and waits for the answer.
+    SendMessage(SendMessageRequest),
+    /// Sends a message and streams what happens.
+    SendStreamingMessage(SendMessageRequest),
+    /// Reads a task.
+    GetTask(GetTaskRequest),
+    /// Lists tasks by page.
+    ListTasks(ListTasksRequest),
+    /// Asks for a task to be canceled.
+    CancelTask(CancelTaskRequest),
+    /// Streams what happens to an existing task.
+    SubscribeToTask(SubscribeToTaskRequest),
+    /// Registers a webhook for a task.
+    CreatePushConfig(PushConfig),
+    /// Reads a webhook registration.
+    GetPushConfig(GetPushConfigRequest),
+    /// Lists the webhook registrations of a task.
+    ListPushConfigs(ListPushConfigsRequest),
+    /// Removes a webhook registration.
+    DeletePushConfig(DeletePushConfigRequest),
+    /// Reads the card that authenticated callers see.
+    GetExtendedAgentCard(GetExtendedAgentCardRequest),
+}
+
+impl Request {
+    /// Checks every rule that needs no task.
+    ///
+    /// # Errors
+    /// Invalid parameters, naming the first field at fault.
+    pub fn validate(&self, limits: &Limits) -> Result<()> {
+        match self {
+            Self::SendMessage(request) | Self::SendStreamingMessage(request) => request.validate(limits),
+            Self::GetTask(request) => request.validate(),
+            Self::ListTasks(request) => request.validate(),
+            Self::CancelTask(request) => request.validate(),
+            Self::SubscribeToTask(request) => request.validate(),
+            Self::CreatePushConfig(config) => config.validate(),
+            Self::GetPushConfig(request) => request.validate(),
+            Self::ListPushConfigs(request) => request.validate(),
+            Self::DeletePushConfig(request) => request.validate(),
+            Self::GetExtendedAgentCard(_) => Ok(()),
+        }
+    }
+}
+
+/// The answer of any operation that does not stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Response {
+    /// To a message.
+    SendMessage(SendMessageResponse),
+    /// A task, read or canceled.
+    Task(Task),
+    /// A page of tasks.
+    ListTasks(ListTasksResponse),
+    /// A webhook registration, made or read.
+    PushConfig(PushConfig),
+    /// The webhook registrations of a task.
+    ListPushConfigs(ListPushConfigsResponse),
+    /// Done; there is nothing to say.
+    Empty,
+    /// A card.
+    AgentCard(Box<AgentCard>),
 }

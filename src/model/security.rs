@@ -93,7 +93,12 @@ pub struct HttpAuthSecurityScheme {
     #[serde(default, deserialize_with = "or_default")]
     pub scheme: String,
     /// A hint what the bearer token is, such as `JWT`.
-    #[serde(default, alias = "bearer_format", deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "bearer_format",
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub bearer_format: Option<String>,
 }
 

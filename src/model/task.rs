@@ -7,7 +7,8 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Artifact, ArtifactId, ContextId, Entry, Event, Message, Object, Role, StreamResponse, TaskId, Timestamp, or_default,
+    Artifact, ArtifactId, ContextId, Entry, Event, Message, Object, Role, StreamResponse, TaskId, Timestamp,
+    or_default,
 };
 
 /// Where a task stands.
@@ -193,7 +194,8 @@ impl Task {
     /// An entry does not fit the ones before it.
     pub fn fold<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Option<Self>, Broken> {
         let mut entries = entries.into_iter();
-        let Some(Entry { time, event: Event::Created { id, context_id, metadata }, .. }) = entries.next() else {
+        let Some(Entry { time, event: Event::Created { id, context_id, metadata }, .. }) = entries.next()
+        else {
             return Ok(None);
         };
         let mut task = Self::submitted(id.clone(), context_id.clone(), *time);
@@ -212,9 +214,13 @@ impl Task {
         match &entry.event {
             Event::Created { id, .. } => Err(Broken::OtherTask(id.clone())),
             Event::Message(message) => self.apply_message(message),
-            Event::Status { status, metadata } => self.apply_status(status, metadata.as_ref(), Some(entry.time)),
+            Event::Status { status, metadata } => {
+                self.apply_status(status, metadata.as_ref(), Some(entry.time))
+            }
             Event::Artifact { artifact, append, .. } => self.apply_artifact(artifact, *append),
-            Event::TurnStarted | Event::CancelRequested { .. } | Event::Ignored { .. } | Event::TurnEnded => Ok(()),
+            Event::TurnStarted | Event::CancelRequested { .. } | Event::Ignored { .. } | Event::TurnEnded => {
+                Ok(())
+            }
         }
     }
 
@@ -339,7 +345,8 @@ impl Task {
     /// The answer as text: from artifacts, else the status message, else the last thing the agent said.
     #[must_use]
     pub fn text(&self) -> String {
-        let artifacts: Vec<_> = self.artifacts.iter().map(Artifact::as_text).filter(|text| !text.is_empty()).collect();
+        let artifacts: Vec<_> =
+            self.artifacts.iter().map(Artifact::as_text).filter(|text| !text.is_empty()).collect();
         if !artifacts.is_empty() {
             return artifacts.join("\n");
         }

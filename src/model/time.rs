@@ -115,7 +115,10 @@ mod tests {
         let text = "2026-03-14T09:26:53.5";
         assert_eq!(text.parse::<Timestamp>(), Err(NotATime));
         assert_eq!(Timestamp::parse_liberal(text).unwrap().to_string(), "2026-03-14T09:26:53.500Z");
-        assert_eq!(Timestamp::parse_liberal("2026-03-14 09:26:53").unwrap().to_string(), "2026-03-14T09:26:53.000Z");
+        assert_eq!(
+            Timestamp::parse_liberal("2026-03-14 09:26:53").unwrap().to_string(),
+            "2026-03-14T09:26:53.000Z"
+        );
         for bad in ["", "soon", "2026-03-14", "2026-13-14T09:26:53", "0000-01-01T00:00:00Z"] {
             assert_eq!(Timestamp::parse_liberal(bad), Err(NotATime), "{bad}");
         }

@@ -47,7 +47,9 @@ pub(crate) fn check_depth(body: &[u8]) -> Result<&str, Error> {
     // With few brackets it cannot be deep; `[` and `{` differ in one bit, so counting them is quick.
     let brackets = body.iter().filter(|&&byte| byte | 0x20 == b'{').count();
     if brackets > MAX_DEPTH && depth(body) > MAX_DEPTH {
-        return Err(Error::new(ErrorKind::Parse).with_message("Invalid JSON payload: nested deeper than 128 levels"));
+        return Err(
+            Error::new(ErrorKind::Parse).with_message("Invalid JSON payload: nested deeper than 128 levels")
+        );
     }
     std::str::from_utf8(body).map_err(|_| ErrorKind::Parse.into())
 }
@@ -101,7 +103,9 @@ fn violation(path: &str, error: &serde_json::Error) -> Violation {
     if let Some((field, rule)) = text.strip_prefix("field `").and_then(|rest| rest.split_once("`: ")) {
         return Violation::new(join(path, field), rule.to_owned());
     }
-    for (prefix, rule) in [("missing field `", "is required"), ("duplicate field `", "must be given only once")] {
+    for (prefix, rule) in
+        [("missing field `", "is required"), ("duplicate field `", "must be given only once")]
+    {
         if let Some(field) = text.strip_prefix(prefix) {
             return Violation::new(join(path, field.trim_end_matches('`')), rule);
         }
@@ -162,8 +166,16 @@ mod tests {
             ("[]", "", "must be an object"),
             (r#"{"message":5}"#, "message", "must be an object"),
             (r#"{"message":{"parts":"hunter2"}}"#, "message.parts", "must be an array"),
-            (r#"{"message":{"messageId":"hunter2","messageId":"b"}}"#, "message.messageId", "must be given only once"),
-            (r#"{"message":{"messageId":"a","message_id":"b"}}"#, "message.messageId", "must be given only once"),
+            (
+                r#"{"message":{"messageId":"hunter2","messageId":"b"}}"#,
+                "message.messageId",
+                "must be given only once",
+            ),
+            (
+                r#"{"message":{"messageId":"a","message_id":"b"}}"#,
+                "message.messageId",
+                "must be given only once",
+            ),
             (r#"{"message":{"role":"hunter2"}}"#, "message.role", "must be ROLE_USER or ROLE_AGENT"),
             (r#"{"message":{"metadata":"hunter2"}}"#, "message.metadata", "must be an object"),
             (r#"{"message":{"messageId":"\ud800"}}"#, "message.messageId", "must be text that JSON can hold"),
@@ -191,10 +203,16 @@ mod tests {
         assert!(check(format!("[{}[]]", "[],".repeat(1000)).as_bytes()).is_ok());
         let inside = |levels| format!(r#"{{"message":{{"parts":[{{"data":{}}}]}}}}"#, nested(levels));
         assert!(read_body::<SendMessageRequest>(inside(124).as_bytes()).is_ok());
-        assert_eq!(read_body::<SendMessageRequest>(inside(125).as_bytes()).unwrap_err().kind(), ErrorKind::Parse);
+        assert_eq!(
+            read_body::<SendMessageRequest>(inside(125).as_bytes()).unwrap_err().kind(),
+            ErrorKind::Parse
+        );
         let unknown = |levels| format!(r#"{{"whatever":{}}}"#, nested(levels));
         assert!(read_body::<SendMessageRequest>(unknown(127).as_bytes()).is_ok());
-        assert_eq!(read_body::<SendMessageRequest>(unknown(128).as_bytes()).unwrap_err().kind(), ErrorKind::Parse);
+        assert_eq!(
+            read_body::<SendMessageRequest>(unknown(128).as_bytes()).unwrap_err().kind(),
+            ErrorKind::Parse
+        );
     }
 
     #[test]

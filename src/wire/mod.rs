@@ -1,7 +1,14 @@
 //! How it is written: bytes to model and back, for every version and binding. The only room that behaves by version.
 
+pub mod errors;
 pub mod json;
+pub mod jsonrpc;
 mod part;
 mod spelling;
 pub mod sse;
 mod strict;
+
+/// Writes JSON. What we write is our own types: none of them can fail to be JSON.
+pub fn write<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    serde_json::to_writer(out, value).expect("our types have string keys and a writer that does not fail");
+}

@@ -258,7 +258,9 @@ fn unwrap_data(part: Part) -> Part {
     if metadata.get(WRAPPED).is_none_or(|mark| mark.get() != "true") {
         return part;
     }
-    let Some(value) = Object::try_from(data.clone()).ok().and_then(|object| object.get("value")) else { return part };
+    let Some(value) = Object::try_from(data.clone()).ok().and_then(|object| object.get("value")) else {
+        return part;
+    };
     metadata.remove(WRAPPED);
     let mut members = Members { data: Some(value), ..Members::default() };
     members.metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
@@ -275,7 +277,9 @@ fn unknown<E: de::Error>(kind: &str, members: Vec<(Cow<'_, str>, Json)>) -> Resu
         match &*name {
             "kind" | "type" => {}
             "metadata" if value.is_null() => {}
-            "metadata" => metadata = Object::try_from(value).map_err(|_| at::<E>("metadata", "must be an object"))?,
+            "metadata" => {
+                metadata = Object::try_from(value).map_err(|_| at::<E>("metadata", "must be an object"))?
+            }
             name => data.insert(name, value),
         }
     }
@@ -300,7 +304,10 @@ mod tests {
             (r#"{"url":"u","media_type":"a/b","filename":""}"#, Part::url("u").with_media_type("a/b")),
             (r#"{"raw":"_-8"}"#, Content::Raw(Base64::encode([0xff, 0xef])).into()),
             (r#"{"type":"file","file":{"fileWithUri":"u","name":"n"}}"#, Part::url("u").with_filename("n")),
-            (r#"{"url":"u","mimeType":"a/b","name":"n"}"#, Part::url("u").with_media_type("a/b").with_filename("n")),
+            (
+                r#"{"url":"u","mimeType":"a/b","name":"n"}"#,
+                Part::url("u").with_media_type("a/b").with_filename("n"),
+            ),
         ] {
             assert_eq!(read::<Part>(text).unwrap(), part, "{text}");
         }
@@ -310,7 +317,11 @@ mod tests {
     fn a_part_with_no_content_or_two_is_refused() {
         for text in ["{}", r#"{"text":null}"#, r#"{"text":"a","data":null}"#, r#"{"text":"a","url":"b"}"#] {
             let error = read::<Part>(text).unwrap_err();
-            assert_eq!(error.violations()[0].description(), "must have exactly one of text, raw, url, data", "{text}");
+            assert_eq!(
+                error.violations()[0].description(),
+                "must have exactly one of text, raw, url, data",
+                "{text}"
+            );
         }
         for (text, field) in [
             (r#"{"text":"a","text":"b"}"#, "text"),

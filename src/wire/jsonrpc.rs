@@ -1,0 +1,302 @@
+//! The JSON-RPC envelope, both directions. Params stay text until the method says what they are.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::errors::{JsonRpcError, read_jsonrpc};
+use super::json::{check_depth, read};
+use crate::model::{Error, ErrorKind, Json, Object, Version, Violation};
+
+/// The id of a call as it was sent: a string, a whole number of any size, or `null`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Id<'a>(Cow<'a, str>);
+
+impl Id<'_> {
+    /// `null`: no id, or none that could be read.
+    pub const NULL: Id<'static> = Id(Cow::Borrowed("null"));
+
+    /// The id as JSON.
+    #[must_use]
+    pub fn as_json(&self) -> &str {
+        &self.0
+    }
+
+    /// The id on its own, for a stream that outlives the request.
+    #[must_use]
+    pub fn into_owned(self) -> Id<'static> {
+        Id(Cow::Owned(self.0.into_owned()))
+    }
+}
+
+impl From<u64> for Id<'static> {
+    fn from(number: u64) -> Self {
+        Id(Cow::Owned(number.to_string()))
+    }
+}
+
+impl<'a> Id<'a> {
+    fn read(raw: Option<&'a RawValue>) -> Option<Self> {
+        let text = raw.map_or("null", RawValue::get);
+        let whole =
+            !text.contains(['.', 'e', 'E']) && text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        // Through `Json`, so that what we send back is text that everybody can read.
+        let string = || text.starts_with('"') && Json::parse(text).is_ok();
+        (whole || text == "null" || string()).then_some(Self(Cow::Borrowed(text)))
+    }
+}
+
+/// A call whose params are still text.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// To be sent back as it is.
+    pub id: Id<'a>,
+    /// What is called.
+    pub method: Cow<'a, str>,
+    /// An object; `{}` if there were none.
+    pub params: &'a str,
+}
+
+/// A call that cannot be taken, and the id to answer with.
+#[derive(Debug)]
+pub struct Refused<'a> {
+    /// The id, if it could be read.
+    pub id: Id<'a>,
+    /// Why.
+    pub error: Error,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+/// Reads a call.
+///
+/// # Errors
+/// The body is not JSON, or not one call.
+pub fn read_request(body: &[u8]) -> Result<Request<'_>, Refused<'_>> {
+    let no_id = |error: Error| Refused { id: Id::NULL, error };
+    let text = check_depth(body).map_err(no_id)?;
+    let envelope: Envelope<'_> = read(text).map_err(|error| no_id(not_an_envelope(text, error)))?;
+    let Some(id) = Id::read(envelope.id) else {
+        return Err(no_id(invalid("id", "must be a string, a whole number or null")));
+    };
+    let refuse = |id, error| Err(Refused { id, error });
+    if envelope.jsonrpc.as_deref() != Some("2.0") {
+        return refuse(id, invalid("jsonrpc", "must be \"2.0\""));
+    }
+    let Some(method) = envelope.method.filter(|method| !method.is_empty()) else {
+        return refuse(id, invalid("method", "must be the name of a method"));
+    };
+    match envelope.params.map_or("{}", RawValue::get) {
+        params if params.starts_with('{') => Ok(Request { id, method, params }),
+        _ => refuse(id, Error::invalid("params", "must be an object")),
+    }
+}
+
+/// The body is something else; says what.
+fn not_an_envelope(text: &str, error: Error) -> Error {
+    match Json::parse(text).map(Object::try_from) {
+        Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() => ErrorKind::Parse.into(),
+        Ok(Err(_)) if text.trim_start().starts_with('[') => {
+            invalid("", "must be one call: batches are not served")
+        }
+        Ok(Err(_)) => invalid("", "must be an object"),
+        _ => match error.violations().first() {
+            Some(violation) => invalid(violation.field(), violation.description().to_owned()),
+            None => ErrorKind::InvalidRequest.into(),
+        },
+    }
+}
+
+fn invalid(field: &str, rule: impl Into<Cow<'static, str>>) -> Error {
+    let rule = rule.into();
+    let subject = if field.is_empty() { "the request" } else { field };
+    let message = format!("{}: {subject} {rule}", ErrorKind::InvalidRequest.message());
+    Error::new(ErrorKind::InvalidRequest).with_message(message).with_violation(Violation::new(field, rule))
+}
+
+/// Writes the beginning of an answer; the result follows, then [`end`].
+pub fn begin_result(out: &mut Vec<u8>, id: &Id<'_>) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(br#","result":"#);
+}
+
+/// Writes the end of an answer.
+pub fn end(out: &mut Vec<u8>) {
+    out.push(b'}');
+}
+
+/// Writes an answer that is an error.
+pub fn write_error(out: &mut Vec<u8>, id: &Id<'_>, error: &Error, version: Version) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(br#","error":"#);
+    super::write(out, &JsonRpcError(error, version));
+    out.push(b'}');
+}
+
+/// Writes a call; `params` writes the object.
+pub fn write_request(out: &mut Vec<u8>, id: &Id<'_>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_json().as_bytes());
+    out.extend_from_slice(br#","method":"#);
+    super::write(out, method);
+    out.extend_from_slice(br#","params":"#);
+    params(out);
+    out.push(b'}');
+}
+
+/// An answer whose result is still text.
+#[derive(Debug)]
+pub struct Response<'a> {
+    /// The id of the call it answers.
+    pub id: Id<'a>,
+    /// The result, `null` if it was left out, or the error.
+    pub result: Result<&'a str, Error>,
+}
+
+/// Reads an answer, as any peer may send it.
+///
+/// # Errors
+/// The body is not JSON, or no answer.
+pub fn read_response(body: &[u8]) -> Result<Response<'_>, Error> {
+    #[derive(Deserialize)]
+    struct Answer<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+        #[serde(borrow)]
+        result: Option<&'a RawValue>,
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+    }
+    let text = check_depth(body)?;
+    let answer: Answer<'_> = read(text).map_err(|error| not_an_envelope(text, error))?;
+    let result = match (answer.error, answer.result) {
+        (Some(error), _) => Err(read_jsonrpc(error.get())),
+        // Both official Python SDKs leave `result` out where it is null.
+        (None, result) => Ok(result.map_or("null", RawValue::get)),
+    };
+    Ok(Response { id: Id::read(answer.id).unwrap_or(Id::NULL), result })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(body: &str) -> (i32, String, String) {
+        let refused = read_request(body.as_bytes()).unwrap_err();
+        let code = super::super::errors::jsonrpc_code(refused.error.kind());
+        (code, refused.id.as_json().to_owned(), refused.error.message().to_owned())
+    }
+
+    #[test]
+    fn s69_what_is_no_call_is_refused_with_its_reason() {
+        let invalid = |rule: &str| format!("Request payload validation error: {rule}");
+        for (body, code, id, message) in [
+            ("{", -32700, "null", "Invalid JSON payload".to_owned()),
+            ("", -32700, "null", "Invalid JSON payload".to_owned()),
+            ("5", -32600, "null", invalid("the request must be an object")),
+            (
+                r#"[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]"#,
+                -32600,
+                "null",
+                invalid("the request must be one call: batches are not served"),
+            ),
+            (
+                r#"["2.0",1,"GetTask",{}]"#,
+                -32600,
+                "null",
+                invalid("the request must be one call: batches are not served"),
+            ),
+            (r#"{"id":1,"method":"x"}"#, -32600, "1", invalid("jsonrpc must be \"2.0\"")),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#, -32600, "1", invalid("jsonrpc must be \"2.0\"")),
+            (r#"{"jsonrpc":2.0,"id":1,"method":"x"}"#, -32600, "null", invalid("jsonrpc must be a string")),
+            (
+                r#"{"jsonrpc":"2.0","id":"a"}"#,
+                -32600,
+                "\"a\"",
+                invalid("method must be the name of a method"),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":""}"#,
+                -32600,
+                "1",
+                invalid("method must be the name of a method"),
+            ),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600, "null", invalid("method must be a string")),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#,
+                -32600,
+                "null",
+                invalid("id must be a string, a whole number or null"),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":{},"method":"x"}"#,
+                -32600,
+                "null",
+                invalid("id must be a string, a whole number or null"),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":true,"method":"x"}"#,
+                -32600,
+                "null",
+                invalid("id must be a string, a whole number or null"),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#,
+                -32600,
+                "null",
+                invalid("id must be given only once"),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}"#,
+                -32602,
+                "1",
+                "Invalid parameters: params must be an object".to_owned(),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":"y"}"#,
+                -32602,
+                "1",
+                "Invalid parameters: params must be an object".to_owned(),
+            ),
+        ] {
+            assert_eq!(refused(body), (code, id.to_owned(), message), "{body}");
+        }
+    }
+
+    #[test]
+    fn ids_go_back_as_they_came() {
+        for id in [
+            "0",
+            "-7",
+            "9223372036854775807",
+            "123456789012345678901234567890",
+            "\"\"",
+            "\"a\\u00e9\\n\"",
+            "null",
+        ] {
+            let body = format!(r#"{{"id":{id},"method":"x","jsonrpc":"2.0"}}"#);
+            let request = read_request(body.as_bytes()).unwrap();
+            assert_eq!((request.id.as_json(), request.params), (id, "{}"));
+        }
+        assert_eq!(read_request(br#"{"method":"x","jsonrpc":"2.0","params":null}"#).unwrap().id, Id::NULL);
+    }
+
+    #[test]
+    fn an_answer_without_a_result_is_null() {
+        let answer = read_response(br#"{"jsonrpc":"2.0","id":1}"#).unwrap();
+        assert_eq!(answer.result.unwrap(), "null");
+    }
+}
