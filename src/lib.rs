@@ -2,3 +2,5 @@
 
 pub mod model;
 pub mod wire;
+
+pub use model::{Error, ErrorKind, Result};

@@ -1,6 +1,7 @@
 //! JSON that we carry but do not own: kept as checked text, so that no number is ever touched.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
@@ -177,8 +178,7 @@ impl Object {
     /// Sets a member, in its old place if it had one.
     pub fn insert(&mut self, name: &str, value: impl Into<Json>) {
         let value = value.into();
-        let merged = self.merged([(Cow::Borrowed(name), &*value.0)]);
-        *self = merged;
+        *self = self.merged([(Cow::Borrowed(name), &*value.0)]);
     }
 
     /// Removes a member and gives it back.
@@ -191,8 +191,7 @@ impl Object {
 
     /// Takes over every member of `other`; where both have one, `other` wins.
     pub fn merge(&mut self, other: &Self) {
-        let merged = self.merged(other.members());
-        *self = merged;
+        *self = self.merged(other.members());
     }
 
     /// The members in order; of a name given twice the last value counts.
@@ -207,10 +206,8 @@ impl Object {
 
     fn merged<'a>(&'a self, more: impl IntoIterator<Item = (Cow<'a, str>, &'a RawValue)>) -> Self {
         let mut members = self.members();
-        for (name, value) in more {
-            set(&mut members, name, value);
-        }
-        Self::from_members(&members)
+        members.extend(more);
+        Self::from_members(&unique(members))
     }
 
     fn from_members(members: &[(Cow<'_, str>, &RawValue)]) -> Self {
@@ -240,11 +237,11 @@ impl TryFrom<Json> for Object {
 
 impl<K: Into<String>, V: Into<Json>> FromIterator<(K, V)> for Object {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
-        let mut object = Self::new();
-        for (name, value) in members {
-            object.insert(&name.into(), value);
-        }
-        object
+        let members: Vec<(String, Json)> =
+            members.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self::from_members(&unique(
+            members.iter().map(|(name, value)| (Cow::Borrowed(&**name), &*value.0)).collect(),
+        ))
     }
 }
 
@@ -284,25 +281,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
         while let Some((Name(name), value)) = map.next_entry()? {
             members.push((name, value));
         }
-        let mut seen = std::collections::HashSet::new();
-        if members.iter().all(|(name, _)| seen.insert(&**name)) {
-            return Ok(members);
-        }
-        // Of a name given twice the last value counts, in the first one's place.
-        let mut places = std::collections::HashMap::new();
-        let mut unique = Members::new();
-        for (name, value) in members {
-            match places.get(&name) {
-                Some(&place) => {
-                    unique.get_mut(place).map(|member: &mut (_, _)| member.1 = value).unwrap_or_default()
-                }
-                None => {
-                    places.insert(name.clone(), unique.len());
-                    unique.push((name, value));
-                }
-            }
-        }
-        Ok(unique)
+        Ok(unique(members))
     }
 }
 
@@ -323,11 +302,20 @@ impl Serialize for MembersRef<'_> {
     }
 }
 
-fn set<'a>(members: &mut Members<'a>, name: Cow<'a, str>, value: &'a RawValue) {
-    match members.iter_mut().find(|(key, _)| *key == name) {
-        Some(member) => member.1 = value,
-        None => members.push((name, value)),
+/// Of a name given twice the last value counts, in the first one's place.
+fn unique(members: Members<'_>) -> Members<'_> {
+    let mut places = HashMap::with_capacity(members.len());
+    let mut unique = Members::with_capacity(members.len());
+    for (name, value) in members {
+        match places.get(&name) {
+            Some(&place) => unique[place] = (name, value),
+            None => {
+                places.insert(name.clone(), unique.len());
+                unique.push((name, value));
+            }
+        }
     }
+    unique
 }
 
 /// Whether every `\ud800`-style escape is one half of a pair; the rest of the grammar is checked elsewhere.

@@ -41,6 +41,7 @@ pub use request::{
 };
 pub use scope::{Call, Caller, Scope};
 pub use secret::Secret;
+pub(crate) use security::Flows;
 pub use security::{
     ApiKeySecurityScheme, AuthorizationCodeFlow, ClientCredentialsFlow, DeviceCodeFlow,
     HttpAuthSecurityScheme, ImplicitFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows,

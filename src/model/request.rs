@@ -38,6 +38,9 @@ pub struct SendMessageRequest {
     /// Whatever else the client wants to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Object>,
+    /// The name that a client of the first days gave the task; it may be the id of one that is there.
+    #[serde(skip)]
+    pub alias: Option<TaskId>,
 }
 
 impl SendMessageRequest {
@@ -86,13 +89,7 @@ pub struct SendMessageConfiguration {
     )]
     pub accepted_output_modes: Vec<String>,
     /// A webhook for the task, registered before it starts.
-    #[serde(
-        default,
-        alias = "task_push_notification_config",
-        alias = "pushNotificationConfig",
-        alias = "push_notification_config",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, alias = "task_push_notification_config", skip_serializing_if = "Option::is_none")]
     pub task_push_notification_config: Option<PushConfig>,
     /// At most so many messages of history; absent means all, 0 none.
     #[serde(

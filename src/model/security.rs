@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for SecurityScheme {
 /// The members of a scheme object, of which one is there.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Schemes {
+struct Schemes {
     #[serde(alias = "api_key_security_scheme")]
     api_key_security_scheme: Option<ApiKeySecurityScheme>,
     #[serde(alias = "http_auth_security_scheme")]

@@ -1,14 +1,67 @@
 //! How it is written: bytes to model and back, for every version and binding. The only room that behaves by version.
 
+pub mod card;
+pub mod decide;
 pub mod errors;
 pub mod json;
 pub mod jsonrpc;
+pub mod method;
 mod part;
+pub mod path;
+mod query;
+mod reply;
+mod request;
+mod response;
 mod spelling;
 pub mod sse;
 mod strict;
+mod v03;
+mod v1;
 
-/// Writes JSON. What we write is our own types: none of them can fail to be JSON.
+use crate::model::{TaskId, Version};
+
+pub use reply::{read_event, read_reply};
+pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
+pub use response::{write_body, write_event, write_result};
+
+/// A way of writing that a caller understands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Dialect {
+    /// 1.0, on every JSON binding.
+    V1,
+    /// 0.3 as in JSON-RPC: bare objects with `kind`.
+    V03,
+    /// 0.3 as in REST: the ProtoJSON of its protobuf file.
+    V03Rest,
+    /// 0.3, with what clients of 0.1 look for beside it.
+    V01 {
+        /// The name that the client gave the task.
+        alias: Option<TaskId>,
+    },
+}
+
+impl Dialect {
+    /// The version whose rules hold.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        match self {
+            Self::V1 => Version::V1,
+            Self::V03 | Self::V03Rest | Self::V01 { .. } => Version::V03,
+        }
+    }
+}
+
+impl From<Version> for Dialect {
+    /// What JSON-RPC speaks in a version.
+    fn from(version: Version) -> Self {
+        match version {
+            Version::V1 => Self::V1,
+            Version::V03 => Self::V03,
+        }
+    }
+}
+
+/// Writes JSON.
 pub fn write<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(out, value).expect("our types have string keys and a writer that does not fail");
+    serde_json::to_writer(out, value).expect("our types have string keys and a vector takes every byte");
 }

@@ -189,29 +189,41 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
+/// Whether a dialect writes the kind of a part into it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As `kind` or, long ago, `type`.
+    Written,
+    /// Never: the member says it.
+    Unwritten,
+}
+
 /// Reads a 0.x part out of its members; `kind` decides, and a missing one is guessed from the members.
-pub(crate) fn from_members<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
-    let kind = kind_of(&members)?;
-    match kind.as_deref() {
+pub(crate) fn from_members<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>, kind: Kind) -> Result<Part, E> {
+    if kind == Kind::Unwritten {
+        return known(members).map(unwrap_data);
+    }
+    match kind_of(&members)? {
         None => known(members),
-        Some("text" | "file" | "data") => {
-            let part = known(members)?;
-            Ok(unwrap_data(part))
+        Some((_, kind)) if matches!(kind.as_str(), "text" | "file" | "data") => {
+            known(members).map(unwrap_data)
         }
-        Some(kind) => unknown(kind, members),
+        Some((name, kind)) => unknown(name, &kind, members),
     }
 }
 
-fn kind_of<E: de::Error>(members: &[(Cow<'_, str>, Json)]) -> Result<Option<String>, E> {
-    let mut kinds = members.iter().filter(|(name, _)| name == "kind");
-    let kind = kinds.next().or_else(|| members.iter().find(|(name, _)| name == "type"));
-    if kinds.next().is_some() {
-        return Err(de::Error::duplicate_field("kind"));
+/// The member that names the kind, and the kind.
+fn kind_of<E: de::Error>(members: &[(Cow<'_, str>, Json)]) -> Result<Option<(&'static str, String)>, E> {
+    for name in ["kind", "type"] {
+        let mut given = members.iter().filter(|(member, _)| member == name).map(|(_, value)| value);
+        if let Some(kind) = given.next() {
+            if given.next().is_some() {
+                return Err(de::Error::duplicate_field(name));
+            }
+            return kind.read().map(|kind| Some((name, kind))).map_err(|_| at(name, "must be a string"));
+        }
     }
-    match kind {
-        Some((name, value)) => value.read().map_err(|_| at(name, "must be a string")),
-        None => Ok(None),
-    }
+    Ok(None)
 }
 
 fn known<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
@@ -270,21 +282,25 @@ fn unwrap_data(part: Part) -> Part {
 }
 
 /// A kind of part we do not know is data that remembers its kind, so that it can be written back as it was.
-fn unknown<E: de::Error>(kind: &str, members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
+fn unknown<E: de::Error>(
+    kind_member: &str,
+    kind: &str,
+    members: Vec<(Cow<'_, str>, Json)>,
+) -> Result<Part, E> {
     let mut metadata = Object::new();
-    let mut data = Object::new();
+    let mut data = Vec::with_capacity(members.len());
     for (name, value) in members {
         match &*name {
-            "kind" | "type" => {}
+            name if name == kind_member => {}
             "metadata" if value.is_null() => {}
             "metadata" => {
                 metadata = Object::try_from(value).map_err(|_| at::<E>("metadata", "must be an object"))?
             }
-            name => data.insert(name, value),
+            _ => data.push((name, value)),
         }
     }
     metadata.insert(KIND, serde_json::Value::from(kind));
-    Ok(Part::data(data).with_metadata(metadata))
+    Ok(Part::data(data.into_iter().collect::<Object>()).with_metadata(metadata))
 }
 
 /// Where a data part remembers the kind it had in an older version.

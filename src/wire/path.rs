@@ -1,0 +1,254 @@
+//! The paths of HTTP+JSON, both versions, read and written by one canonical rule.
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+use super::decide::Key;
+use crate::model::{Operation, PushConfigId, TaskId, Version};
+
+/// Where a REST request goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// What is asked for.
+    pub operation: Operation,
+    /// What the path says about the version.
+    pub key: Key,
+    /// The tenant in the path, if any.
+    pub tenant: Option<String>,
+    /// The task in the path, if any.
+    pub task: Option<TaskId>,
+    /// The push configuration in the path, if any.
+    pub config: Option<PushConfigId>,
+}
+
+/// There is no such route; the key says in which version to tell the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoRoute {
+    /// Nothing has this path.
+    NotFound(Key),
+    /// The path is there, but takes only these methods.
+    NotAllowed(Key, &'static str),
+}
+
+/// The route of a request; `path` is without the query, and begins below the agent's base.
+///
+/// # Errors
+/// There is none, or not for this HTTP method.
+pub fn route(http_method: &str, path: &str) -> Result<Route, NoRoute> {
+    let segments = segments(path).ok_or(NoRoute::NotFound(Key::PathV1))?;
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let (key, tenant, rest) = match segments.as_slice() {
+        ["v1", rest @ ..] => (Key::PathV03, None, rest),
+        ["agent", "authenticatedExtendedCard"] => (Key::PathV03, None, segments.as_slice()),
+        [tenant, rest @ ..] if is_tenant(tenant) && !rest.is_empty() => (Key::PathV1, Some(*tenant), rest),
+        rest => (Key::PathV1, None, rest),
+    };
+    let (allowed, operation, task, config) = below(key, http_method, rest).ok_or(NoRoute::NotFound(key))?;
+    if !allowed.split(", ").any(|allowed| allowed == http_method) {
+        return Err(NoRoute::NotAllowed(key, allowed));
+    }
+    Ok(Route {
+        operation,
+        key,
+        tenant: tenant.map(str::to_owned),
+        task: task.map(TaskId::from),
+        config: config.map(PushConfigId::from),
+    })
+}
+
+type Found<'a> = (&'static str, Operation, Option<&'a str>, Option<&'a str>);
+
+/// The routes below the version or the tenant; some paths mean two things, by method.
+fn below<'a>(key: Key, http_method: &str, segments: &[&'a str]) -> Option<Found<'a>> {
+    let v03 = key == Key::PathV03;
+    Some(match *segments {
+        ["message:send"] => ("POST", Operation::SendMessage, None, None),
+        ["message:stream"] => ("POST", Operation::SendStreamingMessage, None, None),
+        ["tasks"] if !v03 => ("GET", Operation::ListTasks, None, None),
+        ["extendedAgentCard"] if !v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
+        ["card"] if v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
+        ["agent", "authenticatedExtendedCard"] if v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
+        ["tasks", task] => on_task(task)?,
+        ["tasks", task, "pushNotificationConfigs"] if !task.is_empty() => on_configs(http_method, task),
+        // The annotation of the 0.3.0 proto lost an s.
+        ["task", task, "pushNotificationConfigs"] if v03 && !task.is_empty() => on_configs(http_method, task),
+        ["tasks", task, "pushNotificationConfigs", config] if !task.is_empty() && !config.is_empty() => {
+            let operation =
+                if http_method == "DELETE" { Operation::DeletePushConfig } else { Operation::GetPushConfig };
+            ("GET, DELETE", operation, Some(task), Some(config))
+        }
+        _ => return None,
+    })
+}
+
+/// The verb stands after the last colon; an id may have colons of its own.
+fn on_task(segment: &str) -> Option<Found<'_>> {
+    let found = match segment.rsplit_once(':') {
+        Some((task, "cancel")) => ("POST", Operation::CancelTask, Some(task), None),
+        // The proto says GET, the prose POST.
+        Some((task, "subscribe")) => ("GET, POST", Operation::SubscribeToTask, Some(task), None),
+        _ => ("GET", Operation::GetTask, Some(segment), None),
+    };
+    found.2.is_some_and(|task| !task.is_empty()).then_some(found)
+}
+
+fn on_configs<'a>(http_method: &str, task: &'a str) -> Found<'a> {
+    let operation =
+        if http_method == "POST" { Operation::CreatePushConfig } else { Operation::ListPushConfigs };
+    ("GET, POST", operation, Some(task), None)
+}
+
+/// Splits first and decodes after, so that an encoded slash is part of an id and never a separator.
+fn segments(path: &str) -> Option<Vec<String>> {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split('/')
+        .map(|segment| Some(percent_decode_str(segment).decode_utf8().ok()?.into_owned()))
+        .collect()
+}
+
+/// Whether a first segment names a tenant and not a route.
+#[must_use]
+pub fn is_tenant(segment: &str) -> bool {
+    let reserved =
+        matches!(segment, "v1" | "tasks" | "message:send" | "message:stream" | "extendedAgentCard");
+    !segment.is_empty() && !segment.starts_with('.') && !reserved
+}
+
+/// What must be encoded in a segment so that every reader splits it as we do.
+const SEGMENT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b';')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// The method and the path of a route, as a client calls it; `None` for what 0.3 has not.
+#[must_use]
+pub fn write(route: &Route) -> Option<(&'static str, String)> {
+    let version = route.key.version();
+    let task = route.task.as_ref().map_or("", TaskId::as_str);
+    let task = utf8_percent_encode(task, SEGMENT);
+    let config = route.config.as_ref().map_or("", PushConfigId::as_str);
+    let config = utf8_percent_encode(config, SEGMENT);
+    let (method, path) = match route.operation {
+        Operation::SendMessage => ("POST", "/message:send".to_owned()),
+        Operation::SendStreamingMessage => ("POST", "/message:stream".to_owned()),
+        Operation::GetTask => ("GET", format!("/tasks/{task}")),
+        Operation::ListTasks if version == Version::V03 => return None,
+        Operation::ListTasks => ("GET", "/tasks".to_owned()),
+        Operation::CancelTask => ("POST", format!("/tasks/{task}:cancel")),
+        Operation::SubscribeToTask => ("GET", format!("/tasks/{task}:subscribe")),
+        Operation::CreatePushConfig => ("POST", format!("/tasks/{task}/pushNotificationConfigs")),
+        Operation::GetPushConfig => ("GET", format!("/tasks/{task}/pushNotificationConfigs/{config}")),
+        Operation::ListPushConfigs => ("GET", format!("/tasks/{task}/pushNotificationConfigs")),
+        Operation::DeletePushConfig => ("DELETE", format!("/tasks/{task}/pushNotificationConfigs/{config}")),
+        Operation::GetExtendedAgentCard if version == Version::V03 => ("GET", "/card".to_owned()),
+        Operation::GetExtendedAgentCard => ("GET", "/extendedAgentCard".to_owned()),
+    };
+    Some(match (version, &route.tenant) {
+        (Version::V03, _) => (method, format!("/v1{path}")),
+        (Version::V1, None) => (method, path),
+        (Version::V1, Some(tenant)) => (method, format!("/{}{path}", utf8_percent_encode(tenant, SEGMENT))),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(http_method: &str, path: &str) -> (Operation, Key, Option<String>, Option<String>, Option<String>) {
+        let route = route(http_method, path).unwrap_or_else(|no| panic!("{http_method} {path}: {no:?}"));
+        let text = |id: &dyn AsRef<str>| id.as_ref().to_owned();
+        (
+            route.operation,
+            route.key,
+            route.tenant,
+            route.task.map(|id| text(&id)),
+            route.config.map(|id| text(&id)),
+        )
+    }
+
+    #[test]
+    fn every_route_is_found_in_both_versions_and_below_a_tenant() {
+        for operation in Operation::ALL {
+            for (key, tenant) in [(Key::PathV03, None), (Key::PathV1, None), (Key::PathV1, Some("brest"))] {
+                let has_task = !matches!(
+                    operation,
+                    Operation::SendMessage
+                        | Operation::SendStreamingMessage
+                        | Operation::ListTasks
+                        | Operation::GetExtendedAgentCard
+                );
+                let has_config = matches!(operation, Operation::GetPushConfig | Operation::DeletePushConfig);
+                let route = Route {
+                    operation,
+                    key,
+                    tenant: tenant.map(str::to_owned),
+                    task: has_task.then(|| TaskId::from("a/b:c %é;{}")),
+                    config: has_config.then(|| PushConfigId::from("x?y#z")),
+                };
+                let Some((method, path)) = write(&route) else {
+                    assert_eq!((operation, key), (Operation::ListTasks, Key::PathV03));
+                    continue;
+                };
+                assert_eq!(super::route(method, &path), Ok(route), "{method} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn s83_the_verb_is_what_follows_the_last_colon() {
+        let task = |id: &str| Some(id.to_owned());
+        assert_eq!(on("POST", "/tasks/a:b:cancel").3, task("a:b"));
+        assert_eq!(on("POST", "/tasks/a:cancel:cancel").3, task("a:cancel"));
+        assert_eq!(on("GET", "/tasks/a:b").0, Operation::GetTask);
+        assert_eq!(on("GET", "/tasks/a:b").3, task("a:b"));
+        assert_eq!(on("GET", "/tasks/a%2Fb").3, task("a/b"));
+        assert_eq!(on("POST", "/tasks/x:subscribe").0, Operation::SubscribeToTask);
+        assert_eq!(on("GET", "/v1/tasks/x:subscribe").1, Key::PathV03);
+        assert_eq!(on("POST", "/v1/task/x/pushNotificationConfigs").0, Operation::CreatePushConfig);
+        assert_eq!(on("GET", "/agent/authenticatedExtendedCard").1, Key::PathV03);
+    }
+
+    #[test]
+    fn s83_what_is_no_path_of_ours_is_not_found() {
+        for path in [
+            "",
+            "/",
+            "//tasks",
+            "/tasks/",
+            "/tasks//",
+            "/tasks/%ff",
+            "/v1/tasks",
+            "/v1/extendedAgentCard",
+            "/a/b/tasks",
+            "/tasks/x/y",
+            "/message:fetch",
+            "/.well/tasks",
+            "/tasks/:cancel",
+            "/v1/v1/message:send",
+            "/tasks/x/pushNotificationConfigs/",
+            "/card",
+            "/tasks/x/pushNotificationConfigs/a/b",
+        ] {
+            assert!(
+                matches!(route("GET", path), Err(NoRoute::NotFound(_))),
+                "{path}: {:?}",
+                route("GET", path)
+            );
+        }
+        assert_eq!(route("GET", "/message:send"), Err(NoRoute::NotAllowed(Key::PathV1, "POST")));
+        assert_eq!(route("PUT", "/v1/tasks/x"), Err(NoRoute::NotAllowed(Key::PathV03, "GET")));
+    }
+}

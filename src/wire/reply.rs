@@ -1,0 +1,273 @@
+//! Reading answers and events, each on its own merits: wrapped or bare, with `kind` or without, in either spelling.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Dialect;
+use super::card::read_card_text;
+use super::json::read;
+use super::v03::{ArtifactEventIn, MessageIn, PushConfigIn, StatusEventIn, TaskIn};
+use crate::model::{
+    Error, ErrorKind, ListPushConfigsResponse, ListTasksResponse, Message, Operation, PushConfig, Response,
+    Role, SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent,
+};
+
+/// Reads the answer to an operation, as any peer may send it to a client that asked in this dialect.
+///
+/// # Errors
+/// The answer cannot be made sense of.
+pub fn read_reply(operation: Operation, text: &str, dialect: &Dialect) -> Result<Response, Error> {
+    Ok(match operation {
+        Operation::SendMessage | Operation::SendStreamingMessage => {
+            Response::SendMessage(match read_event(text, dialect)? {
+                StreamResponse::Task(task) => SendMessageResponse::Task(task),
+                StreamResponse::Message(message) => SendMessageResponse::Message(message),
+                StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => {
+                    return Err(unreadable("an event where a task or a message should be"));
+                }
+            })
+        }
+        Operation::GetTask | Operation::CancelTask | Operation::SubscribeToTask => {
+            match read_event(text, dialect)? {
+                StreamResponse::Task(task) => Response::Task(task),
+                StreamResponse::Message(_)
+                | StreamResponse::StatusUpdate(_)
+                | StreamResponse::ArtifactUpdate(_) => {
+                    return Err(unreadable("something else where a task should be"));
+                }
+            }
+        }
+        Operation::ListTasks => Response::ListTasks(read_page(text, dialect)?),
+        Operation::CreatePushConfig | Operation::GetPushConfig => Response::PushConfig(read_config(text)?),
+        Operation::ListPushConfigs => Response::ListPushConfigs(read_configs(text)?),
+        // Whatever it says, it is done.
+        Operation::DeletePushConfig => Response::Empty,
+        Operation::GetExtendedAgentCard => Response::AgentCard(Box::new(read_card_text(text)?)),
+    })
+}
+
+fn unreadable(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidAgentResponse).with_message(format!("Invalid agent response: {what}"))
+}
+
+/// The members by which an object shows what it is.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Shape<'a> {
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    task: Option<&'a RawValue>,
+    #[serde(borrow, alias = "msg")]
+    message: Option<&'a RawValue>,
+    #[serde(borrow, alias = "status_update")]
+    status_update: Option<&'a RawValue>,
+    #[serde(borrow, alias = "artifact_update")]
+    artifact_update: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, alias = "task_id")]
+    task_id: Option<&'a RawValue>,
+    #[serde(borrow, rename = "final")]
+    closes: Option<&'a RawValue>,
+    #[serde(borrow)]
+    artifact: Option<&'a RawValue>,
+    #[serde(borrow)]
+    part: Option<&'a RawValue>,
+    #[serde(borrow, alias = "content")]
+    parts: Option<&'a RawValue>,
+    #[serde(borrow, alias = "message_id")]
+    message_id: Option<&'a RawValue>,
+    /// Only one seed's tasks have it.
+    #[serde(borrow)]
+    session_id: Option<&'a RawValue>,
+}
+
+/// Reads one event of a stream, or the body of a webhook call.
+///
+/// # Errors
+/// The event cannot be made sense of.
+pub fn read_event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
+    let shape: Shape<'_> = read(text)?;
+    let wrapped = [shape.task, shape.message, shape.status_update, shape.artifact_update];
+    match (shape.kind.as_deref(), wrapped.iter().flatten().count()) {
+        (None, 2..) => {
+            return Err(Error::invalid(
+                "",
+                "must have exactly one of task, message, statusUpdate, artifactUpdate",
+            ));
+        }
+        (None, 1) => return read_wrapped(&shape, dialect),
+        _ => {}
+    }
+    // What is bare is 0.x, whatever was asked for.
+    let dialect = if *dialect == Dialect::V1 { &Dialect::V03 } else { dialect };
+    match shape.kind.as_deref().or_else(|| guess(&shape)) {
+        Some("task") => read_task(text, dialect).map(StreamResponse::Task),
+        Some("message") => read_message(text, dialect).map(StreamResponse::Message),
+        Some("status-update") => read_status(text, dialect).map(StreamResponse::StatusUpdate),
+        Some("artifact-update") => read_artifact(text, dialect).map(StreamResponse::ArtifactUpdate),
+        Some(_) | None => Err(unreadable("neither a task, nor a message, nor an event")),
+    }
+}
+
+fn read_wrapped(shape: &Shape<'_>, dialect: &Dialect) -> Result<StreamResponse, Error> {
+    let inside = |name: &str, error: Error| match error.violations().first() {
+        Some(violation) => {
+            Error::invalid(super::json::join(name, violation.field()), violation.description().to_owned())
+        }
+        None => error,
+    };
+    if let Some(task) = shape.task {
+        return read_task(task.get(), dialect)
+            .map(StreamResponse::Task)
+            .map_err(|error| inside("task", error));
+    }
+    if let Some(message) = shape.message {
+        let read = read_message(message.get(), dialect);
+        return read.map(StreamResponse::Message).map_err(|error| inside("message", error));
+    }
+    if let Some(event) = shape.status_update {
+        let read = read_status(event.get(), dialect);
+        return read.map(StreamResponse::StatusUpdate).map_err(|error| inside("statusUpdate", error));
+    }
+    let event = shape.artifact_update.map_or("null", RawValue::get);
+    read_artifact(event, dialect)
+        .map(StreamResponse::ArtifactUpdate)
+        .map_err(|error| inside("artifactUpdate", error))
+}
+
+fn guess(shape: &Shape<'_>) -> Option<&'static str> {
+    if shape.artifact.is_some() || shape.part.is_some() {
+        return Some("artifact-update");
+    }
+    if shape.status.is_some() {
+        let event = shape.task_id.is_some() || shape.closes.is_some() && shape.session_id.is_none();
+        return Some(if event { "status-update" } else { "task" });
+    }
+    if shape.parts.is_some() || shape.message_id.is_some() {
+        return Some("message");
+    }
+    shape.id.map(|_| "task")
+}
+
+/// Reads by the dialect asked for, and where that fails by the one that takes most.
+macro_rules! reader {
+    ($name:ident, $model:ty, $old:ident) => {
+        fn $name(text: &str, dialect: &Dialect) -> Result<$model, Error> {
+            let mut value: $model = match dialect {
+                Dialect::V1 if !is_old(text) => read::<$model>(text)
+                    .or_else(|error| read::<$old<false>>(text).map(|old| old.0).map_err(|_| error))?,
+                Dialect::V1 | Dialect::V03 | Dialect::V01 { .. } => read::<$old<false>>(text)?.0,
+                Dialect::V03Rest if has_member(text, "kind") => read::<$old<false>>(text)?.0,
+                Dialect::V03Rest => read::<$old<true>>(text)?.0,
+            };
+            value.speaks_as_agent();
+            Ok(value)
+        }
+    };
+}
+
+reader!(read_task, Task, TaskIn);
+reader!(read_message, Message, MessageIn);
+reader!(read_status, TaskStatusUpdateEvent, StatusEventIn);
+reader!(read_artifact, TaskArtifactUpdateEvent, ArtifactEventIn);
+
+/// Whether an object inside a 1.0 answer is of an older time.
+fn is_old(text: &str) -> bool {
+    has_member(text, "kind") || has_member(text, "sessionId")
+}
+
+fn has_member(text: &str, name: &str) -> bool {
+    serde_json::from_str::<crate::model::Object>(text).is_ok_and(|object| object.get(name).is_some())
+}
+
+/// Some peers leave out who speaks; what comes back in an answer, the agent said.
+trait SpeaksAsAgent {
+    fn speaks_as_agent(&mut self);
+}
+
+impl SpeaksAsAgent for Message {
+    fn speaks_as_agent(&mut self) {
+        if self.role == Role::Unspecified {
+            self.role = Role::Agent;
+        }
+    }
+}
+
+impl SpeaksAsAgent for Task {
+    fn speaks_as_agent(&mut self) {
+        for message in self.status.message.iter_mut().filter(|message| message.role == Role::Unspecified) {
+            std::sync::Arc::make_mut(message).speaks_as_agent();
+        }
+    }
+}
+
+impl SpeaksAsAgent for TaskStatusUpdateEvent {
+    fn speaks_as_agent(&mut self) {
+        for message in self.status.message.iter_mut().filter(|message| message.role == Role::Unspecified) {
+            std::sync::Arc::make_mut(message).speaks_as_agent();
+        }
+    }
+}
+
+impl SpeaksAsAgent for TaskArtifactUpdateEvent {
+    fn speaks_as_agent(&mut self) {}
+}
+
+fn read_page(text: &str, dialect: &Dialect) -> Result<ListTasksResponse, Error> {
+    #[derive(Deserialize)]
+    struct Page<'a> {
+        #[serde(borrow, default)]
+        tasks: Vec<&'a RawValue>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Numbers {
+        #[serde(default, deserialize_with = "crate::model::or_default")]
+        next_page_token: String,
+        #[serde(default, deserialize_with = "crate::model::int32")]
+        page_size: Option<i32>,
+        #[serde(default, deserialize_with = "crate::model::int32")]
+        total_size: Option<i32>,
+    }
+    let tasks = read::<Page<'_>>(text)?.tasks;
+    let numbers: Numbers = read(text)?;
+    Ok(ListTasksResponse {
+        tasks: tasks.into_iter().map(|task| read_task(task.get(), dialect)).collect::<Result<_, _>>()?,
+        next_page_token: numbers.next_page_token,
+        page_size: numbers.page_size.unwrap_or_default(),
+        total_size: numbers.total_size.unwrap_or_default(),
+    })
+}
+
+/// A registration, flat or nested; one seed says only `{"success": true}`.
+fn read_config(text: &str) -> Result<PushConfig, Error> {
+    if has_member(text, "pushNotificationConfig") || has_member(text, "push_notification_config") {
+        return Ok(read::<PushConfigIn>(text)?.0);
+    }
+    read(text).or_else(|error| read::<PushConfigIn>(text).map(|config| config.0).map_err(|_| error))
+}
+
+/// The registrations of a task: in an object, or as a bare array.
+fn read_configs(text: &str) -> Result<ListPushConfigsResponse, Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct List<'a> {
+        #[serde(borrow, default)]
+        configs: Vec<&'a RawValue>,
+        #[serde(default, deserialize_with = "crate::model::or_default")]
+        next_page_token: String,
+    }
+    let list = match text.trim_start().starts_with('[') {
+        true => List { configs: read(text)?, next_page_token: String::new() },
+        false => read::<List<'_>>(text)?,
+    };
+    let configs =
+        list.configs.into_iter().map(|config| read_config(config.get())).collect::<Result<_, _>>()?;
+    Ok(ListPushConfigsResponse { configs, next_page_token: list.next_page_token })
+}

@@ -1,0 +1,289 @@
+//! Messages, parts and artifacts in 0.3 JSON.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Deserialize, Deserializer};
+
+use super::read::{PartIn, TextOr};
+use super::{Age, V03};
+use crate::model::{
+    Artifact, ArtifactId, Content, ContextId, Json, Message, MessageId, Object, Part, Role, TaskId, int32,
+    non_empty, or_default,
+};
+use crate::wire::json::at;
+use crate::wire::part::{KIND, WRAPPED};
+use crate::wire::spelling::role_v03;
+
+/// Where a question to the client rides in metadata; one seed has it as a member of the message.
+pub(crate) const INPUT_REQUEST: &str = "urn:attache:ext:input-request:v1";
+
+impl<'a> V03<'a, Part> {
+    /// What stands beside the content; data that is no object is marked as wrapped.
+    fn metadata(&self, wrapped: bool, restored: bool) -> Option<Object> {
+        let mut metadata = self.0.metadata().cloned();
+        if restored {
+            metadata.as_mut()?.remove(KIND);
+            metadata = metadata.filter(|metadata| !metadata.is_empty());
+        }
+        if wrapped {
+            metadata.get_or_insert_default().insert(WRAPPED, serde_json::Value::Bool(true));
+        }
+        metadata
+    }
+
+    fn kind<M: SerializeMap>(&self, map: &mut M, kind: &str) -> Result<(), M::Error> {
+        map.serialize_entry("kind", kind)?;
+        if self.1.is_first() {
+            map.serialize_entry("type", kind)?;
+        }
+        Ok(())
+    }
+
+    /// The kind an older version knew this data part by, if it can be written back as that.
+    fn older_kind(&self, data: &Json) -> Option<(String, Object)> {
+        let kind: String = self.0.metadata()?.get(KIND)?.read().ok()?;
+        let members = Object::try_from(data.clone()).ok()?;
+        let clash = ["kind", "metadata"].iter().any(|name| members.get(name).is_some());
+        (!clash && !matches!(kind.as_str(), "text" | "file" | "data")).then_some((kind, members))
+    }
+}
+
+/// The file of a part, or the wrapped data.
+struct Inner<'a>(Vec<(&'static str, Value<'a>)>);
+
+enum Value<'a> {
+    Text(&'a str),
+    Json(&'a Json),
+}
+
+impl Serialize for Inner<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            match value {
+                Value::Text(text) => map.serialize_entry(name, text)?,
+                Value::Json(json) => map.serialize_entry(name, json)?,
+            }
+        }
+        map.end()
+    }
+}
+
+fn file<'a>(part: &'a Part, name: &'static str, content: &'a str) -> Inner<'a> {
+    let mut members = vec![(name, Value::Text(content))];
+    members.extend(part.media_type().map(|media_type| ("mimeType", Value::Text(media_type))));
+    members.extend(part.filename().map(|name| ("name", Value::Text(name))));
+    Inner(members)
+}
+
+impl Serialize for V03<'_, Part> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let (mut wrapped, mut restored) = (false, false);
+        match &self.0.content {
+            Content::Text(text) => {
+                self.kind(&mut map, "text")?;
+                map.serialize_entry("text", text)?;
+            }
+            Content::Raw(bytes) => {
+                self.kind(&mut map, "file")?;
+                map.serialize_entry("file", &file(self.0, "bytes", bytes.as_str()))?;
+            }
+            Content::Url(url) => {
+                self.kind(&mut map, "file")?;
+                map.serialize_entry("file", &file(self.0, "uri", url))?;
+            }
+            Content::Data(data) => match self.older_kind(data) {
+                Some((kind, members)) => {
+                    restored = true;
+                    self.kind(&mut map, &kind)?;
+                    for (name, value) in members.iter() {
+                        map.serialize_entry(&name, &value)?;
+                    }
+                }
+                None => {
+                    self.kind(&mut map, "data")?;
+                    wrapped = !data.is_object();
+                    match wrapped {
+                        true => map.serialize_entry("data", &Inner(vec![("value", Value::Json(data))]))?,
+                        false => map.serialize_entry("data", data)?,
+                    }
+                }
+            },
+        }
+        if let Some(metadata) = self.metadata(wrapped, restored) {
+            map.serialize_entry("metadata", &metadata)?;
+        }
+        map.end()
+    }
+}
+
+/// A list, each of it as 0.3 writes it.
+pub(super) struct List<'a, T>(pub(super) &'a [T], pub(super) Age<'a>);
+
+impl<T> Serialize for List<'_, T>
+where
+    for<'b> V03<'b, T>: Serialize,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|item| V03(item, self.1)))
+    }
+}
+
+impl Serialize for V03<'_, std::sync::Arc<Message>> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        V03(&**self.0, self.1).serialize(serializer)
+    }
+}
+
+impl Serialize for V03<'_, Message> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (message, age) = (self.0, self.1);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", "message")?;
+        map.serialize_entry("messageId", &message.message_id)?;
+        map.serialize_entry("role", role_v03(message.role))?;
+        map.serialize_entry("parts", &List(&message.parts, age))?;
+        if let Some(id) = &message.context_id {
+            map.serialize_entry("contextId", id)?;
+        }
+        if let Some(id) = &message.task_id {
+            map.serialize_entry("taskId", id)?;
+        }
+        if !message.reference_task_ids.is_empty() {
+            map.serialize_entry("referenceTaskIds", &message.reference_task_ids)?;
+        }
+        if !message.extensions.is_empty() {
+            map.serialize_entry("extensions", &message.extensions)?;
+        }
+        if let Some(metadata) = &message.metadata {
+            map.serialize_entry("metadata", metadata)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for V03<'_, Artifact> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (artifact, age) = (self.0, self.1);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("artifactId", &artifact.artifact_id)?;
+        if let Some(name) = &artifact.name {
+            map.serialize_entry("name", name)?;
+        }
+        if let Some(description) = &artifact.description {
+            map.serialize_entry("description", description)?;
+        }
+        map.serialize_entry("parts", &List(&artifact.parts, age))?;
+        if !artifact.extensions.is_empty() {
+            map.serialize_entry("extensions", &artifact.extensions)?;
+        }
+        if let Some(metadata) = &artifact.metadata {
+            map.serialize_entry("metadata", metadata)?;
+        }
+        map.end()
+    }
+}
+
+/// A message of 0.1 to 0.3; `PROTO` reads the ProtoJSON of 0.3 REST.
+pub(in crate::wire) struct MessageIn<const PROTO: bool>(pub(in crate::wire) Message);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Members<const PROTO: bool> {
+    kind: Option<String>,
+    #[serde(default, alias = "message_id", deserialize_with = "or_default")]
+    message_id: MessageId,
+    #[serde(default, deserialize_with = "or_default")]
+    role: Role,
+    #[serde(default, alias = "content", deserialize_with = "or_default")]
+    parts: Vec<PartIn<PROTO>>,
+    #[serde(default, alias = "context_id", deserialize_with = "non_empty")]
+    context_id: Option<ContextId>,
+    #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
+    task_id: Option<TaskId>,
+    #[serde(default, alias = "reference_task_ids", deserialize_with = "or_default")]
+    reference_task_ids: Vec<TaskId>,
+    #[serde(default, deserialize_with = "or_default")]
+    extensions: Vec<String>,
+    metadata: Option<Object>,
+    input_request: Option<Json>,
+}
+
+impl<'de, const PROTO: bool> Deserialize<'de> for MessageIn<PROTO> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Members::<PROTO>::deserialize(deserializer)?;
+        if read.kind.is_some_and(|kind| kind != "message") {
+            return Err(at("kind", "must be message"));
+        }
+        let mut metadata = read.metadata;
+        if let Some(request) = read.input_request {
+            metadata.get_or_insert_default().insert(INPUT_REQUEST, request);
+        }
+        Ok(Self(Message {
+            message_id: read.message_id,
+            role: read.role,
+            parts: read.parts.into_iter().map(|part| part.0).collect(),
+            context_id: read.context_id,
+            task_id: read.task_id,
+            reference_task_ids: read.reference_task_ids,
+            extensions: read.extensions,
+            metadata,
+        }))
+    }
+}
+
+impl<const PROTO: bool> From<String> for MessageIn<PROTO> {
+    /// One seed has a plain text where the agent's message should be.
+    fn from(text: String) -> Self {
+        Self(Message { role: Role::Agent, parts: vec![Part::text(text)], ..Message::default() })
+    }
+}
+
+/// A message, or the plain text that stands for one.
+pub(super) type MessageOrText<const PROTO: bool> = TextOr<MessageIn<PROTO>>;
+
+/// An artifact of 0.1 to 0.3, and what 0.1 had inside it that now stands beside it.
+pub(super) struct ArtifactIn<const PROTO: bool> {
+    pub(super) artifact: Artifact,
+    pub(super) append: bool,
+    pub(super) last_chunk: bool,
+}
+
+impl<'de, const PROTO: bool> Deserialize<'de> for ArtifactIn<PROTO> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Members<const PROTO: bool> {
+            #[serde(default, alias = "artifact_id", deserialize_with = "non_empty")]
+            artifact_id: Option<ArtifactId>,
+            #[serde(default, deserialize_with = "non_empty")]
+            name: Option<String>,
+            #[serde(default, deserialize_with = "non_empty")]
+            description: Option<String>,
+            #[serde(default, deserialize_with = "or_default")]
+            parts: Vec<PartIn<PROTO>>,
+            #[serde(default, deserialize_with = "or_default")]
+            extensions: Vec<String>,
+            metadata: Option<Object>,
+            #[serde(default, deserialize_with = "int32")]
+            index: Option<i32>,
+            append: Option<bool>,
+            #[serde(alias = "last_chunk")]
+            last_chunk: Option<bool>,
+        }
+        let read = Members::<PROTO>::deserialize(deserializer)?;
+        let by_index = || ArtifactId::from(format!("artifact-{}", read.index.unwrap_or_default()));
+        Ok(Self {
+            artifact: Artifact {
+                artifact_id: read.artifact_id.unwrap_or_else(by_index),
+                name: read.name,
+                description: read.description,
+                parts: read.parts.into_iter().map(|part| part.0).collect(),
+                extensions: read.extensions,
+                metadata: read.metadata,
+            },
+            append: read.append.unwrap_or_default(),
+            last_chunk: read.last_chunk.unwrap_or_default(),
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! Webhook registrations in 0.3 JSON.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Deserialize, Deserializer};
+
+use super::{Age, V03};
+use crate::model::{
+    AuthenticationInfo, Object, PushConfig, PushConfigId, Secret, TaskId, non_empty, or_default,
+};
+
+/// The registration itself, without the task it belongs to.
+pub(in crate::wire) struct Nested<'a>(pub(in crate::wire) &'a PushConfig);
+
+impl Serialize for Nested<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let config = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(id) = &config.id {
+            map.serialize_entry("id", id)?;
+        }
+        map.serialize_entry("url", &config.url)?;
+        if let Some(token) = &config.token {
+            map.serialize_entry("token", token)?;
+        }
+        if let Some(info) = &config.authentication {
+            map.serialize_entry("authentication", &Authentication(info, &config.other_schemes))?;
+        }
+        map.end()
+    }
+}
+
+struct Authentication<'a>(&'a AuthenticationInfo, &'a [String]);
+
+impl Serialize for Authentication<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let schemes: Vec<&String> = std::iter::once(&self.0.scheme).chain(self.1).collect();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("schemes", &schemes)?;
+        if let Some(credentials) = &self.0.credentials {
+            map.serialize_entry("credentials", credentials)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for V03<'_, PushConfig> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (config, age) = (self.0, self.1);
+        let task = config.task_id.clone().unwrap_or_default();
+        let mut map = serializer.serialize_map(None)?;
+        if let Age::First(id) = age {
+            map.serialize_entry("id", id.unwrap_or(&task))?;
+        }
+        map.serialize_entry("taskId", &task)?;
+        map.serialize_entry("pushNotificationConfig", &Nested(config))?;
+        map.end()
+    }
+}
+
+/// A registration of 0.1 to 0.3: nested below its task, or on its own.
+pub(in crate::wire) struct PushConfigIn(pub(in crate::wire) PushConfig);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Members {
+    #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
+    task_id: Option<TaskId>,
+    /// Nested: the task of a 0.1 call; on its own: the registration.
+    #[serde(default, deserialize_with = "non_empty")]
+    id: Option<String>,
+    /// `tasks/{task}/pushNotificationConfigs/{id}`.
+    #[serde(default, deserialize_with = "non_empty")]
+    name: Option<String>,
+    #[serde(alias = "push_notification_config", alias = "config")]
+    push_notification_config: Option<Box<Members>>,
+    #[serde(default, deserialize_with = "non_empty")]
+    url: Option<String>,
+    #[serde(default, deserialize_with = "non_empty")]
+    token: Option<Secret>,
+    authentication: Option<AuthenticationIn>,
+    headers: Option<Object>,
+}
+
+#[derive(Deserialize)]
+struct AuthenticationIn {
+    #[serde(default, deserialize_with = "or_default")]
+    schemes: Vec<String>,
+    #[serde(default, deserialize_with = "non_empty")]
+    scheme: Option<String>,
+    #[serde(default, deserialize_with = "non_empty")]
+    credentials: Option<Secret>,
+}
+
+impl<'de> Deserialize<'de> for PushConfigIn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let outer = Members::deserialize(deserializer)?;
+        Ok(Self(match outer.push_notification_config {
+            Some(inner) => {
+                let named = outer.name.as_deref().and_then(split_name);
+                let task = outer.task_id.or_else(|| outer.id.map(TaskId::from));
+                let mut config = inner.flat();
+                config.id = config.id.or_else(|| named.as_ref().map(|(_, id)| id.clone()));
+                config.task_id = task.or(config.task_id).or(named.map(|(task, _)| task));
+                config
+            }
+            None => outer.flat(),
+        }))
+    }
+}
+
+/// Splits the resource name of a registration.
+pub(in crate::wire) fn split_name(name: &str) -> Option<(TaskId, PushConfigId)> {
+    let (task, id) = name.strip_prefix("tasks/")?.rsplit_once("/pushNotificationConfigs/")?;
+    Some((task.into(), id.into()))
+}
+
+impl Members {
+    fn flat(self) -> PushConfig {
+        // Where `config` holds the whole registration it is nested once more.
+        if let Some(inner) = self.push_notification_config {
+            let named = self.name.as_deref().and_then(split_name);
+            let mut config = inner.flat();
+            config.id = config.id.or_else(|| named.as_ref().map(|(_, id)| id.clone()));
+            config.task_id = config.task_id.or(self.task_id).or(named.map(|(task, _)| task));
+            return config;
+        }
+        let mut config = PushConfig {
+            id: self.id.map(PushConfigId::from),
+            task_id: self.task_id,
+            url: self.url.unwrap_or_default(),
+            token: self.token,
+            ..PushConfig::default()
+        };
+        if let Some(read) = self.authentication {
+            let mut schemes = read.scheme.into_iter().chain(read.schemes);
+            let info = AuthenticationInfo {
+                scheme: schemes.next().unwrap_or_default(),
+                credentials: read.credentials,
+            };
+            config.other_schemes = schemes.collect();
+            config.authentication = Some(info);
+        }
+        take_headers(&mut config, self.headers);
+        config
+    }
+}
+
+/// One seed puts headers where the authentication should be: `Authorization` is ours, the rest the operator's.
+fn take_headers(config: &mut PushConfig, headers: Option<Object>) {
+    for (name, value) in headers.iter().flat_map(Object::iter) {
+        let Ok(value) = value.read::<String>() else { continue };
+        if !name.eq_ignore_ascii_case("authorization") {
+            config.headers.push((name, value.into()));
+        } else if config.authentication.is_none() {
+            let (scheme, credentials) = match value.split_once(' ') {
+                Some((scheme, credentials)) => (scheme.to_owned(), Some(Secret::from(credentials.trim()))),
+                None => (value, None),
+            };
+            config.authentication = Some(AuthenticationInfo { scheme, credentials });
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Requests in 0.3 JSON, and in the 0.1 JSON before it.
+
+use serde::Deserialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use super::push::Nested;
+use super::{MessageIn, PushConfigIn};
+use crate::model::{
+    ContextId, Error, MessageId, Object, PushConfigId, SendMessageConfiguration, SendMessageRequest, TaskId,
+    int32, non_empty, or_default,
+};
+
+/// What `message/send` and its older names take.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::wire) struct SendIn<const PROTO: bool> {
+    // 0.2 REST calls it `request`.
+    #[serde(alias = "request")]
+    message: Option<MessageIn<PROTO>>,
+    configuration: Option<ConfigurationIn>,
+    metadata: Option<Object>,
+    /// Beside the message in two seeds.
+    #[serde(default, alias = "context_id", deserialize_with = "non_empty")]
+    context_id: Option<ContextId>,
+    /// Beside the message in official samples.
+    #[serde(default, alias = "message_id", deserialize_with = "non_empty")]
+    message_id: Option<MessageId>,
+    /// 0.1: the client names the task.
+    #[serde(default, deserialize_with = "non_empty")]
+    id: Option<TaskId>,
+    #[serde(default, deserialize_with = "non_empty")]
+    session_id: Option<ContextId>,
+    #[serde(default, deserialize_with = "int32")]
+    history_length: Option<i32>,
+    push_notification: Option<PushConfigIn>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct ConfigurationIn {
+    #[serde(default, alias = "accepted_output_modes", deserialize_with = "or_default")]
+    accepted_output_modes: Vec<String>,
+    #[serde(alias = "push_notification_config", alias = "pushNotification", alias = "push_notification")]
+    push_notification_config: Option<PushConfigIn>,
+    #[serde(default, alias = "history_length", deserialize_with = "int32")]
+    history_length: Option<i32>,
+    blocking: Option<bool>,
+    /// 1.0's name for the opposite, from clients that mix the two.
+    #[serde(alias = "return_immediately")]
+    return_immediately: Option<bool>,
+}
+
+impl ConfigurationIn {
+    /// `blocks` is what leaving the flag out means.
+    fn into_model(self, blocks: bool) -> SendMessageConfiguration {
+        let blocking = self.blocking.or(self.return_immediately.map(|immediately| !immediately));
+        SendMessageConfiguration {
+            accepted_output_modes: self.accepted_output_modes,
+            task_push_notification_config: self.push_notification_config.map(|config| config.0),
+            history_length: some_history(self.history_length),
+            return_immediately: !blocking.unwrap_or(blocks),
+        }
+    }
+}
+
+/// In 0.3 a length of 0 means all.
+pub(in crate::wire) fn some_history(length: Option<i32>) -> Option<i32> {
+    length.filter(|length| *length != 0)
+}
+
+impl<const PROTO: bool> SendIn<PROTO> {
+    /// Whether the body is 0.1's own, and not a newer one under an old name.
+    pub(in crate::wire) fn is_v01(&self) -> bool {
+        self.message.as_ref().is_none_or(|MessageIn(message)| {
+            message.message_id.is_empty() && message.context_id.is_none() && message.task_id.is_none()
+        }) && self.message_id.is_none()
+    }
+
+    /// Whatever the version, in the one shape; `blocks` is what leaving the flag out of a configuration means.
+    pub(in crate::wire) fn into_model(self, blocks: bool) -> Result<SendMessageRequest, Error> {
+        let Some(MessageIn(mut message)) = self.message else {
+            return Err(Error::invalid("message", "is required"));
+        };
+        message.context_id = message.context_id.or(self.context_id).or(self.session_id);
+        if message.message_id.is_empty() {
+            message.message_id = self.message_id.unwrap_or_default();
+        }
+        let mut configuration = self.configuration.map(|configuration| configuration.into_model(blocks));
+        if self.history_length.is_some() || self.push_notification.is_some() {
+            let configuration = configuration.get_or_insert_default();
+            configuration.history_length = configuration.history_length.or(some_history(self.history_length));
+            let push = self.push_notification.map(|config| config.0);
+            configuration.task_push_notification_config =
+                configuration.task_push_notification_config.take().or(push);
+        }
+        Ok(SendMessageRequest {
+            tenant: None,
+            message,
+            configuration,
+            metadata: self.metadata,
+            alias: self.id,
+        })
+    }
+}
+
+/// What the operations on one task take.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::wire) struct TaskIdIn {
+    #[serde(default, deserialize_with = "non_empty")]
+    id: Option<TaskId>,
+    /// One seed's name for it.
+    #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
+    task_id: Option<TaskId>,
+    /// 0.3 REST: `tasks/{id}`.
+    #[serde(default, deserialize_with = "non_empty")]
+    name: Option<String>,
+    #[serde(default, alias = "history_length", deserialize_with = "int32")]
+    pub(in crate::wire) history_length: Option<i32>,
+    pub(in crate::wire) metadata: Option<Object>,
+}
+
+impl TaskIdIn {
+    pub(in crate::wire) fn task(&self) -> TaskId {
+        let named = || self.name.as_deref().and_then(|name| name.strip_prefix("tasks/")).map(TaskId::from);
+        self.id.clone().or_else(|| self.task_id.clone()).or_else(named).unwrap_or_default()
+    }
+}
+
+/// What the operations on one registration take.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::wire) struct ConfigIdIn {
+    #[serde(default, deserialize_with = "non_empty")]
+    id: Option<TaskId>,
+    #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
+    task_id: Option<TaskId>,
+    #[serde(default, alias = "push_notification_config_id", deserialize_with = "non_empty")]
+    pub(in crate::wire) push_notification_config_id: Option<PushConfigId>,
+}
+
+impl ConfigIdIn {
+    pub(in crate::wire) fn task(&self) -> TaskId {
+        self.id.clone().or_else(|| self.task_id.clone()).unwrap_or_default()
+    }
+}
+
+/// Writes a configuration; the flag is always said, since leaving it out means different things to different servers.
+pub(in crate::wire) fn write_configuration<S: Serializer>(
+    configuration: &SendMessageConfiguration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(None)?;
+    map.serialize_entry("blocking", &!configuration.return_immediately)?;
+    if let Some(length) = some_history(configuration.history_length) {
+        map.serialize_entry("historyLength", &length)?;
+    }
+    if !configuration.accepted_output_modes.is_empty() {
+        map.serialize_entry("acceptedOutputModes", &configuration.accepted_output_modes)?;
+    }
+    if let Some(config) = &configuration.task_push_notification_config {
+        map.serialize_entry("pushNotificationConfig", &Nested(config))?;
+    }
+    map.end()
+}

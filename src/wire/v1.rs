@@ -1,0 +1,137 @@
+//! Requests of 1.0 as they really come: exact, or with the slips of drafts and of one seed.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::json::read;
+use super::v03::PushConfigIn;
+use crate::model::{
+    ContextId, Error, Message, MessageId, Object, PushConfig, PushConfigId, SendMessageConfiguration,
+    SendMessageRequest, TaskId, int32, non_empty, or_default,
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SendIn {
+    #[serde(default, deserialize_with = "non_empty")]
+    tenant: Option<String>,
+    message: Option<Message>,
+    configuration: Option<ConfigurationIn>,
+    metadata: Option<Object>,
+    /// Beside the message in one seed.
+    #[serde(default, alias = "context_id", deserialize_with = "non_empty")]
+    context_id: Option<ContextId>,
+    /// Beside the message in official samples.
+    #[serde(default, alias = "message_id", deserialize_with = "non_empty")]
+    message_id: Option<MessageId>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ConfigurationIn {
+    #[serde(default, alias = "accepted_output_modes", deserialize_with = "or_default")]
+    accepted_output_modes: Vec<String>,
+    // The last two are the draft's names.
+    #[serde(
+        alias = "task_push_notification_config",
+        alias = "pushNotificationConfig",
+        alias = "push_notification_config"
+    )]
+    task_push_notification_config: Option<PushConfigIn>,
+    #[serde(default, alias = "history_length", deserialize_with = "int32")]
+    history_length: Option<i32>,
+    #[serde(alias = "return_immediately")]
+    return_immediately: Option<bool>,
+    /// The draft's name for the opposite.
+    blocking: Option<bool>,
+}
+
+impl From<ConfigurationIn> for SendMessageConfiguration {
+    fn from(read: ConfigurationIn) -> Self {
+        let immediately = read.return_immediately.or(read.blocking.map(|blocking| !blocking));
+        Self {
+            accepted_output_modes: read.accepted_output_modes,
+            task_push_notification_config: read.task_push_notification_config.map(|config| config.0),
+            history_length: read.history_length,
+            return_immediately: immediately.unwrap_or_default(),
+        }
+    }
+}
+
+/// Reads what `SendMessage` and `SendStreamingMessage` take.
+pub(super) fn read_send(params: &str) -> Result<SendMessageRequest, Error> {
+    let send: SendIn = read(params)?;
+    let Some(mut message) = send.message else {
+        return Err(Error::invalid("message", "is required"));
+    };
+    if message.message_id.is_empty() {
+        message.message_id = match send.message_id {
+            Some(id) => id,
+            // 1.0 wants an id of every message; only a dialect that never has one is forgiven.
+            None if has_seed_marks(params) => MessageId::random(),
+            None => MessageId::default(),
+        };
+    }
+    message.context_id = message.context_id.or(send.context_id);
+    Ok(SendMessageRequest {
+        tenant: send.tenant,
+        message,
+        configuration: send.configuration.map(Into::into),
+        metadata: send.metadata,
+        alias: None,
+    })
+}
+
+/// Whether params have another mark of the one seed whose messages have no id.
+fn has_seed_marks(params: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Params<'a> {
+        #[serde(rename = "contextId")]
+        context_id: Option<serde::de::IgnoredAny>,
+        #[serde(borrow)]
+        message: Option<Marks<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Marks<'a> {
+        #[serde(borrow)]
+        role: Option<Cow<'a, str>>,
+        #[serde(default)]
+        parts: Vec<PartMarks>,
+    }
+    #[derive(Deserialize)]
+    struct PartMarks {
+        #[serde(rename = "type")]
+        kind: Option<serde::de::IgnoredAny>,
+    }
+    let Ok(params) = serde_json::from_str::<Params<'_>>(params) else { return false };
+    let in_message = |marks: Marks<'_>| {
+        marks.role.is_some_and(|role| role == "user" || role == "agent")
+            || marks.parts.iter().any(|part| part.kind.is_some())
+    };
+    params.context_id.is_some() || params.message.is_some_and(in_message)
+}
+
+/// Reads a registration: flat, or nested as the draft had it.
+pub(super) fn read_push_config(params: &str) -> Result<PushConfig, Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Draft {
+        #[serde(default, deserialize_with = "non_empty")]
+        tenant: Option<String>,
+        #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
+        task_id: Option<TaskId>,
+        #[serde(default, alias = "configId", alias = "config_id", deserialize_with = "non_empty")]
+        id: Option<PushConfigId>,
+        #[serde(alias = "pushNotificationConfig", alias = "push_notification_config")]
+        config: Option<PushConfigIn>,
+    }
+    let draft: Draft = read(params)?;
+    let Some(PushConfigIn(config)) = draft.config else { return read(params) };
+    Ok(PushConfig {
+        tenant: draft.tenant,
+        id: draft.id.or(config.id),
+        task_id: draft.task_id.or(config.task_id),
+        ..config
+    })
+}

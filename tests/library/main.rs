@@ -1,0 +1,5 @@
+//! The promises of the library, one file each.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod golden;
+mod rooms;
