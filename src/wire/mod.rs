@@ -4,6 +4,10 @@ pub mod errors;
 pub mod json;
 pub mod jsonrpc;
 mod part;
+#[cfg(feature = "grpc")]
+mod proto;
+#[cfg(feature = "grpc")]
+pub mod proto_v1;
 mod spelling;
 pub mod sse;
 mod strict;
