@@ -7,6 +7,8 @@ mod part;
 #[cfg(feature = "grpc")]
 mod proto;
 #[cfg(feature = "grpc")]
+pub mod proto_v03;
+#[cfg(feature = "grpc")]
 pub mod proto_v1;
 mod spelling;
 pub mod sse;
