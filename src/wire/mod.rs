@@ -1,6 +1,8 @@
 //! How it is written: bytes to model and back, for every version and binding. The only room that behaves by version.
 
 pub mod errors;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod json;
 pub mod jsonrpc;
 mod part;
