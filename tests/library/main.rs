@@ -2,4 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod golden;
+#[cfg(feature = "grpc")]
+mod golden_grpc;
 mod rooms;
