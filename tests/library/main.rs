@@ -1,0 +1,3 @@
+//! What the library promises: a file per promise, one binary.
+
+mod rooms;
