@@ -1,7 +1,13 @@
-//! The promises of the library, one file each.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+//! What the library promises: a file per promise, one binary.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod golden;
 #[cfg(feature = "grpc")]
 mod golden_grpc;
+#[cfg(feature = "server")]
+mod harness;
+#[cfg(feature = "server")]
+mod operations;
 mod rooms;
+#[cfg(feature = "server")]
+mod transport;
