@@ -8,7 +8,7 @@ use super::log::Log;
 use super::{Error, Result};
 use crate::bus::Bus;
 use crate::model::{Entry, Scope, Seq, TaskId};
-use crate::store::{self, Batch, Head, NewTask, Store};
+use crate::store::{self, Batch, Head, NewTask, Opened, Store};
 
 /// How many entries are read at once.
 const PAGE: usize = 1000;
@@ -26,7 +26,9 @@ impl Journal {
 
     /// Opens a log. Nobody can follow it yet, so nobody is told.
     pub(super) async fn open(&self, task: NewTask) -> store::Result<Head> {
-        self.store.create(task).await
+        match self.store.create(task).await? {
+            Opened::New(head) | Opened::Again(head) => Ok(head),
+        }
     }
 
     pub(super) async fn find(&self, scope: &Scope, task: &TaskId) -> store::Result<Option<Head>> {

@@ -55,7 +55,8 @@ impl Log {
     pub(super) fn extend(&mut self, time: Timestamp, events: Vec<Event>) -> Batch {
         let events = events.into_iter().map(|event| self.take(time, event)).collect();
         let status = &self.task.status;
-        Batch { time, events, state: status.state, status_time: status.timestamp.unwrap_or(time) }
+        let status_time = status.timestamp.unwrap_or(time);
+        Batch { time, events, state: status.state, status_time, key: None }
     }
 
     fn take(&mut self, time: Timestamp, event: Event) -> Event {

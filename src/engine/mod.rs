@@ -132,7 +132,8 @@ impl Engine {
         let mut log = Log::empty();
         let events = vec![created, Event::Message(message), Event::TurnStarted];
         let batch = log.extend(self.clock.now(), events);
-        let head = self.journal.open(NewTask { id, scope, context_id, batch }).await?;
+        let head =
+            self.journal.open(NewTask { id, scope, context_id, alias: None, config: None, batch }).await?;
         Ok(Added { head, log, idle: true })
     }
 
