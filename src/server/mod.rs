@@ -94,7 +94,7 @@ impl Server {
             stop.clone(),
         );
         let service = Service::new(engine, self.agent);
-        let routes = Routes { service, call, card: Card::new(self.card, &url(address)) };
+        let routes = Routes { service, call, card: Card::new(self.card, &url(address))? };
         Ok(Bound { listener, address, routes, tasks, stop })
     }
 }

@@ -231,3 +231,20 @@ async fn a_webhook_is_refused_as_long_as_nobody_would_call_it() {
     let params = json!({"message": message("hi", json!({})), "configuration": push});
     assert_eq!(server.error("SendMessage", params).await["code"], -32003);
 }
+
+#[tokio::test]
+async fn an_older_caller_is_answered_in_its_own_version() {
+    let server = start(Echo).await;
+    let old = json!({"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]});
+    let task = server.result("message/send", json!({"message": old})).await;
+    assert_eq!((&task["kind"], &task["status"]["state"]), (&json!("task"), &json!("completed")));
+    assert_eq!(task["artifacts"][0]["parts"][0], json!({"kind": "text", "text": "hi"}));
+    let first = json!({"id": "mine", "sessionId": "s", "message": {"role": "user", "parts": [{"type": "text", "text": "hi"}]}});
+    let task = server.result("tasks/send", first).await;
+    assert_eq!(
+        (&task["id"], &task["sessionId"], &task["contextId"]),
+        (&json!("mine"), &json!("s"), &json!("s"))
+    );
+    let gone = server.error("tasks/get", json!({"id": "gone"})).await;
+    assert_eq!(gone, json!({"code": -32001, "message": "Task not found"}));
+}

@@ -13,14 +13,11 @@ async fn the_card_says_where_the_agent_is() {
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json"] {
         let card = server.get(path).await.json();
         assert_eq!(card["name"], "Echo");
-        assert_eq!(
-            card["supportedInterfaces"],
-            json!([{
-                "url": format!("http://{}/", server.address),
-                "protocolBinding": "JSONRPC",
-                "protocolVersion": "1.0"
-            }])
-        );
+        let url = format!("http://{}/", server.address);
+        let interface =
+            |version| json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version});
+        assert_eq!(card["supportedInterfaces"], json!([interface("1.0"), interface("0.3")]));
+        assert_eq!((&card["url"], &card["protocolVersion"]), (&json!(url), &json!("0.3.0")));
         assert_eq!(card["skills"][0]["id"], "echo");
     }
 }
@@ -49,7 +46,7 @@ async fn s69_what_is_no_call_gets_an_error_and_http_200() {
         ("{", -32700, Value::Null),
         ("[]", -32600, Value::Null),
         (r#"{"jsonrpc":"2.0","id":"u","method":"Nope"}"#, -32601, json!("u")),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"message/send","params":{}}"#, -32601, json!(7)),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"tasks/frobnicate","params":{}}"#, -32601, json!(7)),
         (r#"{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{}}"#, -32602, json!(7)),
         (r#"{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":[]}"#, -32602, json!(7)),
     ] {
