@@ -43,3 +43,8 @@ mod engine;
 mod server;
 #[cfg(feature = "server")]
 mod service;
+
+/// The pages of `docs/` whose programs are run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/codecs.md")]
+struct Docs;
