@@ -1,6 +1,45 @@
 //! A durable runtime and toolkit for the Agent2Agent (A2A) protocol, every version of it.
+//!
+//! Implement [`Agent`], give it to a [`Server`]:
+//!
+//! ```no_run
+//! use attache::{Agent, AgentCard, Failure, Outcome, Server, Turn};
+//!
+//! struct Echo;
+//!
+//! impl Agent for Echo {
+//!     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+//!         turn.write("echo", turn.text()).await;
+//!         Ok(Outcome::Completed)
+//!     }
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> attache::Result<()> {
+//!     Server::new(AgentCard::new("Echo", "Says it back"), Echo).serve("127.0.0.1:8080").await
+//! }
+//! ```
 
-pub mod model;
-pub mod wire;
+#[cfg(feature = "server")]
+pub use agent::{Agent, Failure, Outcome, Turn};
+pub use model::AgentCard;
+#[cfg(feature = "server")]
+pub use server::{Bound, Server};
 
 pub use model::{Error, ErrorKind, Result};
+
+pub mod model;
+#[cfg(feature = "server")]
+pub mod store;
+pub mod wire;
+
+#[cfg(feature = "server")]
+mod agent;
+#[cfg(feature = "server")]
+mod bus;
+#[cfg(feature = "server")]
+mod engine;
+#[cfg(feature = "server")]
+mod server;
+#[cfg(feature = "server")]
+mod service;

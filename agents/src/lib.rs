@@ -1,1 +1,5 @@
-//! Ready-made A2A agents.
+//! Ready-made A2A agents, written against the public API of attache like anybody's own.
+
+mod echo;
+
+pub use echo::Echo;

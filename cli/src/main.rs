@@ -1,2 +1,28 @@
-//! The attache program.
-fn main() {}
+//! The attache program: serve and talk to A2A agents.
+
+mod args;
+mod commands;
+mod exit;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use args::Args;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return exit::not_understood(&error),
+    };
+    log();
+    exit::code(commands::run(args.command).await)
+}
+
+/// The log goes to stderr: stdout is for results. `RUST_LOG` says how much of it.
+fn log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

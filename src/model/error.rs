@@ -198,7 +198,8 @@ impl From<Violation> for Error {
     /// Not every client shows the typed details, so the message names the field as well.
     fn from(violation: Violation) -> Self {
         let kind = ErrorKind::InvalidParams;
-        let message = format!("{}: {} {}", kind.message(), violation.field, violation.description);
+        let subject = if violation.field.is_empty() { "the value" } else { &violation.field };
+        let message = format!("{}: {subject} {}", kind.message(), violation.description);
         Self::new(kind).with_message(message).with_violation(violation)
     }
 }

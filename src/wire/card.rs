@@ -734,11 +734,14 @@ fn interfaces(read: &mut Members) -> Vec<AgentInterface> {
     if !read.supported_interfaces.is_empty() {
         return std::mem::take(&mut read.supported_interfaces);
     }
-    let version = version_name(read.protocol_version.as_deref());
     let transport = read.preferred_transport.take();
-    let seed =
-        read.supported_protocols.iter().any(|name| name.eq_ignore_ascii_case(Binding::JsonRpc.as_str()));
-    let url = read.url.take().or_else(|| seed.then(String::new));
+    let mut protocols = read.supported_protocols.iter();
+    let seed = protocols.any(|name| name.eq_ignore_ascii_case(Binding::JsonRpc.as_str()));
+    // That seed calls itself 0.3, is reached at its base, and answers the methods of 1.0.
+    let (url, version) = match read.url.take() {
+        None if seed => (Some(String::new()), Version::V1.as_str().to_owned()),
+        url => (url, version_name(read.protocol_version.as_deref())),
+    };
     let main =
         url.map(|url| TransportIn { url, transport: transport.unwrap_or_else(|| "JSONRPC".to_owned()) });
     let mut seen = BTreeSet::new();
@@ -759,5 +762,77 @@ fn version_name(version: Option<&str>) -> String {
     match version {
         None | Some("0.3" | "0.3.0") => Version::V03.as_str().to_owned(),
         Some(version) => version.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn written(card: &AgentCard, form: CardForm) -> Value {
+        let mut out = Vec::new();
+        write_card(&mut out, card, form).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn a_card_of_the_first_days_is_read() {
+        let card = read_card(br#"{"name":"n","url":"u","authentication":{"schemes":["Bearer"]}}"#).unwrap();
+        assert_eq!(card.supported_interfaces, [AgentInterface::new("u", Binding::JsonRpc, Version::V03)]);
+        assert_eq!(card.security_requirements, [SecurityRequirement::of("Bearer", Vec::<String>::new())]);
+    }
+
+    #[test]
+    fn the_card_that_names_only_its_protocols_is_json_rpc_at_its_base() {
+        let card = read_card(
+            br#"{"name":"k","protocolVersion":"0.3.0","supportedProtocols":["jsonrpc"],
+                "capabilities":{"streaming":true,"stateTransitionHistory":true}}"#,
+        );
+        let card = card.unwrap();
+        assert_eq!(card.supported_interfaces, [AgentInterface::new("", Binding::JsonRpc, Version::V1)]);
+        assert_eq!(card.capabilities.state_transition_history, Some(true));
+    }
+
+    #[test]
+    fn several_flows_under_one_name_become_several_schemes() {
+        let flow = json!({"tokenUrl": "t", "authorizationUrl": "a", "scopes": {}});
+        let card = json!({
+            "url": "u",
+            "securitySchemes": {"o": {"type": "oauth2", "flows": {"implicit": flow, "clientCredentials": flow}}},
+            "security": [{"o": ["s"]}],
+        });
+        let card = read_card(card.to_string().as_bytes()).unwrap();
+        assert_eq!(card.security_schemes.keys().collect::<Vec<_>>(), ["o", "o.implicit"]);
+        let either = [SecurityRequirement::of("o", ["s"]), SecurityRequirement::of("o.implicit", ["s"])];
+        assert_eq!(card.security_requirements, either);
+    }
+
+    #[test]
+    fn what_older_versions_cannot_say_is_left_out_with_all_that_needs_it() {
+        let card = json!({
+            "supportedInterfaces": [{"url": "u", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}],
+            "securitySchemes": {
+                "d": {"oauth2SecurityScheme": {"flows": {"deviceCode": {"deviceAuthorizationUrl": "d", "tokenUrl": "t"}}}},
+                "k": {"apiKeySecurityScheme": {"location": "header", "name": "K"}},
+            },
+            "securityRequirements": [{"schemes": {"d": {}, "k": {}}}, {"schemes": {"k": []}}],
+        });
+        let card = read_card(card.to_string().as_bytes()).unwrap();
+        let old = written(&card, CardForm::V03);
+        assert_eq!(old["securitySchemes"], json!({"k": {"type": "apiKey", "in": "header", "name": "K"}}));
+        assert_eq!(old["security"], json!([{"k": []}]));
+        let union = written(&card, CardForm::Union);
+        assert_eq!(union["security"], json!([{"k": []}]));
+        assert_eq!(union["securityRequirements"].as_array().unwrap().len(), 2);
+        assert_eq!(union["securitySchemes"]["d"].as_object().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_agent_that_speaks_only_1_0_has_no_older_card_and_a_plain_union() {
+        let card = AgentCard::new("n", "d").interface("u", Binding::JsonRpc, Version::V1).published();
+        assert_eq!(written(&card, CardForm::Union), written(&card, CardForm::V1));
+        let error = write_card(&mut Vec::new(), &card, CardForm::V03).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
     }
 }

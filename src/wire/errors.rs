@@ -176,35 +176,6 @@ pub fn reason(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The name of the error class that 0.3 puts before its gRPC messages.
-pub(crate) fn name_v03(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Parse => "JSONParseError",
-        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge => "InvalidRequestError",
-        ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => "MethodNotFoundError",
-        ErrorKind::InvalidParams => "InvalidParamsError",
-        ErrorKind::Internal => "InternalError",
-        ErrorKind::TaskNotFound => "TaskNotFoundError",
-        ErrorKind::TaskNotCancelable => "TaskNotCancelableError",
-        ErrorKind::PushNotificationNotSupported => "PushNotificationNotSupportedError",
-        ErrorKind::UnsupportedOperation => "UnsupportedOperationError",
-        ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => {
-            "ContentTypeNotSupportedError"
-        }
-        ErrorKind::InvalidAgentResponse => "InvalidAgentResponseError",
-        ErrorKind::ExtendedAgentCardNotConfigured => "AuthenticatedExtendedCardNotConfiguredError",
-        ErrorKind::ExtensionSupportRequired => "ExtensionSupportRequiredError",
-        ErrorKind::VersionNotSupported => "VersionNotSupportedError",
-        ErrorKind::Unauthenticated => "UnauthenticatedError",
-        ErrorKind::PermissionDenied => "PermissionDeniedError",
-        ErrorKind::RateLimited => "RateLimitedError",
-        ErrorKind::Unavailable => "UnavailableError",
-        ErrorKind::Canceled => "CanceledError",
-        ErrorKind::DeadlineExceeded => "DeadlineExceededError",
-        ErrorKind::Other(_) => "ServerError",
-    }
-}
-
 /// What the caller reads: 0.3 has its own name for one error.
 pub(crate) fn message(error: &Error, version: Version) -> &str {
     let default = ErrorKind::ExtendedAgentCardNotConfigured;

@@ -3,11 +3,19 @@
 pub mod card;
 pub mod decide;
 pub mod errors;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 pub mod json;
 pub mod jsonrpc;
 pub mod method;
 mod part;
 pub mod path;
+#[cfg(feature = "grpc")]
+mod proto;
+#[cfg(feature = "grpc")]
+pub mod proto_v03;
+#[cfg(feature = "grpc")]
+pub mod proto_v1;
 mod query;
 mod reply;
 mod request;

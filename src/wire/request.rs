@@ -151,10 +151,10 @@ fn rest_v1(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<Request, Err
     let in_query = || Ok::<_, Error>(query.text("tenant")?.map(str::to_owned));
     let task =
         |body: Option<TaskId>, field| agree(field, route.task.clone(), body).map(Option::unwrap_or_default);
-    let text = super::json::check(body)?;
+    let text = || super::json::check(body);
     Ok(match route.operation {
         Operation::SendMessage | Operation::SendStreamingMessage => {
-            let mut send = v1::read_send(text)?;
+            let mut send = v1::read_send(text()?)?;
             send.tenant = tenant(send.tenant)?;
             match route.operation {
                 Operation::SendMessage => Request::SendMessage(send),
@@ -177,7 +177,7 @@ fn rest_v1(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<Request, Err
             include_artifacts: query.flag("includeArtifacts")?,
         }),
         Operation::CancelTask => {
-            let cancel: CancelTaskRequest = read(text)?;
+            let cancel: CancelTaskRequest = read(text()?)?;
             let id = task(Some(cancel.id), "id")?;
             Request::CancelTask(CancelTaskRequest {
                 tenant: tenant(cancel.tenant)?,
@@ -186,12 +186,12 @@ fn rest_v1(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<Request, Err
             })
         }
         Operation::SubscribeToTask => {
-            let subscribe: SubscribeToTaskRequest = read(text)?;
+            let subscribe: SubscribeToTaskRequest = read(text()?)?;
             let tenant = tenant(subscribe.tenant.or(in_query()?))?;
             Request::SubscribeToTask(SubscribeToTaskRequest { tenant, id: task(Some(subscribe.id), "id")? })
         }
         Operation::CreatePushConfig => {
-            let mut config = v1::read_push_config(text)?;
+            let mut config = v1::read_push_config(text()?)?;
             config.tenant = tenant(config.tenant)?;
             config.task_id = Some(task(config.task_id, "taskId")?);
             Request::CreatePushConfig(config)

@@ -1,0 +1,11 @@
+//! One file per verb.
+
+mod demo;
+
+use crate::args::Command;
+
+pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(args) => demo::run(args).await,
+    }
+}

@@ -1,0 +1,17 @@
+//! The smallest agent: says back what it is told. Try it with the request in the README.
+
+use attache::{Agent, AgentCard, Failure, Outcome, Server, Turn};
+
+struct Echo;
+
+impl Agent for Echo {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        turn.write("echo", turn.text()).await;
+        Ok(Outcome::Completed)
+    }
+}
+
+#[tokio::main]
+async fn main() -> attache::Result<()> {
+    Server::new(AgentCard::new("Echo", "Says it back"), Echo).serve("127.0.0.1:8080").await
+}

@@ -1,0 +1,18 @@
+//! Wake-ups: the bus carries positions, never events.
+
+mod local;
+
+use tokio::sync::watch;
+
+use crate::model::{Seq, TaskId};
+
+pub(crate) use local::Local;
+
+/// Tells readers that a log has grown.
+pub(crate) trait Bus: Send + Sync + 'static {
+    /// The log of the task now reaches to `at`.
+    fn announce(&self, task: &TaskId, at: Seq);
+
+    /// Wakes after an announcement: a wake-up says "look", no more.
+    fn watch(&self, task: &TaskId) -> watch::Receiver<Seq>;
+}

@@ -1,0 +1,141 @@
+//! The log of one task, folded: where the task stands and which messages still wait for their turn.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::model::{Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStatus, Timestamp};
+use crate::store::Batch;
+
+/// A log up to one of its positions.
+///
+/// Turns take messages in the order they came, one each, so the n-th `TurnEnded` answers the n-th message. A
+/// message that is not answered yet waits; while one waits, somebody works on the task.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    pub(crate) task: Task,
+    pub(crate) at: Seq,
+    waiting: VecDeque<Arc<Message>>,
+    turns_ended: u64,
+}
+
+impl Log {
+    /// A log of no entries yet.
+    pub(super) fn empty() -> Self {
+        Self { task: Task::default(), at: Seq(0), waiting: VecDeque::new(), turns_ended: 0 }
+    }
+
+    /// Takes in the next entry; on an error the log is as it was.
+    pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), Broken> {
+        match &entry.event {
+            Event::Created { id, context_id, metadata } if self.at == Seq(0) => {
+                self.task = Task::submitted(id.clone(), context_id.clone(), entry.time);
+                self.task.metadata.clone_from(metadata);
+            }
+            _ => self.task.apply(entry)?,
+        }
+        match &entry.event {
+            Event::Message(message) => self.waiting.push_back(message.clone()),
+            Event::TurnEnded => {
+                self.waiting.pop_front();
+                self.turns_ended += 1;
+            }
+            Event::Created { .. }
+            | Event::TurnStarted
+            | Event::Status { .. }
+            | Event::Artifact { .. }
+            | Event::CancelRequested { .. }
+            | Event::Ignored { .. } => {}
+        }
+        self.at = entry.seq;
+        Ok(())
+    }
+
+    /// Takes events in as the next entries and gives the batch that records them. What does not fit is recorded
+    /// as ignored.
+    pub(super) fn extend(&mut self, time: Timestamp, events: Vec<Event>) -> Batch {
+        let events = events.into_iter().map(|event| self.take(time, event)).collect();
+        let status = &self.task.status;
+        let status_time = status.timestamp.unwrap_or(time);
+        Batch { time, events, state: status.state, status_time, key: None }
+    }
+
+    fn take(&mut self, time: Timestamp, event: Event) -> Event {
+        let seq = Seq(self.at.0 + 1);
+        let mut entry = Entry { seq, time, event };
+        if let Err(broken) = self.apply(&entry) {
+            entry.event = Event::Ignored { reason: broken.to_string() };
+            self.at = seq;
+        }
+        entry.event
+    }
+
+    /// The message whose turn it is, if there is work left to do.
+    pub(super) fn waiting(&self) -> Option<&Arc<Message>> {
+        self.waiting.front().filter(|_| !self.task.is_ended())
+    }
+
+    /// The number of the turn that takes the newest message.
+    pub(super) fn last_turn(&self) -> u64 {
+        self.turns_ended + self.waiting.len() as u64
+    }
+
+    /// Whether `entry`, just taken in, is what a caller of this turn waits for: the task ended, or the turn stopped
+    /// to ask.
+    pub(super) fn settles(&self, turn: u64, entry: &Entry) -> bool {
+        let asks = matches!(entry.event, Event::Status { .. }) && self.task.status.state.is_interrupted();
+        self.task.is_ended() || (asks && self.turns_ended + 1 == turn)
+    }
+
+    /// What a turn begins with: a task that waited for somebody outside is worked on again.
+    pub(super) fn turn_start(&self) -> Vec<Event> {
+        let working = TaskStatus::new(TaskState::Working);
+        let resumes = self.task.status.state.is_interrupted();
+        let status = resumes.then_some(Event::Status { status: working, metadata: None });
+        [Event::TurnStarted].into_iter().chain(status).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::TaskId;
+
+    fn status(state: TaskState) -> Event {
+        Event::Status { status: TaskStatus::new(state), metadata: None }
+    }
+
+    fn message() -> Event {
+        Event::Message(Arc::new(Message::user("hi")))
+    }
+
+    fn opened() -> Log {
+        let mut log = Log::empty();
+        let created = Event::Created { id: TaskId::from("t"), context_id: "c".into(), metadata: None };
+        log.extend(Timestamp::default(), vec![created, message(), Event::TurnStarted]);
+        log
+    }
+
+    #[test]
+    fn turns_take_messages_in_the_order_they_came() {
+        let mut log = opened();
+        assert_eq!((log.at, log.last_turn()), (Seq(3), 1));
+        log.extend(Timestamp::default(), vec![message()]);
+        assert_eq!(log.last_turn(), 2);
+        let ask = Entry { seq: Seq(5), time: Timestamp::default(), event: status(TaskState::InputRequired) };
+        log.apply(&ask).unwrap();
+        assert!(log.settles(1, &ask) && !log.settles(2, &ask));
+        log.extend(Timestamp::default(), vec![Event::TurnEnded]);
+        assert!(log.waiting().is_some());
+        assert_eq!(log.turn_start(), [Event::TurnStarted, status(TaskState::Working)]);
+    }
+
+    #[test]
+    fn what_comes_too_late_is_recorded_as_ignored() {
+        let mut log = opened();
+        let late = vec![status(TaskState::Completed), status(TaskState::Working), message()];
+        let batch = log.extend(Timestamp::default(), late);
+        assert_eq!(batch.state, TaskState::Completed);
+        assert!(matches!(batch.events[..], [_, Event::Ignored { .. }, Event::Ignored { .. }]));
+        assert_eq!((log.at, log.waiting()), (Seq(6), None));
+    }
+}

@@ -1,0 +1,146 @@
+//! The engine alone: a clock that stands still, a memory store, an agent that does as it is told.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::*;
+use crate::agent::{Agent, Failure, Outcome, Turn};
+use crate::bus::Local;
+use crate::model::{Caller, Seq, Timestamp};
+use crate::store::Memory;
+
+struct Still(AtomicU64);
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_000).unwrap()
+    }
+
+    fn id(&self) -> String {
+        format!("id-{}", self.0.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+/// Works a turn per permit; asks until it is told `stop`. Remembers what it heard.
+#[derive(Clone)]
+struct Asks {
+    permits: Arc<Semaphore>,
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Agent for Asks {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        self.permits.acquire().await?.forget();
+        self.heard.lock().unwrap().push(turn.text());
+        turn.say("thinking").await;
+        match turn.text().as_str() {
+            "stop" => Ok(Outcome::Completed),
+            text => Ok(Outcome::InputRequired(format!("after {text}?"))),
+        }
+    }
+}
+
+fn asks(permits: usize) -> Asks {
+    Asks { permits: Arc::new(Semaphore::new(permits)), heard: Arc::default() }
+}
+
+fn engine(agent: impl Agent) -> Engine {
+    let (store, bus) = (Arc::new(Memory::new()), Arc::new(Local::default()));
+    let clock = Arc::new(Still(AtomicU64::new(0)));
+    Engine::new(store, bus, Arc::new(agent), clock, TaskTracker::new(), CancellationToken::new())
+}
+
+fn scope() -> Scope {
+    Scope { agent: "test".into(), tenant: "".into(), owner: Caller::anonymous() }
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(10), future).await.expect("within the deadline")
+}
+
+#[tokio::test]
+async fn a_turn_is_written_down_from_beginning_to_end() {
+    let engine = engine(asks(1));
+    let accepted = engine.start(scope(), Message::user("stop")).await.unwrap();
+    let head = accepted.head.clone();
+    let task = soon(engine.settled(accepted)).await.unwrap();
+    assert_eq!(task.status.state, TaskState::Completed);
+    assert_eq!(task.status.timestamp, Timestamp::from_millis(1_000));
+    let entries = engine.journal.follow(&head, Seq(0)).next().await.unwrap();
+    let events: Vec<_> = entries.iter().map(|entry| &entry.event).collect();
+    let [
+        Event::Created { id, .. },
+        Event::Message(_),
+        Event::TurnStarted,
+        Event::Status { status, .. },
+        Event::Status { .. },
+        Event::TurnEnded,
+    ] = events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(id.as_str(), "id-1");
+    assert_eq!(status.message.as_ref().unwrap().message_id.as_str(), "id-3");
+}
+
+#[tokio::test]
+async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
+    let agent = asks(0);
+    let engine = engine(agent.clone());
+    let first = engine.start(scope(), Message::user("one")).await.unwrap();
+    let head = first.head.clone();
+    let second = engine.resume(head.clone(), Message::user("two")).await.unwrap();
+    let third = engine.resume(head.clone(), Message::user("stop")).await.unwrap();
+    let late = engine.resume(head.clone(), Message::user("late")).await.unwrap();
+    agent.permits.add_permits(4);
+    let asked = |task: Task| (task.status.state, task.status.message.map(|message| message.text()));
+    let expected = |text: &str| (TaskState::InputRequired, Some(text.to_owned()));
+    assert_eq!(asked(soon(engine.settled(second)).await.unwrap()), expected("after two?"));
+    assert_eq!(asked(soon(engine.settled(first)).await.unwrap()), expected("after one?"));
+    assert_eq!(asked(soon(engine.settled(third)).await.unwrap()).0, TaskState::Completed);
+    assert_eq!(asked(soon(engine.settled(late)).await.unwrap()).0, TaskState::Completed);
+    assert_eq!(*agent.heard.lock().unwrap(), ["one", "two", "stop"]);
+    let refused = engine.resume(head, Message::user("more")).await;
+    assert!(matches!(refused, Err(Error::Ended(TaskState::Completed))));
+}
+
+#[tokio::test]
+async fn an_answered_question_is_worked_on_before_it_settles_again() {
+    let engine = engine(asks(2));
+    let accepted = engine.start(scope(), Message::user("one")).await.unwrap();
+    let head = accepted.head.clone();
+    soon(engine.settled(accepted)).await.unwrap();
+    let accepted = engine.resume(head, Message::user("stop")).await.unwrap();
+    assert_eq!(accepted.log.task.status.state, TaskState::Working);
+    let task = soon(engine.settled(accepted)).await.unwrap();
+    assert_eq!(task.status.state, TaskState::Completed);
+    let said: Vec<_> = task.history.iter().map(|message| message.text()).collect();
+    assert_eq!(said, ["one", "thinking", "after one?", "stop", "thinking"]);
+}
+
+#[tokio::test]
+async fn a_caller_who_leaves_stops_nothing() {
+    let agent = asks(0);
+    let engine = engine(agent.clone());
+    let accepted = engine.start(scope(), Message::user("stop")).await.unwrap();
+    let head = accepted.head.clone();
+    drop(accepted);
+    agent.permits.add_permits(1);
+    engine.turns.close();
+    soon(engine.turns.wait()).await;
+    assert_eq!(engine.task(&head).await.unwrap().status.state, TaskState::Completed);
+}
+
+#[tokio::test]
+async fn an_engine_that_stops_drops_its_turns() {
+    let engine = engine(asks(0));
+    engine.start(scope(), Message::user("stop")).await.unwrap();
+    engine.stop.cancel();
+    engine.turns.close();
+    soon(engine.turns.wait()).await;
+    assert!(matches!(engine.start(scope(), Message::user("x")).await, Err(Error::Stopped)));
+}

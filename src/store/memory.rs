@@ -1,0 +1,250 @@
+//! Logs in memory: gone with the process.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+
+use super::{Batch, Error, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Store};
+use crate::model::{Entry, PushConfigId, Scope, Seq, Task, TaskId, Timestamp};
+
+/// Keeps logs in memory. They are gone when the process ends.
+#[derive(Debug, Default)]
+pub struct Memory {
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    logs: HashMap<TaskId, Log>,
+    /// By scope, in the order that lists have: newest status first.
+    by_scope: HashMap<Scope, BTreeSet<Place>>,
+    unfinished: BTreeSet<TaskId>,
+    ended: BTreeSet<(Timestamp, TaskId)>,
+    keys: HashMap<(Scope, String), ([u8; 32], TaskId)>,
+    aliases: HashMap<(Scope, TaskId), TaskId>,
+}
+
+/// A task's place in the lists of its scope.
+type Place = std::cmp::Reverse<(Timestamp, TaskId)>;
+
+#[derive(Debug)]
+struct Log {
+    head: Head,
+    entries: Vec<Entry>,
+    configs: Vec<Registered>,
+    kept: Option<(Seq, Task)>,
+    keys: Vec<String>,
+    alias: Option<TaskId>,
+}
+
+impl Memory {
+    /// A store without a task.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        // Nothing under the lock leaves a log half changed, so a panic elsewhere spoils nothing.
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelf {
+    /// The task a key stands for, if it was seen.
+    fn seen(&self, scope: &Scope, key: Option<&Key>) -> Result<Option<Head>> {
+        let Some(key) = key else { return Ok(None) };
+        match self.keys.get(&(scope.clone(), key.text.clone())) {
+            None => Ok(None),
+            Some((body, _)) if *body != key.body => Err(Error::KeyReused),
+            Some((_, task)) => Ok(self.logs.get(task).map(|log| log.head.clone())),
+        }
+    }
+
+    /// Takes a batch in; the log is there and ends where the batch begins.
+    fn add(&mut self, id: &TaskId, batch: &Batch) -> Seq {
+        let Some(log) = self.logs.get_mut(id) else { return Seq(0) };
+        let old = log.head.clone();
+        log.entries.extend(batch.entries(old.position));
+        log.head.position = Seq(log.entries.len() as u64);
+        (log.head.state, log.head.status_time) = (batch.state, batch.status_time);
+        let new = log.head.clone();
+        if let Some(key) = &batch.key {
+            log.keys.push(key.text.clone());
+            self.keys.insert((new.scope.clone(), key.text.clone()), (key.body, id.clone()));
+        }
+        self.unlist(&old);
+        self.enlist(&new);
+        new.position
+    }
+
+    fn enlist(&mut self, head: &Head) {
+        let place = std::cmp::Reverse((head.status_time, head.id.clone()));
+        self.by_scope.entry(head.scope.clone()).or_default().insert(place);
+        if head.state.is_terminal() {
+            self.ended.insert((head.status_time, head.id.clone()));
+        } else {
+            self.unfinished.insert(head.id.clone());
+        }
+    }
+
+    fn unlist(&mut self, head: &Head) {
+        let place = std::cmp::Reverse((head.status_time, head.id.clone()));
+        if let Some(places) = self.by_scope.get_mut(&head.scope) {
+            places.remove(&place);
+            if places.is_empty() {
+                self.by_scope.remove(&head.scope);
+            }
+        }
+        self.ended.remove(&(head.status_time, head.id.clone()));
+        self.unfinished.remove(&head.id);
+    }
+
+    fn remove(&mut self, id: &TaskId) {
+        let Some(log) = self.logs.remove(id) else { return };
+        self.unlist(&log.head);
+        for key in log.keys {
+            self.keys.remove(&(log.head.scope.clone(), key));
+        }
+        if let Some(alias) = log.alias {
+            self.aliases.remove(&(log.head.scope, alias));
+        }
+    }
+
+    fn heads<'a>(&self, ids: impl Iterator<Item = &'a TaskId>, limit: usize) -> Vec<Head> {
+        ids.filter_map(|id| self.logs.get(id)).map(|log| log.head.clone()).take(limit).collect()
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn create(&self, task: NewTask) -> Result<Opened> {
+        let mut shelf = self.shelf();
+        if let Some(head) = shelf.seen(&task.scope, task.batch.key.as_ref())? {
+            return Ok(Opened::Again(head));
+        }
+        if shelf.logs.contains_key(&task.id) {
+            return Err(Error::Conflict);
+        }
+        let NewTask { id, scope, context_id, alias, config, batch } = task;
+        if let Some(alias) = &alias {
+            shelf.aliases.insert((scope.clone(), alias.clone()), id.clone());
+        }
+        let (state, status_time) = (batch.state, batch.status_time);
+        let head = Head { id: id.clone(), scope, context_id, position: Seq(0), state, status_time };
+        let configs = config.into_iter().collect();
+        let log =
+            Log { head: head.clone(), entries: Vec::new(), configs, kept: None, keys: Vec::new(), alias };
+        shelf.logs.insert(id.clone(), log);
+        let position = shelf.add(&id, &batch);
+        Ok(Opened::New(Head { position, ..head }))
+    }
+
+    async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq> {
+        let mut shelf = self.shelf();
+        if shelf.seen(&task.scope, batch.key.as_ref())?.is_some() {
+            return Err(Error::Repeated);
+        }
+        match shelf.logs.get(&task.id) {
+            Some(log) if log.head.position == at => Ok(shelf.add(&task.id, batch)),
+            _ => Err(Error::Conflict),
+        }
+    }
+
+    async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
+        let shelf = self.shelf();
+        let Some(log) = shelf.logs.get(&task.id) else { return Ok(Vec::new()) };
+        let after = usize::try_from(after.0).unwrap_or(usize::MAX);
+        Ok(log.entries.iter().skip(after).take(limit).cloned().collect())
+    }
+
+    async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
+        let shelf = self.shelf();
+        let own = |log: &&Log| log.head.scope == *scope;
+        let by_alias = || shelf.logs.get(shelf.aliases.get(&(scope.clone(), task.clone()))?);
+        let log = shelf.logs.get(task).filter(own).or_else(by_alias);
+        Ok(log.map(|log| log.head.clone()))
+    }
+
+    async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
+        let shelf = self.shelf();
+        let places = shelf.by_scope.get(scope).into_iter().flatten();
+        let all = places.filter_map(|place| shelf.logs.get(&place.0.1)).map(|log| &log.head);
+        let (mut tasks, mut total) = (Vec::new(), 0);
+        for head in all.filter(|head| query.matches(head)) {
+            total += 1;
+            let place = (head.status_time, &head.id);
+            let behind = query.after.as_ref().is_none_or(|(time, id)| place < (*time, id));
+            if behind && tasks.len() < query.limit {
+                tasks.push(head.clone());
+            }
+        }
+        Ok(Page { tasks, total })
+    }
+
+    async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
+        let shelf = self.shelf();
+        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        Ok(shelf.heads(shelf.unfinished.range::<TaskId, _>((from, std::ops::Bound::Unbounded)), limit))
+    }
+
+    async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
+        let shelf = self.shelf();
+        let ended = shelf.ended.iter().take_while(|(time, _)| *time < before).map(|(_, id)| id);
+        Ok(shelf.heads(ended, limit))
+    }
+
+    async fn count_ended(&self) -> Result<u64> {
+        Ok(self.shelf().ended.len() as u64)
+    }
+
+    async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> Result<()> {
+        if let Some(log) = self.shelf().logs.get_mut(&task.id)
+            && log.kept.as_ref().is_none_or(|(kept, _)| *kept <= at)
+        {
+            log.kept = Some((at, folded.clone()));
+        }
+        Ok(())
+    }
+
+    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Task)>> {
+        Ok(self.shelf().logs.get(&task.id).and_then(|log| log.kept.clone()))
+    }
+
+    async fn remove(&self, tasks: &[Head]) -> Result<()> {
+        let mut shelf = self.shelf();
+        tasks.iter().for_each(|head| shelf.remove(&head.id));
+        Ok(())
+    }
+
+    async fn put_config(&self, task: &Head, config: &Registered) -> Result<()> {
+        if let Some(log) = self.shelf().logs.get_mut(&task.id) {
+            match log.configs.iter_mut().find(|known| known.config.id == config.config.id) {
+                Some(known) => known.clone_from(config),
+                None => log.configs.push(config.clone()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn configs(&self, task: &Head) -> Result<Vec<Registered>> {
+        Ok(self.shelf().logs.get(&task.id).map(|log| log.configs.clone()).unwrap_or_default())
+    }
+
+    async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
+        if let Some(log) = self.shelf().logs.get_mut(&task.id) {
+            log.configs.retain(|known| known.config.id.as_ref() != Some(id));
+        }
+        Ok(())
+    }
+}
+
+impl Query {
+    /// Whether a task passes the filters, wherever it stands in the order.
+    fn matches(&self, head: &Head) -> bool {
+        self.context_id.as_ref().is_none_or(|context_id| *context_id == head.context_id)
+            && self.state.is_none_or(|state| state == head.state)
+            && self.since.is_none_or(|since| head.status_time >= since)
+    }
+}

@@ -1,0 +1,218 @@
+//! Where logs rest.
+//!
+//! A log is a list of numbered entries that only grows. A store keeps it and finds it again; it never folds one,
+//! and knows no rule of the protocol.
+
+mod memory;
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+use crate::model::{
+    ContextId, Entry, Event, PushConfig, PushConfigId, Scope, Seq, Task, TaskId, TaskState, Timestamp,
+    Version,
+};
+
+pub use memory::Memory;
+
+/// The result of anything a store does.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Keeps the logs of tasks.
+///
+/// A [`Head`] comes only from `create`, `find`, `list` and the sweeps, so nobody reads a log without having passed a
+/// scope. Every method but the sweeps stays within the scope it is given, or the one of the head.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Opens a log with its first batch, idempotency key, alias and push configuration: one commit, all or none,
+    /// durable on return.
+    ///
+    /// The same key in the same scope finds the first task instead; another body under it is `KeyReused`.
+    /// `Conflict` when the id is taken.
+    async fn create(&self, task: NewTask) -> Result<Opened>;
+
+    /// Adds a batch after `at`, all or none, durable on return; `Conflict` when the log has moved on.
+    ///
+    /// Batches of many tasks may share one commit: a conflict is that batch's alone. A key that the scope has seen
+    /// adds nothing and is `Repeated`, or `KeyReused` with another body. After any other error the batch is there
+    /// whole or not at all: read before trying again.
+    async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq>;
+
+    /// Entries after `after`, oldest first, at most `limit` of them; none for a task that was removed.
+    async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>>;
+
+    /// By id, or by the alias a client chose; a task of another scope is as good as none.
+    async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>>;
+
+    /// The tasks that match, newest status first, ties by id from the last, and how many there are in all.
+    async fn list(&self, scope: &Scope, query: &Query) -> Result<Page>;
+
+    /// Tasks of every scope that have not ended, by id, after the given one. For the engine's own sweeps.
+    async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>>;
+
+    /// Tasks of every scope that have ended before this time, oldest first. For the engine's own sweeps.
+    async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>>;
+
+    /// How many tasks of every scope have ended.
+    async fn count_ended(&self) -> Result<u64>;
+
+    /// Keeps a folded task to shorten later reads. A cache: losing it costs time only.
+    async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> Result<()>;
+
+    /// The newest folded task that was kept, and the position it stands for.
+    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Task)>>;
+
+    /// Forgets tasks with all that belongs to them. A reader in the middle of one ends as if cut.
+    async fn remove(&self, tasks: &[Head]) -> Result<()>;
+
+    /// Registers a webhook, in place of the one of the same id.
+    async fn put_config(&self, task: &Head, config: &Registered) -> Result<()>;
+
+    /// The webhooks of a task, oldest first.
+    async fn configs(&self, task: &Head) -> Result<Vec<Registered>>;
+
+    /// Removes a webhook; one that is not there is as good as removed.
+    async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()>;
+}
+
+/// What is known of a task without reading its log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head {
+    /// The task.
+    pub id: TaskId,
+    /// Whose it is.
+    pub scope: Scope,
+    /// Its conversation.
+    pub context_id: ContextId,
+    /// The position of its last entry when this was made.
+    pub position: Seq,
+    /// Its state then.
+    pub state: TaskState,
+    /// When it took that state.
+    pub status_time: Timestamp,
+}
+
+/// A task to be opened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewTask {
+    /// Its id, which nobody has yet.
+    pub id: TaskId,
+    /// Whose it is.
+    pub scope: Scope,
+    /// Its conversation.
+    pub context_id: ContextId,
+    /// The name that a client of the first days gave it.
+    pub alias: Option<TaskId>,
+    /// A webhook, registered before anything happens.
+    pub config: Option<Registered>,
+    /// The beginning of its log, and the key under which it can be found again.
+    pub batch: Batch,
+}
+
+/// A log that was opened, or found.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Opened {
+    /// It is new.
+    New(Head),
+    /// The key had been used with the same body: this is the task it made or continued.
+    Again(Head),
+}
+
+/// What one commit adds to a log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// When it was recorded.
+    pub time: Timestamp,
+    /// What happened, in order; numbered from the position it is added after.
+    pub events: Vec<Event>,
+    /// The state of the task behind it.
+    pub state: TaskState,
+    /// When the task took that state.
+    pub status_time: Timestamp,
+    /// The key of the message in it, if the caller gave one.
+    pub key: Option<Key>,
+}
+
+impl Batch {
+    /// The entries it becomes when it is added after `at`.
+    pub fn entries(&self, at: Seq) -> impl Iterator<Item = Entry> {
+        let numbered = self.events.iter().zip(at.0 + 1..);
+        numbered.map(|(event, seq)| Entry { seq: Seq(seq), time: self.time, event: event.clone() })
+    }
+}
+
+/// What makes a message the same message when it is sent again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The caller's own word; unique within a scope.
+    pub text: String,
+    /// A digest of what was sent under it.
+    pub body: [u8; 32],
+}
+
+/// A webhook, and the version of the protocol it was registered in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Registered {
+    /// The registration; its id is set.
+    pub config: PushConfig,
+    /// The version in which it is called.
+    pub version: Version,
+}
+
+/// Which tasks to list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Query {
+    /// Only of this conversation.
+    pub context_id: Option<ContextId>,
+    /// Only in this state.
+    pub state: Option<TaskState>,
+    /// Only with a status of this time or later.
+    pub since: Option<Timestamp>,
+    /// Only behind this place in the order.
+    pub after: Option<(Timestamp, TaskId)>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A page of tasks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Page {
+    /// The tasks.
+    pub tasks: Vec<Head>,
+    /// All that match, on whatever page.
+    pub total: u64,
+}
+
+/// What went wrong in a store.
+#[derive(Debug)]
+pub enum Error {
+    /// The log has moved on: read, fold, try again.
+    Conflict,
+    /// The key was seen with the same body: what it stood for is done.
+    Repeated,
+    /// The key was seen with another body.
+    KeyReused,
+    /// The store cannot do its work; the cause is for the log alone.
+    Failed(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Conflict => "the log has moved on",
+            Self::Repeated => "the key was seen before",
+            Self::KeyReused => "the key was seen with another body",
+            Self::Failed(_) => "the store failed",
+        })
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Conflict | Self::Repeated | Self::KeyReused => None,
+            Self::Failed(cause) => Some(&**cause),
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! gRPC: where each operation is, and errors as statuses.
+
+use prost::Message;
+use tonic::{Code, Status};
+use tonic_types::{BadRequest, ErrorDetail, ErrorInfo, RetryInfo, StatusExt, pb};
+
+use super::errors::{DOMAIN, ReadDetails, grpc_code, message, reason};
+use crate::model::{Error, ErrorKind, Operation, Version, Violation};
+
+macro_rules! rpcs {
+    ($v1:literal) => {
+        (concat!("/lf.a2a.v1.A2AService/", $v1), None)
+    };
+    ($v1:literal, $v03:literal) => {
+        (concat!("/lf.a2a.v1.A2AService/", $v1), Some(concat!("/a2a.v1.A2AService/", $v03)))
+    };
+}
+
+/// The path of an operation; `None` where the version has no such rpc.
+#[must_use]
+pub fn path(operation: Operation, version: Version) -> Option<&'static str> {
+    let (v1, v03) = match operation {
+        Operation::SendMessage => rpcs!("SendMessage", "SendMessage"),
+        Operation::SendStreamingMessage => rpcs!("SendStreamingMessage", "SendStreamingMessage"),
+        Operation::GetTask => rpcs!("GetTask", "GetTask"),
+        // The SDK for Go has it in its 0.3 too, but nobody else.
+        Operation::ListTasks => rpcs!("ListTasks"),
+        Operation::CancelTask => rpcs!("CancelTask", "CancelTask"),
+        Operation::SubscribeToTask => rpcs!("SubscribeToTask", "TaskSubscription"),
+        Operation::CreatePushConfig => {
+            rpcs!("CreateTaskPushNotificationConfig", "CreateTaskPushNotificationConfig")
+        }
+        Operation::GetPushConfig => rpcs!("GetTaskPushNotificationConfig", "GetTaskPushNotificationConfig"),
+        Operation::ListPushConfigs => {
+            rpcs!("ListTaskPushNotificationConfigs", "ListTaskPushNotificationConfig")
+        }
+        Operation::DeletePushConfig => {
+            rpcs!("DeleteTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig")
+        }
+        Operation::GetExtendedAgentCard => rpcs!("GetExtendedAgentCard", "GetAgentCard"),
+    };
+    match version {
+        Version::V1 => Some(v1),
+        Version::V03 => v03,
+    }
+}
+
+/// The operation behind a path, and the version it is spoken in.
+#[must_use]
+pub fn operation(path: &str) -> Option<(Operation, Version)> {
+    let all = Operation::ALL.into_iter().flat_map(|one| Version::ALL.map(|version| (one, version)));
+    all.into_iter().find(|(one, version)| self::path(*one, *version) == Some(path))
+}
+
+/// An error as a status: 1.0 with typed details, 0.3 with the name of the error before its message.
+#[must_use]
+pub fn to_status(error: &Error, version: Version) -> Status {
+    let code = Code::from_i32(grpc_code(error.kind(), version) as i32);
+    let text = message(error, version);
+    match version {
+        Version::V1 => Status::with_details(code, text, details(error, code).into()),
+        Version::V03 => Status::new(code, format!("{}: {text}", name_v03(error.kind()))),
+    }
+}
+
+/// `google.rpc.ErrorInfo` with its map in order, so that equal errors are equal bytes.
+#[derive(Clone, PartialEq, Message)]
+struct Info {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    domain: String,
+    #[prost(btree_map = "string, string", tag = "3")]
+    metadata: std::collections::BTreeMap<String, String>,
+}
+
+/// The encoded `google.rpc.Status`: the reason always, the fields at fault, and when to try again.
+fn details(error: &Error, code: Code) -> Vec<u8> {
+    let info = Info {
+        reason: reason(error.kind()).to_owned(),
+        domain: DOMAIN.to_owned(),
+        metadata: error.metadata().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+    };
+    let mut details = vec![any(ErrorInfo::TYPE_URL, &info)];
+    if !error.violations().is_empty() {
+        details.push(any(BadRequest::TYPE_URL, &bad_request(error.violations())));
+    }
+    if let Some(after) = error.retry_after() {
+        let retry_delay = prost_types::Duration::try_from(after).ok();
+        details.push(any(RetryInfo::TYPE_URL, &pb::RetryInfo { retry_delay }));
+    }
+    pb::Status { code: code.into(), message: error.message().to_owned(), details }.encode_to_vec()
+}
+
+fn bad_request(violations: &[Violation]) -> pb::BadRequest {
+    let violations = violations.iter().map(|violation| pb::bad_request::FieldViolation {
+        field: violation.field().to_owned(),
+        description: violation.description().to_owned(),
+        ..Default::default()
+    });
+    pb::BadRequest { field_violations: violations.collect() }
+}
+
+fn any(type_url: &str, message: &impl Message) -> prost_types::Any {
+    prost_types::Any { type_url: type_url.to_owned(), value: message.encode_to_vec() }
+}
+
+/// Reads a status from any peer: its reason decides, then the name of a 0.3 error before the message, then the code.
+#[must_use]
+pub fn from_status(status: &Status) -> Error {
+    let (details, retry_after) = read_details(status);
+    let (kind, text) = match (details.kind(), split_name(status.message())) {
+        (Some(kind), _) => (kind, status.message()),
+        (None, Some((kind, text))) => (kind, text),
+        (None, None) => (kind_of_code(status.code()), status.message()),
+    };
+    let error = details.into_error(kind, Some(text.into()));
+    match retry_after {
+        Some(after) => error.with_retry_after(after),
+        None => error,
+    }
+}
+
+fn read_details(status: &Status) -> (ReadDetails, Option<std::time::Duration>) {
+    let (mut details, mut retry_after) = (ReadDetails::default(), None);
+    for detail in status.get_error_details_vec() {
+        match detail {
+            // What lies between may add reasons of its own.
+            ErrorDetail::ErrorInfo(info) if info.domain == DOMAIN => {
+                details.reason = Some(info.reason);
+                details.metadata = info.metadata.into_iter().collect();
+            }
+            ErrorDetail::BadRequest(bad) => {
+                let violations = bad.field_violations.into_iter();
+                details.violations.extend(violations.map(|v| Violation::new(v.field, v.description)));
+            }
+            ErrorDetail::RetryInfo(info) => retry_after = info.retry_delay,
+            _ => {}
+        }
+    }
+    (details, retry_after)
+}
+
+/// The name of the error class that 0.3 puts before its gRPC messages.
+fn name_v03(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Parse => "JSONParseError",
+        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge => "InvalidRequestError",
+        ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => "MethodNotFoundError",
+        ErrorKind::InvalidParams => "InvalidParamsError",
+        ErrorKind::Internal => "InternalError",
+        ErrorKind::TaskNotFound => "TaskNotFoundError",
+        ErrorKind::TaskNotCancelable => "TaskNotCancelableError",
+        ErrorKind::PushNotificationNotSupported => "PushNotificationNotSupportedError",
+        ErrorKind::UnsupportedOperation => "UnsupportedOperationError",
+        ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => {
+            "ContentTypeNotSupportedError"
+        }
+        ErrorKind::InvalidAgentResponse => "InvalidAgentResponseError",
+        ErrorKind::ExtendedAgentCardNotConfigured => "AuthenticatedExtendedCardNotConfiguredError",
+        ErrorKind::ExtensionSupportRequired => "ExtensionSupportRequiredError",
+        ErrorKind::VersionNotSupported => "VersionNotSupportedError",
+        ErrorKind::Unauthenticated => "UnauthenticatedError",
+        ErrorKind::PermissionDenied => "PermissionDeniedError",
+        ErrorKind::RateLimited => "RateLimitedError",
+        ErrorKind::Unavailable => "UnavailableError",
+        ErrorKind::Canceled => "CanceledError",
+        ErrorKind::DeadlineExceeded => "DeadlineExceededError",
+        ErrorKind::Other(_) => "ServerError",
+    }
+}
+
+/// A message of 0.3 in its two pieces: the name of the error, and the text.
+fn split_name(message: &str) -> Option<(ErrorKind, &str)> {
+    let (name, text) = message.split_once(": ")?;
+    let kind = match name {
+        // As 1.0 calls it, and so do servers that speak both.
+        "ExtendedAgentCardNotConfiguredError" => ErrorKind::ExtendedAgentCardNotConfigured,
+        _ => ErrorKind::ALL.into_iter().find(|kind| name_v03(*kind) == name)?,
+    };
+    Some((kind, text))
+}
+
+/// What a bare code means: no A2A server spoke, but the gRPC below it, or one that says no more.
+fn kind_of_code(code: Code) -> ErrorKind {
+    match code {
+        Code::InvalidArgument | Code::OutOfRange | Code::AlreadyExists => ErrorKind::InvalidParams,
+        Code::NotFound => ErrorKind::TaskNotFound,
+        Code::Unimplemented => ErrorKind::MethodNotFound,
+        Code::FailedPrecondition => ErrorKind::UnsupportedOperation,
+        Code::Unauthenticated => ErrorKind::Unauthenticated,
+        Code::PermissionDenied => ErrorKind::PermissionDenied,
+        Code::ResourceExhausted => ErrorKind::RateLimited,
+        Code::Unavailable => ErrorKind::Unavailable,
+        Code::Cancelled => ErrorKind::Canceled,
+        Code::DeadlineExceeded => ErrorKind::DeadlineExceeded,
+        Code::Ok | Code::Unknown | Code::Aborted | Code::Internal | Code::DataLoss => ErrorKind::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_path_leads_back_to_its_operation() {
+        for one in Operation::ALL {
+            for version in Version::ALL {
+                match path(one, version) {
+                    Some(path) => assert_eq!(operation(path), Some((one, version)), "{path}"),
+                    None => assert_eq!((one, version), (Operation::ListTasks, Version::V03)),
+                }
+            }
+        }
+        for unknown in ["", "/", "/a2a.v1.A2AService/ListTasks", "/lf.a2a.v1.A2AService/sendMessage"] {
+            assert_eq!(operation(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn an_error_survives_the_wire_in_1_0() {
+        let error = Error::invalid("message.parts", "must contain at least one element")
+            .with("taskId", "t")
+            .with("contextId", "c")
+            .with_violation(Violation::new("message.role", "must be ROLE_USER or ROLE_AGENT"))
+            .with_retry_after(Duration::from_millis(1500));
+        let status = to_status(&error, Version::V1);
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(from_status(&status), error);
+        let types: Vec<_> = pb::Status::decode(status.details()).unwrap().details;
+        assert_eq!(
+            types.iter().map(|any| &*any.type_url).collect::<Vec<_>>(),
+            [ErrorInfo::TYPE_URL, BadRequest::TYPE_URL, RetryInfo::TYPE_URL]
+        );
+        for kind in ErrorKind::ALL {
+            let back = from_status(&to_status(&kind.into(), Version::V1));
+            assert_eq!(reason(back.kind()), reason(kind));
+            assert_eq!(back.message(), kind.message());
+        }
+    }
+
+    #[test]
+    fn an_error_of_0_3_has_its_name_before_the_message_and_no_details() {
+        let status = to_status(&Error::new(ErrorKind::TaskNotFound).with("taskId", "t"), Version::V03);
+        assert_eq!((status.code(), status.message()), (Code::NotFound, "TaskNotFoundError: Task not found"));
+        assert!(status.details().is_empty());
+        for kind in ErrorKind::ALL {
+            let back = from_status(&to_status(&kind.into(), Version::V03));
+            assert_eq!(name_v03(back.kind()), name_v03(kind));
+            assert!(!back.message().contains("Error: "), "{}", back.message());
+        }
+    }
+
+    #[test]
+    fn a_status_that_says_no_more_is_read_by_its_code() {
+        for (code, text, kind, message) in [
+            (Code::Unimplemented, "", ErrorKind::MethodNotFound, "Method not found"),
+            (Code::NotFound, "no such task: t", ErrorKind::TaskNotFound, "no such task: t"),
+            (Code::Unknown, "Boom: bang", ErrorKind::Internal, "Boom: bang"),
+            (Code::Unimplemented, "TaskNotCancelableError: x", ErrorKind::TaskNotCancelable, "x"),
+            (
+                Code::Unknown,
+                "ExtendedAgentCardNotConfiguredError: x",
+                ErrorKind::ExtendedAgentCardNotConfigured,
+                "x",
+            ),
+        ] {
+            let error = from_status(&Status::new(code, text));
+            assert_eq!((error.kind(), error.message()), (kind, message), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_reasons_of_our_domain_count_and_broken_details_are_none() {
+        let info = Info { reason: "TASK_NOT_FOUND".to_owned(), ..Default::default() };
+        let foreign = pb::Status { details: vec![any(ErrorInfo::TYPE_URL, &info)], ..Default::default() };
+        let status = Status::with_details(Code::Unavailable, "x", foreign.encode_to_vec().into());
+        assert_eq!(from_status(&status).kind(), ErrorKind::Unavailable);
+        let status = Status::with_details(Code::Unavailable, "x", b"\xff\xff".to_vec().into());
+        assert_eq!(from_status(&status).kind(), ErrorKind::Unavailable);
+    }
+}

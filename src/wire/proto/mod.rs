@@ -1,0 +1,152 @@
+//! What both generations of A2A's protobuf share: well-known types, numbers of enums, and errors that name a field.
+//!
+//! Writing never fails. Reading gives invalid parameters that name the field by its JSON path; whether a field
+//! that may be empty should have been there is left to `validate` of the model.
+
+mod same;
+mod time;
+mod value;
+
+use attache_proto::v1;
+
+use super::spelling::{role_from_number, state_from_number};
+use crate::model::{Content, Error, Object, Part, Result, Role, TaskState};
+
+pub(crate) use same::{same_cards, same_flow, same_tasks};
+
+/// Reads the member `name`; an error in it names the path from here.
+pub(crate) fn read<P, T: TryFrom<P, Error = Error>>(name: &str, proto: P) -> Result<T> {
+    T::try_from(proto).map_err(|error| below(name, error))
+}
+
+/// Reads a member that may be absent.
+pub(crate) fn read_option<P, T: TryFrom<P, Error = Error>>(
+    name: &str,
+    proto: Option<P>,
+) -> Result<Option<T>> {
+    proto.map(|proto| read(name, proto)).transpose()
+}
+
+/// Reads a member that stands for its default when it is absent.
+pub(crate) fn read_or_default<P, T>(name: &str, proto: Option<P>) -> Result<T>
+where
+    T: TryFrom<P, Error = Error> + Default,
+{
+    read_option(name, proto).map(Option::unwrap_or_default)
+}
+
+/// Reads a repeated member.
+pub(crate) fn read_list<P, T: TryFrom<P, Error = Error>>(name: &str, protos: Vec<P>) -> Result<Vec<T>> {
+    let items = protos.into_iter().enumerate();
+    items
+        .map(|(at, proto)| T::try_from(proto).map_err(|error| below(&format!("{name}[{at}]"), error)))
+        .collect()
+}
+
+/// Puts `name` before the path of the field at fault.
+pub(crate) fn below(name: &str, error: Error) -> Error {
+    match error.violations() {
+        [] => error,
+        [violation, ..] => Error::invalid(path(name, violation.field()), violation.description().to_owned()),
+    }
+}
+
+fn path(name: &str, rest: &str) -> String {
+    if rest.is_empty() || rest.starts_with('[') { format!("{name}{rest}") } else { format!("{name}.{rest}") }
+}
+
+/// Writes each of several.
+pub(crate) fn write_list<'a, T: 'a, P: From<&'a T>>(items: impl IntoIterator<Item = &'a T>) -> Vec<P> {
+    items.into_iter().map(P::from).collect()
+}
+
+/// A string without presence, read: empty means absent.
+pub(crate) fn non_empty<T: From<String>>(text: String) -> Option<T> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+/// A string without presence, written: absent means empty.
+pub(crate) fn or_empty<T: AsRef<str>>(text: Option<&T>) -> String {
+    text.map(T::as_ref).unwrap_or_default().to_owned()
+}
+
+/// Ids as strings.
+pub(crate) fn strings<T: ToString>(ids: &[T]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+/// Puts a part together; an empty name or media type is none.
+pub(crate) fn part(content: Content, metadata: Option<Object>, filename: String, media_type: String) -> Part {
+    let mut part = Part::from(content);
+    if let Some(metadata) = metadata {
+        part = part.with_metadata(metadata);
+    }
+    if !filename.is_empty() {
+        part = part.with_filename(filename);
+    }
+    if !media_type.is_empty() {
+        part = part.with_media_type(media_type);
+    }
+    part
+}
+
+/// The number of a state; both generations agree on them.
+pub(crate) fn state_number(state: TaskState) -> i32 {
+    let state = match state {
+        TaskState::Unspecified => v1::TaskState::Unspecified,
+        TaskState::Submitted => v1::TaskState::Submitted,
+        TaskState::Working => v1::TaskState::Working,
+        TaskState::Completed => v1::TaskState::Completed,
+        TaskState::Failed => v1::TaskState::Failed,
+        TaskState::Canceled => v1::TaskState::Canceled,
+        TaskState::InputRequired => v1::TaskState::InputRequired,
+        TaskState::Rejected => v1::TaskState::Rejected,
+        TaskState::AuthRequired => v1::TaskState::AuthRequired,
+    };
+    state.into()
+}
+
+/// The state with this number.
+pub(crate) fn state(name: &str, number: i32) -> Result<TaskState> {
+    state_from_number(number.into())
+        .ok_or_else(|| Error::invalid(name, "must be a task state such as TASK_STATE_WORKING"))
+}
+
+/// The number of a role; both generations agree on them.
+pub(crate) fn role_number(role: Role) -> i32 {
+    let role = match role {
+        Role::Unspecified => v1::Role::Unspecified,
+        Role::User => v1::Role::User,
+        Role::Agent => v1::Role::Agent,
+    };
+    role.into()
+}
+
+/// The role with this number.
+pub(crate) fn role(name: &str, number: i32) -> Result<Role> {
+    role_from_number(number.into()).ok_or_else(|| Error::invalid(name, "must be ROLE_USER or ROLE_AGENT"))
+}
+
+#[cfg(test)]
+mod tests {
+    use attache_proto::v03;
+
+    use super::*;
+
+    #[test]
+    fn enums_have_one_number_in_both_generations() {
+        for state_of in TaskState::ALL {
+            assert_eq!(state("s", state_number(state_of)), Ok(state_of));
+        }
+        for role_of in [Role::Unspecified, Role::User, Role::Agent] {
+            assert_eq!(role("r", role_number(role_of)), Ok(role_of));
+        }
+        assert_eq!(state_number(TaskState::Canceled), i32::from(v03::TaskState::Cancelled));
+        assert_eq!(state_number(TaskState::AuthRequired), i32::from(v03::TaskState::AuthRequired));
+        assert_eq!(role_number(Role::Agent), i32::from(v03::Role::Agent));
+        for bad in [-1, 9, i32::MAX] {
+            assert_eq!(state("status.state", bad).unwrap_err().violations()[0].field(), "status.state");
+            assert_eq!(role("role", bad).unwrap_err().violations()[0].field(), "role");
+        }
+    }
+}

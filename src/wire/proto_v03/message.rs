@@ -1,0 +1,324 @@
+//! Messages, tasks and what streams carry.
+
+use std::sync::Arc;
+
+use attache_proto::v03;
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+use v03::file_part::File;
+use v03::part::Content as ProtoContent;
+use v03::send_message_response::Payload as Answer;
+use v03::stream_response::Payload;
+
+use crate::model::{
+    Base64, Content, Error, Json, Message, Object, Part, SendMessageResponse, StreamResponse, TaskStatus,
+    TaskStatusUpdateEvent,
+};
+use crate::wire::part::WRAPPED;
+use crate::wire::proto::{
+    below, non_empty, or_empty, part, read, read_list, read_option, read_or_default, role, role_number,
+    same_tasks, state, state_number, write_list,
+};
+
+same_tasks!(v03);
+
+impl From<&TaskStatus> for v03::TaskStatus {
+    fn from(status: &TaskStatus) -> Self {
+        Self {
+            state: state_number(status.state),
+            update: status.message.as_deref().map(Into::into),
+            timestamp: status.timestamp.map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<v03::TaskStatus> for TaskStatus {
+    type Error = Error;
+
+    fn try_from(status: v03::TaskStatus) -> Result<Self, Error> {
+        Ok(Self {
+            state: state("state", status.state)?,
+            message: read_option("message", status.update)?.map(Arc::new),
+            timestamp: read_option("timestamp", status.timestamp)?,
+        })
+    }
+}
+
+impl From<&Message> for v03::Message {
+    fn from(message: &Message) -> Self {
+        Self {
+            message_id: message.message_id.to_string(),
+            context_id: or_empty(message.context_id.as_ref()),
+            task_id: or_empty(message.task_id.as_ref()),
+            role: role_number(message.role),
+            content: write_list(&message.parts),
+            metadata: message.metadata.as_ref().map(Into::into),
+            extensions: message.extensions.clone(),
+            // Only one of the revisions has a place for them: the others may refuse what they do not know.
+            reference_task_ids: Vec::new(),
+        }
+    }
+}
+
+impl TryFrom<v03::Message> for Message {
+    type Error = Error;
+
+    fn try_from(message: v03::Message) -> Result<Self, Error> {
+        Ok(Self {
+            message_id: message.message_id.into(),
+            role: role("role", message.role)?,
+            parts: read_list("content", message.content)?,
+            context_id: non_empty(message.context_id),
+            task_id: non_empty(message.task_id),
+            reference_task_ids: message.reference_task_ids.into_iter().map(Into::into).collect(),
+            extensions: message.extensions,
+            metadata: read_option("metadata", message.metadata)?,
+        })
+    }
+}
+
+impl From<&Part> for v03::Part {
+    fn from(part: &Part) -> Self {
+        let mut metadata = part.metadata().map(Struct::from);
+        let content = match &part.content {
+            Content::Text(text) => ProtoContent::Text(text.clone()),
+            Content::Raw(bytes) => file(part, File::FileWithBytes(bytes.decode())),
+            Content::Url(url) => file(part, File::FileWithUri(url.to_string())),
+            Content::Data(data) => {
+                ProtoContent::Data(v03::DataPart { data: Some(wrap(data.into(), &mut metadata)) })
+            }
+        };
+        Self { metadata, content: Some(content) }
+    }
+}
+
+fn file(part: &Part, file: File) -> ProtoContent {
+    ProtoContent::File(v03::FilePart {
+        mime_type: part.media_type().unwrap_or_default().to_owned(),
+        name: part.filename().unwrap_or_default().to_owned(),
+        file: Some(file),
+    })
+}
+
+impl TryFrom<v03::Part> for Part {
+    type Error = Error;
+
+    fn try_from(proto: v03::Part) -> Result<Self, Error> {
+        let mut metadata = proto.metadata;
+        let (mut name, mut media_type) = (String::new(), String::new());
+        let content = match proto.content {
+            Some(ProtoContent::Text(text)) => Content::Text(text),
+            Some(ProtoContent::Data(data)) => Content::Data(read_data(data, &mut metadata)?),
+            Some(ProtoContent::File(file)) => {
+                (name, media_type) = (file.name, file.mime_type);
+                match file.file {
+                    Some(File::FileWithBytes(bytes)) => Content::Raw(Base64::encode(bytes)),
+                    Some(File::FileWithUri(uri)) => Content::Url(uri.into()),
+                    None => {
+                        let rule = "must have exactly one of fileWithBytes, fileWithUri";
+                        return Err(Error::invalid("file", rule));
+                    }
+                }
+            }
+            None => return Err(Error::invalid("", "must have exactly one of text, file, data")),
+        };
+        Ok(part(content, read_option("metadata", metadata)?, name, media_type))
+    }
+}
+
+/// Where data that is no object stands inside its wrapping.
+const VALUE: &str = "value";
+
+/// Data must be an object in 0.3: both official SDKs wrap what is none in exactly this way.
+fn wrap(data: Value, metadata: &mut Option<Struct>) -> Struct {
+    match data.kind {
+        Some(Kind::StructValue(object)) => object,
+        kind => {
+            metadata.get_or_insert_default().fields.insert(WRAPPED.to_owned(), true.into());
+            Struct { fields: [(VALUE.to_owned(), Value { kind })].into() }
+        }
+    }
+}
+
+fn read_data(data: v03::DataPart, metadata: &mut Option<Struct>) -> Result<Json, Error> {
+    let in_data = |error| below("data.data", error);
+    let mut object = data.data.unwrap_or_default();
+    match unwrap(&mut object, metadata) {
+        Some(value) => Json::try_from(value).map_err(in_data),
+        None => Object::try_from(object).map(Json::from).map_err(in_data),
+    }
+}
+
+/// Takes data out of its wrapping, and the mark away; metadata that held nothing else was not there before.
+fn unwrap(object: &mut Struct, metadata: &mut Option<Struct>) -> Option<Value> {
+    let fields = &mut metadata.as_mut()?.fields;
+    if fields.get(WRAPPED)?.kind != Some(Kind::BoolValue(true)) {
+        return None;
+    }
+    let value = object.fields.remove(VALUE)?;
+    fields.remove(WRAPPED);
+    if fields.is_empty() {
+        *metadata = None;
+    }
+    Some(value)
+}
+
+/// Writes a status event; `closes` says whether its stream ends with it, which 1.0 leaves to the stream itself.
+#[must_use]
+pub fn status_event(event: &TaskStatusUpdateEvent, closes: bool) -> v03::TaskStatusUpdateEvent {
+    v03::TaskStatusUpdateEvent {
+        task_id: event.task_id.to_string(),
+        context_id: event.context_id.to_string(),
+        status: Some((&event.status).into()),
+        r#final: closes,
+        metadata: event.metadata.as_ref().map(Into::into),
+    }
+}
+
+impl TryFrom<v03::TaskStatusUpdateEvent> for TaskStatusUpdateEvent {
+    type Error = Error;
+
+    /// `final` says nothing that the state does not say.
+    fn try_from(event: v03::TaskStatusUpdateEvent) -> Result<Self, Error> {
+        Ok(Self {
+            task_id: event.task_id.into(),
+            context_id: event.context_id.into(),
+            status: read_or_default("status", event.status)?,
+            metadata: read_option("metadata", event.metadata)?,
+        })
+    }
+}
+
+/// Writes what a stream carries; `closes` is for a status event, see [`status_event`].
+#[must_use]
+pub fn stream_response(update: &StreamResponse, closes: bool) -> v03::StreamResponse {
+    let payload = match update {
+        StreamResponse::Task(task) => Payload::Task(task.into()),
+        StreamResponse::Message(message) => Payload::Msg(message.into()),
+        StreamResponse::StatusUpdate(event) => Payload::StatusUpdate(status_event(event, closes)),
+        StreamResponse::ArtifactUpdate(event) => Payload::ArtifactUpdate(event.into()),
+    };
+    v03::StreamResponse { payload: Some(payload) }
+}
+
+impl TryFrom<v03::StreamResponse> for StreamResponse {
+    type Error = Error;
+
+    fn try_from(update: v03::StreamResponse) -> Result<Self, Error> {
+        match update.payload {
+            Some(Payload::Task(task)) => read("task", task).map(Self::Task),
+            Some(Payload::Msg(message)) => read("message", message).map(Self::Message),
+            Some(Payload::StatusUpdate(event)) => read("statusUpdate", event).map(Self::StatusUpdate),
+            Some(Payload::ArtifactUpdate(event)) => read("artifactUpdate", event).map(Self::ArtifactUpdate),
+            None => {
+                let rule = "must have exactly one of task, message, statusUpdate, artifactUpdate";
+                Err(Error::invalid("", rule))
+            }
+        }
+    }
+}
+
+impl From<&SendMessageResponse> for v03::SendMessageResponse {
+    fn from(answer: &SendMessageResponse) -> Self {
+        let payload = match answer {
+            SendMessageResponse::Task(task) => Answer::Task(task.into()),
+            SendMessageResponse::Message(message) => Answer::Msg(message.into()),
+        };
+        Self { payload: Some(payload) }
+    }
+}
+
+impl TryFrom<v03::SendMessageResponse> for SendMessageResponse {
+    type Error = Error;
+
+    fn try_from(answer: v03::SendMessageResponse) -> Result<Self, Error> {
+        match answer.payload {
+            Some(Answer::Task(task)) => read("task", task).map(Self::Task),
+            Some(Answer::Msg(message)) => read("message", message).map(Self::Message),
+            None => Err(Error::invalid("", "must have exactly one of task, message")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{TaskId, TaskState};
+
+    fn there_and_back(part: &Part) -> Part {
+        Part::try_from(v03::Part::from(part)).unwrap()
+    }
+
+    #[test]
+    fn files_keep_their_names_and_other_parts_lose_them() {
+        let metadata: Object = [("k", serde_json::json!("v"))].into_iter().collect();
+        for part in [
+            Part::text("").with_metadata(metadata.clone()),
+            Part::file([0, 255], "a/b").with_filename("n"),
+            Part::url("u").with_metadata(Object::new()),
+            Part::data(serde_json::json!({ "a": 1 })).with_metadata(metadata),
+        ] {
+            assert_eq!(there_and_back(&part), part);
+        }
+        let named = Part::text("x").with_filename("n").with_media_type("a/b");
+        assert_eq!(there_and_back(&named), Part::text("x"));
+    }
+
+    #[test]
+    fn data_that_is_no_object_travels_wrapped() {
+        for value in [serde_json::json!(null), serde_json::json!([1, "x"]), serde_json::json!("s")] {
+            let part = Part::data(value.clone());
+            let proto = v03::Part::from(&part);
+            let marks = &proto.metadata.as_ref().unwrap().fields;
+            assert_eq!(marks.get("data_part_compat"), Some(&true.into()));
+            assert_eq!(there_and_back(&part), part);
+            let kept =
+                part.with_metadata([("k", 1)].map(|(k, v)| (k, serde_json::json!(v))).into_iter().collect());
+            assert_eq!(there_and_back(&kept), kept);
+        }
+        let object = Part::data(serde_json::json!({ "value": 1 }));
+        assert_eq!(there_and_back(&object), object);
+    }
+
+    #[test]
+    fn the_field_at_fault_has_its_name_in_0_3() {
+        let fault = |content: ProtoContent| {
+            let parts = vec![v03::Part { content: Some(content), metadata: None }];
+            let request = v03::SendMessageResponse {
+                payload: Some(Answer::Msg(v03::Message { content: parts, ..Default::default() })),
+            };
+            SendMessageResponse::try_from(request).unwrap_err().violations()[0].field().to_owned()
+        };
+        assert_eq!(fault(ProtoContent::File(v03::FilePart::default())), "message.content[0].file");
+        let data = Struct { fields: [("x".to_owned(), f64::INFINITY.into())].into() };
+        assert_eq!(
+            fault(ProtoContent::Data(v03::DataPart { data: Some(data) })),
+            "message.content[0].data.data.x"
+        );
+        let empty = v03::Message { content: vec![v03::Part::default()], ..Default::default() };
+        assert_eq!(Message::try_from(empty).unwrap_err().violations()[0].field(), "content[0]");
+    }
+
+    #[test]
+    fn references_are_read_and_not_written() {
+        let proto = v03::Message { reference_task_ids: vec!["t".to_owned()], ..Default::default() };
+        let message = Message::try_from(proto).unwrap();
+        assert_eq!(message.reference_task_ids, [TaskId::from("t")]);
+        assert!(v03::Message::from(&message).reference_task_ids.is_empty());
+    }
+
+    #[test]
+    fn final_is_what_the_stream_does_and_is_not_believed() {
+        let event = TaskStatusUpdateEvent {
+            task_id: "t".into(),
+            status: TaskStatus::new(TaskState::Working),
+            ..TaskStatusUpdateEvent::default()
+        };
+        for closes in [true, false] {
+            let proto = stream_response(&StreamResponse::StatusUpdate(event.clone()), closes);
+            assert_eq!(proto.payload, Some(Payload::StatusUpdate(status_event(&event, closes))));
+            assert_eq!(status_event(&event, closes).r#final, closes);
+            assert_eq!(StreamResponse::try_from(proto), Ok(StreamResponse::StatusUpdate(event.clone())));
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Webhook registrations and the requests about them.
+
+use attache_proto::v03;
+
+use super::name;
+use crate::model::{
+    AuthenticationInfo, DeletePushConfigRequest, Error, GetPushConfigRequest, ListPushConfigsRequest,
+    ListPushConfigsResponse, PushConfig, PushConfigId, TaskId,
+};
+use crate::wire::proto::{below, non_empty, or_empty, read_list, write_list};
+
+impl From<&PushConfig> for v03::PushNotificationConfig {
+    fn from(config: &PushConfig) -> Self {
+        let authentication = config.authentication.as_ref().map(|info| v03::AuthenticationInfo {
+            schemes: [&info.scheme]
+                .into_iter()
+                .filter(|scheme| !scheme.is_empty())
+                .chain(&config.other_schemes)
+                .cloned()
+                .collect(),
+            credentials: or_empty(info.credentials.as_ref()),
+        });
+        Self {
+            id: or_empty(config.id.as_ref()),
+            url: config.url.clone(),
+            token: or_empty(config.token.as_ref()),
+            authentication,
+        }
+    }
+}
+
+impl From<v03::PushNotificationConfig> for PushConfig {
+    /// The first scheme is the one; the others are remembered, to be told back.
+    fn from(config: v03::PushNotificationConfig) -> Self {
+        let (schemes, credentials) = match config.authentication {
+            Some(info) => (Some(info.schemes), info.credentials),
+            None => (None, String::new()),
+        };
+        let mut schemes = schemes.map(Vec::into_iter);
+        let authentication = schemes.as_mut().map(|schemes| AuthenticationInfo {
+            scheme: schemes.next().unwrap_or_default(),
+            credentials: non_empty(credentials),
+        });
+        Self {
+            id: non_empty(config.id),
+            url: config.url,
+            token: non_empty(config.token),
+            authentication,
+            other_schemes: schemes.into_iter().flatten().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&PushConfig> for v03::TaskPushNotificationConfig {
+    /// Without both ids there is no name.
+    fn from(config: &PushConfig) -> Self {
+        let name = match (&config.task_id, &config.id) {
+            (Some(task), Some(id)) => name::of_config(task, id),
+            (Some(_), None) | (None, _) => String::new(),
+        };
+        Self { name, push_notification_config: Some(config.into()) }
+    }
+}
+
+impl TryFrom<v03::TaskPushNotificationConfig> for PushConfig {
+    type Error = Error;
+
+    fn try_from(proto: v03::TaskPushNotificationConfig) -> Result<Self, Error> {
+        let mut config = Self::from(proto.push_notification_config.unwrap_or_default());
+        if !proto.name.is_empty() {
+            let (task, id) = name::any_config("name", &proto.name)?;
+            config.task_id = Some(task);
+            config.id = config.id.or(id);
+        }
+        Ok(config)
+    }
+}
+
+impl From<&PushConfig> for v03::CreateTaskPushNotificationConfigRequest {
+    fn from(config: &PushConfig) -> Self {
+        Self {
+            parent: config.task_id.as_ref().map(name::of_task).unwrap_or_default(),
+            config_id: or_empty(config.id.as_ref()),
+            config: Some(config.into()),
+        }
+    }
+}
+
+impl TryFrom<v03::CreateTaskPushNotificationConfigRequest> for PushConfig {
+    type Error = Error;
+
+    /// A registration that nobody named has the id of its task, so that a second one replaces it (04 §3.7).
+    fn try_from(request: v03::CreateTaskPushNotificationConfigRequest) -> Result<Self, Error> {
+        let task = name::task("parent", &request.parent)?;
+        let proto = request.config.unwrap_or_default();
+        let mut config = Self::from(proto.push_notification_config.unwrap_or_default());
+        let given: Option<PushConfigId> = non_empty(request.config_id);
+        if let (Some(given), Some(inner)) = (&given, &config.id)
+            && given != inner
+        {
+            let field = "config.pushNotificationConfig.id";
+            return Err(Error::invalid(field, "must be the same as configId, or left out"));
+        }
+        let named = named_id(&task, &proto.name).map_err(|error| below("config", error))?;
+        config.id = given.or(config.id).or(named).or_else(|| Some(task.as_str().into()));
+        config.task_id = Some(task);
+        Ok(config)
+    }
+}
+
+/// The id in the name of a registration to be made: the last resort, as no two SDKs agree on what to put there.
+fn named_id(task: &TaskId, name: &str) -> Result<Option<PushConfigId>, Error> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    match name::any_config("name", name)? {
+        (named, id) if named == *task => Ok(id),
+        _ => Err(Error::invalid("name", "must belong to parent")),
+    }
+}
+
+impl From<&GetPushConfigRequest> for v03::GetTaskPushNotificationConfigRequest {
+    /// A name needs an id: a registration that nobody named has that of its task.
+    fn from(request: &GetPushConfigRequest) -> Self {
+        let unnamed = PushConfigId::from(request.task_id.as_str());
+        Self { name: name::of_config(&request.task_id, request.id.as_ref().unwrap_or(&unnamed)) }
+    }
+}
+
+impl TryFrom<v03::GetTaskPushNotificationConfigRequest> for GetPushConfigRequest {
+    type Error = Error;
+
+    fn try_from(request: v03::GetTaskPushNotificationConfigRequest) -> Result<Self, Error> {
+        let (task_id, id) = name::any_config("name", &request.name)?;
+        Ok(Self { tenant: None, task_id, any: id.is_none(), id })
+    }
+}
+
+impl From<&ListPushConfigsRequest> for v03::ListTaskPushNotificationConfigRequest {
+    fn from(request: &ListPushConfigsRequest) -> Self {
+        Self {
+            parent: name::of_task(&request.task_id),
+            page_size: request.page_size,
+            page_token: or_empty(request.page_token.as_ref()),
+        }
+    }
+}
+
+impl TryFrom<v03::ListTaskPushNotificationConfigRequest> for ListPushConfigsRequest {
+    type Error = Error;
+
+    fn try_from(request: v03::ListTaskPushNotificationConfigRequest) -> Result<Self, Error> {
+        Ok(Self {
+            tenant: None,
+            task_id: name::task("parent", &request.parent)?,
+            page_size: request.page_size,
+            page_token: non_empty(request.page_token),
+        })
+    }
+}
+
+impl From<&ListPushConfigsResponse> for v03::ListTaskPushNotificationConfigResponse {
+    fn from(page: &ListPushConfigsResponse) -> Self {
+        Self { configs: write_list(&page.configs), next_page_token: page.next_page_token.clone() }
+    }
+}
+
+impl TryFrom<v03::ListTaskPushNotificationConfigResponse> for ListPushConfigsResponse {
+    type Error = Error;
+
+    fn try_from(page: v03::ListTaskPushNotificationConfigResponse) -> Result<Self, Error> {
+        Ok(Self { configs: read_list("configs", page.configs)?, next_page_token: page.next_page_token })
+    }
+}
+
+impl From<&DeletePushConfigRequest> for v03::DeleteTaskPushNotificationConfigRequest {
+    fn from(request: &DeletePushConfigRequest) -> Self {
+        Self { name: name::of_config(&request.task_id, &request.id) }
+    }
+}
+
+impl TryFrom<v03::DeleteTaskPushNotificationConfigRequest> for DeletePushConfigRequest {
+    type Error = Error;
+
+    fn try_from(request: v03::DeleteTaskPushNotificationConfigRequest) -> Result<Self, Error> {
+        let (task_id, id) = name::config("name", &request.name)?;
+        Ok(Self { tenant: None, task_id, id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(config_id: &str, inner: &str, name: &str) -> Result<Option<PushConfigId>, String> {
+        let push_notification_config =
+            Some(v03::PushNotificationConfig { id: inner.to_owned(), ..Default::default() });
+        let request = v03::CreateTaskPushNotificationConfigRequest {
+            parent: "tasks/t".to_owned(),
+            config_id: config_id.to_owned(),
+            config: Some(v03::TaskPushNotificationConfig { name: name.to_owned(), push_notification_config }),
+        };
+        let read = PushConfig::try_from(request).map(|config| config.id);
+        read.map_err(|error| error.violations()[0].field().to_owned())
+    }
+
+    #[test]
+    fn an_id_may_stand_in_three_places() {
+        let name = "tasks/t/pushNotificationConfigs/c";
+        for (config_id, inner, name, id) in [
+            ("a", "", "", "a"),
+            ("a", "a", "", "a"),
+            ("", "b", name, "b"),
+            ("a", "", name, "a"),
+            ("", "", name, "c"),
+            ("", "", "tasks/t/pushNotificationConfigs/None", "t"),
+            ("", "", "tasks/t/pushNotificationConfigs/", "t"),
+            ("", "", "", "t"),
+        ] {
+            assert_eq!(create(config_id, inner, name), Ok(Some(id.into())), "{config_id} {inner} {name}");
+        }
+        assert_eq!(create("a", "b", ""), Err("config.pushNotificationConfig.id".to_owned()));
+        assert_eq!(create("", "", "tasks/x/pushNotificationConfigs/c"), Err("config.name".to_owned()));
+        assert_eq!(create("", "", "c"), Err("config.name".to_owned()));
+    }
+
+    #[test]
+    fn the_first_scheme_counts_and_the_others_are_told_back() {
+        let proto = v03::PushNotificationConfig {
+            id: "c".to_owned(),
+            url: "https://c.example.net/h".to_owned(),
+            token: "s".to_owned(),
+            authentication: Some(v03::AuthenticationInfo {
+                schemes: ["Bearer", "Basic", "Digest"].map(String::from).to_vec(),
+                credentials: "x".to_owned(),
+            }),
+        };
+        let config = PushConfig::from(proto.clone());
+        assert_eq!(config.authentication.as_ref().unwrap().scheme, "Bearer");
+        assert_eq!(config.other_schemes, ["Basic", "Digest"]);
+        assert_eq!(v03::PushNotificationConfig::from(&config), proto);
+    }
+
+    #[test]
+    fn a_registration_is_named_by_its_ids() {
+        let config = PushConfig {
+            id: Some("c".into()),
+            task_id: Some("t".into()),
+            ..PushConfig::new("https://c.example.net/h")
+        };
+        let proto = v03::TaskPushNotificationConfig::from(&config);
+        assert_eq!(proto.name, "tasks/t/pushNotificationConfigs/c");
+        assert_eq!(PushConfig::try_from(proto), Ok(config.clone()));
+        let request = v03::CreateTaskPushNotificationConfigRequest::from(&config);
+        assert_eq!((request.parent.as_str(), request.config_id.as_str()), ("tasks/t", "c"));
+        assert_eq!(PushConfig::try_from(request), Ok(config));
+        let any = GetPushConfigRequest { task_id: "t".into(), any: true, ..GetPushConfigRequest::default() };
+        let request = v03::GetTaskPushNotificationConfigRequest::from(&any);
+        assert_eq!(request.name, "tasks/t/pushNotificationConfigs/t");
+        let name = "tasks/t/pushNotificationConfigs/None".to_owned();
+        let request = v03::GetTaskPushNotificationConfigRequest { name };
+        assert_eq!(GetPushConfigRequest::try_from(request), Ok(any));
+    }
+}
