@@ -110,7 +110,7 @@ pub struct OAuth2SecurityScheme {
     #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// How to get a token; absent only if a peer left it out.
-    #[serde(default, serialize_with = "flow_or_empty")]
+    #[serde(default, deserialize_with = "flow_or_none", serialize_with = "flow_or_empty")]
     pub flows: Option<OAuthFlows>,
     /// Where the server describes itself (RFC 8414).
     #[serde(
@@ -120,6 +120,12 @@ pub struct OAuth2SecurityScheme {
         skip_serializing_if = "Option::is_none"
     )]
     pub oauth2_metadata_url: Option<String>,
+}
+
+/// Reads an empty object as what [`flow_or_empty`] makes of a flow that is unknown.
+fn flow_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OAuthFlows>, D::Error> {
+    let flows = Option::<Flows>::deserialize(deserializer)?.map(Flows::all).unwrap_or_default();
+    if flows.is_empty() { Ok(None) } else { one_flow(flows).map(Some) }
 }
 
 /// `flows` is required: where it is unknown it is still printed.
@@ -168,11 +174,14 @@ pub enum OAuthFlows {
 
 impl<'de> Deserialize<'de> for OAuthFlows {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let flows = Flows::deserialize(deserializer)?.all();
-        match <[Self; 1]>::try_from(flows) {
-            Ok([flow]) => Ok(flow),
-            Err(_) => Err(de::Error::custom("must have exactly one flow")),
-        }
+        one_flow(Flows::deserialize(deserializer)?.all())
+    }
+}
+
+fn one_flow<E: de::Error>(flows: Vec<OAuthFlows>) -> Result<OAuthFlows, E> {
+    match <[OAuthFlows; 1]>::try_from(flows) {
+        Ok([flow]) => Ok(flow),
+        Err(_) => Err(E::custom("must have exactly one flow")),
     }
 }
 

@@ -243,10 +243,13 @@ impl Task {
         }
     }
 
-    /// A task seen again replaces status and metadata, and each artifact by its id.
+    /// A task seen again replaces status and metadata, and each artifact by its id; also one that has ended, since a
+    /// server may close a stream with it (05 §1).
     fn apply_task(&mut self, seen: &Self) -> Result<(), Broken> {
         self.check_id(&seen.id)?;
-        self.check_move(seen.status.state)?;
+        if seen.status.state != self.status.state {
+            self.check_move(seen.status.state)?;
+        }
         self.status.clone_from(&seen.status);
         self.metadata.clone_from(&seen.metadata);
         if !seen.history.is_empty() {

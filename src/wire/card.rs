@@ -624,6 +624,9 @@ fn schemes(
     (schemes, split)
 }
 
+/// The most ways that one requirement of 0.3 is split into.
+const MAX_ALTERNATIVES: usize = 64;
+
 /// Requirements of 0.3, once for each flow that a scheme was split into.
 fn alternatives(
     old: Vec<BTreeMap<String, Vec<String>>>,
@@ -633,18 +636,24 @@ fn alternatives(
     for requirement in old {
         let mut variants = vec![SecurityRequirement::default()];
         for (name, scopes) in requirement {
-            let names = split.get(&name).cloned().unwrap_or_else(|| vec![name]);
-            let with = |variant: &SecurityRequirement, name: &String| {
+            let (first, others) = match split.get(&name).and_then(|names| names.split_first()) {
+                Some((first, others)) => (first.clone(), others),
+                None => (name, [].as_slice()),
+            };
+            // Each way so far takes the first name in place; only a way that is added is copied, and a hostile card
+            // could add without end.
+            let others = others.iter().flat_map(|other| variants.iter().map(move |variant| (other, variant)));
+            let room = MAX_ALTERNATIVES - variants.len();
+            let with_other = |(other, variant): (&String, &SecurityRequirement)| {
                 let mut variant = variant.clone();
-                variant.schemes.insert(name.clone(), scopes.clone());
+                variant.schemes.insert(other.clone(), scopes.clone());
                 variant
             };
-            // A hostile card could multiply without end.
-            variants = variants
-                .iter()
-                .flat_map(|v| names.iter().map(|n| with(v, n)).collect::<Vec<_>>())
-                .take(64)
-                .collect();
+            let added: Vec<_> = others.take(room).map(with_other).collect();
+            for variant in &mut variants {
+                variant.schemes.insert(first.clone(), scopes.clone());
+            }
+            variants.extend(added);
         }
         all.extend(variants);
     }

@@ -61,7 +61,11 @@ impl Asked {
                 Self::Nothing => next,
                 same if same == next => same,
                 Self::For(version) => Self::Other(format!("{version}, {value}")),
-                Self::Other(others) => Self::Other(format!("{others}, {value}")),
+                Self::Other(mut others) => {
+                    others.push_str(", ");
+                    others.push_str(value);
+                    Self::Other(others)
+                }
             };
         }
         asked

@@ -265,7 +265,7 @@ impl Serialize for Details<'_> {
         if !self.0.violations().is_empty() {
             let field_violations = self.0.violations().iter();
             seq.serialize_element(&BadRequest {
-                type_url: BAD_REQUEST,
+                type_url: BAD_REQUEST.into(),
                 field_violations: field_violations
                     .map(|v| FieldViolation { field: v.field().into(), description: v.description().into() })
                     .collect(),
@@ -296,8 +296,9 @@ impl Serialize for Info<'_> {
 #[derive(DeriveSerialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BadRequest<'a> {
-    #[serde(rename = "@type", default)]
-    type_url: &'a str,
+    // Some printers escape the slashes in it, so that it cannot always be borrowed.
+    #[serde(rename = "@type", borrow, default)]
+    type_url: Cow<'a, str>,
     #[serde(borrow, default)]
     field_violations: Vec<FieldViolation<'a>>,
 }

@@ -90,11 +90,16 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
     match serde_path_to_error::deserialize::<_, T>(Strict(&mut deserializer)) {
         Ok(_) => Violation::new("", "must be one JSON value"),
         Err(error) => {
-            let path = error.path().to_string();
+            let path = readable(&error.path().to_string());
             let path = if path == "." { "" } else { path.trim_start_matches("?.") };
             violation(path, error.inner())
         }
     }
+}
+
+/// A path as far as anybody would read it: the names in it may be a stranger's own.
+fn readable(path: &str) -> String {
+    path.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
 fn violation(path: &str, error: &serde_json::Error) -> Violation {
@@ -192,6 +197,14 @@ mod tests {
         ] {
             assert_eq!(fault(text), (field.to_owned(), rule.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn s81_a_name_goes_back_only_as_far_as_it_can_be_read() {
+        type Named = std::collections::BTreeMap<String, bool>;
+        let read = |name: &str| read::<Named>(&format!(r#"{{"{name}":5}}"#)).unwrap_err();
+        assert_eq!(read(r"a\u0000\nb").violations()[0].field(), "ab");
+        assert_eq!(read(&"x".repeat(5000)).violations()[0].field().len(), 200);
     }
 
     #[test]

@@ -1,13 +1,19 @@
 //! What the library promises: a file per promise, one binary.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod fold;
+mod generate;
 mod golden;
 #[cfg(feature = "grpc")]
 mod golden_grpc;
 #[cfg(feature = "server")]
 mod harness;
+mod lossy;
 #[cfg(feature = "server")]
 mod operations;
+mod robust;
 mod rooms;
+mod roundtrip;
+mod shape;
 #[cfg(feature = "server")]
 mod transport;

@@ -42,7 +42,9 @@ impl<'a> V03<'a, Part> {
     fn older_kind(&self, data: &Json) -> Option<(String, Object)> {
         let kind: String = self.0.metadata()?.get(KIND)?.read().ok()?;
         let members = Object::try_from(data.clone()).ok()?;
-        let clash = ["kind", "metadata"].iter().any(|name| members.get(name).is_some());
+        let clash = members.get("kind").is_some() || members.get("metadata").is_some();
+        // For the first readers `type` is written beside `kind`, and nothing is ever there twice.
+        let clash = clash || self.1.is_first() && members.get("type").is_some();
         (!clash && !matches!(kind.as_str(), "text" | "file" | "data")).then_some((kind, members))
     }
 }

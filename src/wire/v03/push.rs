@@ -63,6 +63,9 @@ pub(in crate::wire) struct PushConfigIn(pub(in crate::wire) PushConfig);
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Members {
+    /// Only 1.0 has it, inside the configuration of a message.
+    #[serde(default, deserialize_with = "non_empty")]
+    tenant: Option<String>,
     #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
     task_id: Option<TaskId>,
     /// Nested: the task of a 0.1 call; on its own: the registration.
@@ -96,11 +99,11 @@ impl<'de> Deserialize<'de> for PushConfigIn {
         let outer = Members::deserialize(deserializer)?;
         Ok(Self(match outer.push_notification_config {
             Some(inner) => {
-                let named = outer.name.as_deref().and_then(split_name);
+                let (named_task, named_id) = split(outer.name.as_deref());
                 let task = outer.task_id.or_else(|| outer.id.map(TaskId::from));
                 let mut config = inner.flat();
-                config.id = config.id.or_else(|| named.as_ref().map(|(_, id)| id.clone()));
-                config.task_id = task.or(config.task_id).or(named.map(|(task, _)| task));
+                config.id = config.id.or(named_id);
+                config.task_id = task.or(config.task_id).or(named_task);
                 config
             }
             None => outer.flat(),
@@ -114,17 +117,24 @@ pub(in crate::wire) fn split_name(name: &str) -> Option<(TaskId, PushConfigId)> 
     Some((task.into(), id.into()))
 }
 
+/// What a resource name says; a piece that is empty says nothing.
+fn split(name: Option<&str>) -> (Option<TaskId>, Option<PushConfigId>) {
+    let (task, id) = name.and_then(split_name).unzip();
+    (task.filter(|task| !task.is_empty()), id.filter(|id| !id.is_empty()))
+}
+
 impl Members {
     fn flat(self) -> PushConfig {
         // Where `config` holds the whole registration it is nested once more.
         if let Some(inner) = self.push_notification_config {
-            let named = self.name.as_deref().and_then(split_name);
+            let (named_task, named_id) = split(self.name.as_deref());
             let mut config = inner.flat();
-            config.id = config.id.or_else(|| named.as_ref().map(|(_, id)| id.clone()));
-            config.task_id = config.task_id.or(self.task_id).or(named.map(|(task, _)| task));
+            config.id = config.id.or(named_id);
+            config.task_id = config.task_id.or(self.task_id).or(named_task);
             return config;
         }
         let mut config = PushConfig {
+            tenant: self.tenant,
             id: self.id.map(PushConfigId::from),
             task_id: self.task_id,
             url: self.url.unwrap_or_default(),

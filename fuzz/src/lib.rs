@@ -1,0 +1,160 @@
+//! What each fuzz target does with its bytes. Plain functions, so that a stable compiler can build and call them too.
+//!
+//! Run one with `cargo +nightly fuzz run jsonrpc`. What is read is written again and must be read as the same.
+
+use attache::model::{Operation, Version};
+use attache::wire::card::{CardForm, read_card, write_card};
+use attache::wire::method::{method, name};
+use attache::wire::{self, Dialect, errors, json, jsonrpc, sse as frames};
+use prost::Message;
+
+/// A call or an answer, from the envelope to the model.
+pub fn jsonrpc(data: &[u8]) {
+    if let Ok(call) = jsonrpc::read_request(data)
+        && let Ok(method) = method(&call.method)
+        && let Ok((request, dialect)) = wire::read_params(method, call.params)
+    {
+        let mut params = Vec::new();
+        if wire::write_params(&mut params, &request, dialect.version()).is_ok() {
+            assert!(json::check(&params).is_ok());
+        }
+    }
+    if let Ok(answer) = jsonrpc::read_response(data) {
+        match answer.result {
+            Ok(result) => events(result, &Dialect::V1),
+            Err(error) => Version::ALL.into_iter().for_each(|version| {
+                let mut out = Vec::new();
+                wire::write(&mut out, &errors::JsonRpcError(&error, version));
+                let again = errors::read_jsonrpc(std::str::from_utf8(&out).expect("we write UTF-8"));
+                assert_eq!(errors::jsonrpc_code(again.kind()), errors::jsonrpc_code(error.kind()));
+            }),
+        }
+    }
+}
+
+/// Params, answers and events of 1.0.
+pub fn v1_json(data: &[u8]) {
+    texts(data, Version::V1, &[Dialect::V1]);
+}
+
+/// Params, answers and events of 0.3, in JSON-RPC and REST; reading 0.1 is reading 0.3.
+pub fn v03_json(data: &[u8]) {
+    texts(data, Version::V03, &[Dialect::V03, Dialect::V03Rest]);
+}
+
+fn texts(data: &[u8], version: Version, dialects: &[Dialect]) {
+    let Ok(text) = json::check(data) else { return };
+    for operation in Operation::ALL {
+        if let Some(method) = name(operation, version).and_then(|name| method(name).ok()) {
+            let _ = wire::read_params(method, text);
+        }
+        for dialect in dialects {
+            let _ = wire::read_reply(operation, text, dialect);
+        }
+    }
+    dialects.iter().for_each(|dialect| events(text, dialect));
+}
+
+/// What was read once and written is read again as the same, and writes the same bytes.
+fn events(text: &str, dialect: &Dialect) {
+    let Ok(first) = wire::read_event(text, dialect) else { return };
+    let mut once = Vec::new();
+    wire::write_event(&mut once, &first, false, dialect);
+    let written = std::str::from_utf8(&once).expect("we write UTF-8");
+    let second = wire::read_event(written, dialect).expect("we read what we write");
+    let mut twice = Vec::new();
+    wire::write_event(&mut twice, &second, false, dialect);
+    assert_eq!(written, String::from_utf8_lossy(&twice));
+}
+
+/// Every message of both protos that a peer may send: decoded, encoded, and decoded as the same.
+pub fn protobuf(data: &[u8]) {
+    use attache_proto::{v1, v03};
+    again::<v1::SendMessageRequest>(data);
+    again::<v1::SendMessageResponse>(data);
+    again::<v1::StreamResponse>(data);
+    again::<v1::GetTaskRequest>(data);
+    again::<v1::ListTasksRequest>(data);
+    again::<v1::ListTasksResponse>(data);
+    again::<v1::CancelTaskRequest>(data);
+    again::<v1::SubscribeToTaskRequest>(data);
+    again::<v1::TaskPushNotificationConfig>(data);
+    again::<v1::GetTaskPushNotificationConfigRequest>(data);
+    again::<v1::ListTaskPushNotificationConfigsRequest>(data);
+    again::<v1::ListTaskPushNotificationConfigsResponse>(data);
+    again::<v1::DeleteTaskPushNotificationConfigRequest>(data);
+    again::<v1::GetExtendedAgentCardRequest>(data);
+    again::<v1::AgentCard>(data);
+    again::<v03::SendMessageRequest>(data);
+    again::<v03::SendMessageResponse>(data);
+    again::<v03::StreamResponse>(data);
+    again::<v03::GetTaskRequest>(data);
+    again::<v03::CancelTaskRequest>(data);
+    again::<v03::TaskSubscriptionRequest>(data);
+    again::<v03::CreateTaskPushNotificationConfigRequest>(data);
+    again::<v03::GetTaskPushNotificationConfigRequest>(data);
+    again::<v03::ListTaskPushNotificationConfigRequest>(data);
+    again::<v03::ListTaskPushNotificationConfigResponse>(data);
+    again::<v03::DeleteTaskPushNotificationConfigRequest>(data);
+    again::<v03::AgentCard>(data);
+}
+
+/// Bytes are compared and not messages: a number that is none is not equal to itself.
+fn again<M: Message + Default>(data: &[u8]) {
+    let Ok(first) = M::decode(data) else { return };
+    let once = first.encode_to_vec();
+    let second = M::decode(&*once).expect("we read what we write");
+    assert_eq!(once, second.encode_to_vec());
+}
+
+/// A stream at once and in pieces, which never changes what is read.
+pub fn sse(data: &[u8]) {
+    const LIMIT: usize = 4096;
+    let read = |piece: usize| {
+        let mut decoder = frames::Decoder::new(LIMIT);
+        let mut events = Vec::new();
+        for piece in data.chunks(piece) {
+            decoder.push(piece);
+            events.extend(&mut decoder);
+        }
+        (events, decoder.is_clean(), decoder.last_event_id().map(str::to_owned), decoder.retry())
+    };
+    let whole = read(data.len().max(1));
+    assert_eq!(whole, read(1));
+    assert_eq!(whole, read(usize::from(data.first().copied().unwrap_or_default()) + 1));
+}
+
+/// A card of any version, written in every form; what is written is read again.
+pub fn card(data: &[u8]) {
+    let Ok(card) = read_card(data) else { return };
+    for form in [CardForm::V1, CardForm::V03, CardForm::V03Wrapped, CardForm::V02, CardForm::Union] {
+        let mut out = Vec::new();
+        if write_card(&mut out, &card, form).is_ok() {
+            read_card(&out).expect("we read what we write");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The targets take what the golden files hold, and the pieces of it.
+    #[test]
+    fn every_target_takes_real_bodies() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden");
+        for entry in std::fs::read_dir(golden).expect("the golden files") {
+            let path = entry.expect("an entry").path();
+            let Ok(text) = std::fs::read_to_string(path) else { continue };
+            for (at, _) in text.match_indices('{') {
+                let mut values =
+                    serde_json::Deserializer::from_str(&text[at..]).into_iter::<serde_json::Value>();
+                let Some(Ok(value)) = values.next() else { continue };
+                let data = value.to_string();
+                for target in [jsonrpc, v1_json, v03_json, protobuf, sse, card] {
+                    target(data.as_bytes());
+                }
+            }
+        }
+    }
+}
