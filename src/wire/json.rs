@@ -44,14 +44,19 @@ pub fn check(body: &[u8]) -> Result<&str, Error> {
 
 /// Makes sure that a body is UTF-8 and nests no deeper than [`MAX_DEPTH`], also inside what stays raw text.
 pub(crate) fn check_depth(body: &[u8]) -> Result<&str, Error> {
-    // With few brackets it cannot be deep; `[` and `{` differ in one bit, so counting them is quick.
-    let brackets = body.iter().filter(|&&byte| byte | 0x20 == b'{').count();
-    if brackets > MAX_DEPTH && depth(body) > MAX_DEPTH {
+    // With few brackets it cannot be deep, and they are quickly counted.
+    if brackets(body) > MAX_DEPTH && depth(body) > MAX_DEPTH {
         return Err(
             Error::new(ErrorKind::Parse).with_message("Invalid JSON payload: nested deeper than 128 levels")
         );
     }
     std::str::from_utf8(body).map_err(|_| ErrorKind::Parse.into())
+}
+
+/// How many brackets open; `[` and `{` differ in one bit. Summed in bytes, so that the compiler takes many at once.
+fn brackets(body: &[u8]) -> usize {
+    let in_chunk = |chunk: &[u8]| chunk.iter().fold(0_u8, |sum, byte| sum + u8::from(byte | 0x20 == b'{'));
+    body.chunks(240).map(in_chunk).map(usize::from).sum()
 }
 
 /// The deepest nesting outside of strings; counts what it is given, valid or not.
