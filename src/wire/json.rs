@@ -15,12 +15,17 @@ pub const MAX_DEPTH: usize = 128;
 /// Invalid parameters, naming the field.
 pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
     // The path is only followed when there is something to explain.
-    read_strictly(text).map_err(|_| explain::<T>(text).into())
+    read_strictly::<T, false>(text).map_err(|_| explain::<T>(text).into())
 }
 
-fn read_strictly<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
+/// Reads what has no trace of an older version; whatever is wrong with the rest is not explained.
+pub(crate) fn read_new<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    read_strictly::<T, true>(text).ok()
+}
+
+fn read_strictly<'a, T: Deserialize<'a>, const NEW: bool>(text: &'a str) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = T::deserialize(Strict(&mut deserializer))?;
+    let value = T::deserialize(Strict::<_, NEW>(&mut deserializer))?;
     deserializer.end().map(|()| value)
 }
 
@@ -92,7 +97,7 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 /// Reads once more, following the path, to say which field is at fault.
 fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    match serde_path_to_error::deserialize::<_, T>(Strict(&mut deserializer)) {
+    match serde_path_to_error::deserialize::<_, T>(Strict::<_, false>(&mut deserializer)) {
         Ok(_) => Violation::new("", "must be one JSON value"),
         Err(error) => {
             let path = error.path().to_string();
