@@ -198,7 +198,10 @@ impl From<Violation> for Error {
     /// Not every client shows the typed details, so the message names the field as well.
     fn from(violation: Violation) -> Self {
         let kind = ErrorKind::InvalidParams;
-        let message = format!("{}: {} {}", kind.message(), violation.field, violation.description);
+        let message = match violation.field.as_str() {
+            "" => format!("{}: {}", kind.message(), violation.description),
+            field => format!("{}: {field} {}", kind.message(), violation.description),
+        };
         Self::new(kind).with_message(message).with_violation(violation)
     }
 }

@@ -140,14 +140,23 @@ fn in_json_words(expected: &str) -> &str {
     }
 }
 
-/// Puts a member behind a path.
+/// Puts a member behind a path; either may be nothing.
 pub(crate) fn join(path: &str, field: &str) -> String {
-    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+    let dot = if path.is_empty() || field.is_empty() { "" } else { "." };
+    format!("{path}{dot}{field}")
 }
 
 /// An error about a member below the one being read; [`read`] adds the path above it.
 pub(crate) fn at<E: serde::de::Error>(field: &str, rule: impl std::fmt::Display) -> E {
     E::custom(format_args!("field `{field}`: {rule}"))
+}
+
+/// Puts the field of an error below another.
+pub(crate) fn inside(name: &str, error: Error) -> Error {
+    match error.violations().first() {
+        Some(violation) => Error::invalid(join(name, violation.field()), violation.description().to_owned()),
+        None => error,
+    }
 }
 
 /// Carries the violations of a nested read upwards, below `field`.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::Dialect;
 use super::card::read_card_text;
-use super::json::{read, read_new};
+use super::json::{inside, read, read_new};
 use super::v03::{ArtifactEventIn, MessageIn, PushConfigIn, StatusEventIn, TaskIn};
 use crate::model::{
     Error, ErrorKind, ListPushConfigsResponse, ListTasksResponse, Message, Operation, PushConfig, Response,
@@ -133,12 +133,6 @@ fn read_exact(text: &str) -> Option<StreamResponse> {
 }
 
 fn read_wrapped(shape: &Shape<'_>, dialect: &Dialect) -> Result<StreamResponse, Error> {
-    let inside = |name: &str, error: Error| match error.violations().first() {
-        Some(violation) => {
-            Error::invalid(super::json::join(name, violation.field()), violation.description().to_owned())
-        }
-        None => error,
-    };
     if let Some(task) = shape.task {
         return read_task(task.get(), dialect)
             .map(StreamResponse::Task)
