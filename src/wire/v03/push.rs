@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for PushConfigIn {
 /// Splits the resource name of a registration.
 pub(in crate::wire) fn split_name(name: &str) -> Option<(TaskId, PushConfigId)> {
     let (task, id) = name.strip_prefix("tasks/")?.rsplit_once("/pushNotificationConfigs/")?;
-    Some((task.into(), id.into()))
+    (!task.is_empty() && !id.is_empty()).then(|| (task.into(), id.into()))
 }
 
 impl Members {
