@@ -198,8 +198,10 @@ impl From<Violation> for Error {
     /// Not every client shows the typed details, so the message names the field as well.
     fn from(violation: Violation) -> Self {
         let kind = ErrorKind::InvalidParams;
-        let subject = if violation.field.is_empty() { "the value" } else { &violation.field };
-        let message = format!("{}: {subject} {}", kind.message(), violation.description);
+        let message = match violation.field.as_str() {
+            "" => format!("{}: {}", kind.message(), violation.description),
+            field => format!("{}: {field} {}", kind.message(), violation.description),
+        };
         Self::new(kind).with_message(message).with_violation(violation)
     }
 }

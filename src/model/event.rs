@@ -1,8 +1,9 @@
 //! All that can happen to a task, and what of it callers are told.
 
+use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{self, Deserializer};
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::{Artifact, ContextId, Message, Object, Task, TaskId, TaskStatus, Timestamp, or_default};
@@ -169,31 +170,52 @@ pub enum StreamResponse {
 
 impl<'de> Deserialize<'de> for StreamResponse {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = Members::deserialize(deserializer)?;
-        let mut found = [
-            read.task.map(Self::Task),
-            read.message.map(Self::Message),
-            read.status_update.map(Self::StatusUpdate),
-            read.artifact_update.map(Self::ArtifactUpdate),
-        ]
-        .into_iter()
-        .flatten();
-        match (found.next(), found.next()) {
-            (Some(one), None) => Ok(one),
-            _ => {
-                Err(de::Error::custom("must have exactly one of task, message, statusUpdate, artifactUpdate"))
-            }
-        }
+        deserializer.deserialize_map(OneMember)
     }
 }
 
+/// Reads the one member straight into its place: four that could be there are four times as large.
+struct OneMember;
+
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Members {
-    task: Option<Task>,
-    message: Option<Message>,
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Name {
+    Task,
+    Message,
     #[serde(alias = "status_update")]
-    status_update: Option<TaskStatusUpdateEvent>,
+    StatusUpdate,
     #[serde(alias = "artifact_update")]
-    artifact_update: Option<TaskArtifactUpdateEvent>,
+    ArtifactUpdate,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> Visitor<'de> for OneMember {
+    type Value = StreamResponse;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<StreamResponse, A::Error> {
+        let mut found = None;
+        while let Some(name) = map.next_key()? {
+            let member = match name {
+                Name::Task => map.next_value::<Option<_>>()?.map(StreamResponse::Task),
+                Name::Message => map.next_value::<Option<_>>()?.map(StreamResponse::Message),
+                Name::StatusUpdate => map.next_value::<Option<_>>()?.map(StreamResponse::StatusUpdate),
+                Name::ArtifactUpdate => map.next_value::<Option<_>>()?.map(StreamResponse::ArtifactUpdate),
+                Name::Other => map.next_value::<IgnoredAny>().map(|_| None)?,
+            };
+            if found.is_some() && member.is_some() {
+                return Err(not_one());
+            }
+            found = found.or(member);
+        }
+        found.ok_or_else(not_one)
+    }
+}
+
+fn not_one<E: de::Error>() -> E {
+    E::custom("must have exactly one of task, message, statusUpdate, artifactUpdate")
 }

@@ -54,6 +54,9 @@ impl SendMessageRequest {
     /// # Errors
     /// Invalid parameters, naming the first field at fault.
     pub fn validate(&self, limits: &Limits) -> Result<()> {
+        if let Some(alias) = &self.alias {
+            alias.check("id")?;
+        }
         self.message.check("message", limits)?;
         let Some(configuration) = &self.configuration else { return Ok(()) };
         check_history_length(configuration.history_length, "configuration.historyLength")?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::ser::Serializer;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
     Artifact, ArtifactId, ContextId, Entry, Event, Message, Object, Role, StreamResponse, TaskId, Timestamp,
@@ -106,11 +106,16 @@ pub struct TaskStatus {
     #[serde(default, deserialize_with = "or_default")]
     pub state: TaskState,
     /// What the agent says about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "shared", skip_serializing_if = "Option::is_none")]
     pub message: Option<Arc<Message>>,
     /// When it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<Timestamp>,
+}
+
+/// Reads straight into the shared place; serde would make another one on the way.
+fn shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Message>>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map(Arc::new))
 }
 
 impl TaskStatus {

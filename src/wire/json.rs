@@ -15,12 +15,17 @@ pub const MAX_DEPTH: usize = 128;
 /// Invalid parameters, naming the field.
 pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Error> {
     // The path is only followed when there is something to explain.
-    read_strictly(text).map_err(|_| explain::<T>(text).into())
+    read_strictly::<T, false>(text).map_err(|_| explain::<T>(text).into())
 }
 
-fn read_strictly<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
+/// Reads what has no trace of an older version; whatever is wrong with the rest is not explained.
+pub(crate) fn read_new<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    read_strictly::<T, true>(text).ok()
+}
+
+fn read_strictly<'a, T: Deserialize<'a>, const NEW: bool>(text: &'a str) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = T::deserialize(Strict(&mut deserializer))?;
+    let value = T::deserialize(Strict::<_, NEW>(&mut deserializer))?;
     deserializer.end().map(|()| value)
 }
 
@@ -44,14 +49,19 @@ pub fn check(body: &[u8]) -> Result<&str, Error> {
 
 /// Makes sure that a body is UTF-8 and nests no deeper than [`MAX_DEPTH`], also inside what stays raw text.
 pub(crate) fn check_depth(body: &[u8]) -> Result<&str, Error> {
-    // With few brackets it cannot be deep; `[` and `{` differ in one bit, so counting them is quick.
-    let brackets = body.iter().filter(|&&byte| byte | 0x20 == b'{').count();
-    if brackets > MAX_DEPTH && depth(body) > MAX_DEPTH {
+    // With few brackets it cannot be deep, and they are quickly counted.
+    if brackets(body) > MAX_DEPTH && depth(body) > MAX_DEPTH {
         return Err(
             Error::new(ErrorKind::Parse).with_message("Invalid JSON payload: nested deeper than 128 levels")
         );
     }
     std::str::from_utf8(body).map_err(|_| ErrorKind::Parse.into())
+}
+
+/// How many brackets open; `[` and `{` differ in one bit. Summed in bytes, so that the compiler takes many at once.
+fn brackets(body: &[u8]) -> usize {
+    let in_chunk = |chunk: &[u8]| chunk.iter().fold(0_u8, |sum, byte| sum + u8::from(byte | 0x20 == b'{'));
+    body.chunks(240).map(in_chunk).map(usize::from).sum()
 }
 
 /// The deepest nesting outside of strings; counts what it is given, valid or not.
@@ -87,7 +97,7 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
 /// Reads once more, following the path, to say which field is at fault.
 fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    match serde_path_to_error::deserialize::<_, T>(Strict(&mut deserializer)) {
+    match serde_path_to_error::deserialize::<_, T>(Strict::<_, false>(&mut deserializer)) {
         Ok(_) => Violation::new("", "must be one JSON value"),
         Err(error) => {
             let path = readable(&error.path().to_string());
@@ -135,14 +145,23 @@ fn in_json_words(expected: &str) -> &str {
     }
 }
 
-/// Puts a member behind a path.
+/// Puts a member behind a path; either may be nothing.
 pub(crate) fn join(path: &str, field: &str) -> String {
-    if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
+    let dot = if path.is_empty() || field.is_empty() { "" } else { "." };
+    format!("{path}{dot}{field}")
 }
 
 /// An error about a member below the one being read; [`read`] adds the path above it.
 pub(crate) fn at<E: serde::de::Error>(field: &str, rule: impl std::fmt::Display) -> E {
     E::custom(format_args!("field `{field}`: {rule}"))
+}
+
+/// Puts the field of an error below another.
+pub(crate) fn inside(name: &str, error: Error) -> Error {
+    match error.violations().first() {
+        Some(violation) => Error::invalid(join(name, violation.field()), violation.description().to_owned()),
+        None => error,
+    }
 }
 
 /// Carries the violations of a nested read upwards, below `field`.

@@ -70,14 +70,19 @@ pub struct Refused<'a> {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
-    jsonrpc: Option<Cow<'a, str>>,
+    jsonrpc: Option<Text<'a>>,
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
-    method: Option<Cow<'a, str>>,
+    method: Option<Text<'a>>,
     #[serde(borrow)]
     params: Option<&'a RawValue>,
 }
+
+/// A text, borrowed where it has no escapes; inside an `Option` serde would copy a bare `Cow`.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a call.
 ///
@@ -91,10 +96,10 @@ pub fn read_request(body: &[u8]) -> Result<Request<'_>, Refused<'_>> {
         return Err(no_id(invalid("id", "must be a string, a whole number or null")));
     };
     let refuse = |id, error| Err(Refused { id, error });
-    if envelope.jsonrpc.as_deref() != Some("2.0") {
+    if envelope.jsonrpc.is_none_or(|Text(version)| version != "2.0") {
         return refuse(id, invalid("jsonrpc", "must be \"2.0\""));
     }
-    let Some(method) = envelope.method.filter(|method| !method.is_empty()) else {
+    let Some(Text(method)) = envelope.method.filter(|Text(method)| !method.is_empty()) else {
         return refuse(id, invalid("method", "must be the name of a method"));
     };
     match envelope.params.map_or("{}", RawValue::get) {

@@ -94,6 +94,7 @@ impl<'de> Deserialize<'de> for Part {
 }
 
 /// The names a member of a 1.0 part may have; those of older versions are read where they cannot mislead.
+#[derive(Clone, Copy)]
 enum Name {
     Text,
     Raw,
@@ -120,6 +121,35 @@ impl Name {
             _ => Self::Other,
         }
     }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Raw => "raw",
+            Self::Url => "url",
+            Self::Data => "data",
+            Self::File => "file",
+            Self::Metadata => "metadata",
+            Self::Filename => "filename",
+            Self::MediaType => "mediaType",
+            Self::Other => "",
+        }
+    }
+}
+
+/// The members that were there, `null` or not: to other parsers the first or the last of two may count.
+#[derive(Default)]
+struct Seen(u16);
+
+impl Seen {
+    fn once<E: de::Error>(&mut self, name: Name) -> Result<(), E> {
+        let bit = 1 << name as u16;
+        if self.0 & bit != 0 && !matches!(name, Name::Other) {
+            return Err(E::duplicate_field(name.as_str()));
+        }
+        self.0 |= bit;
+        Ok(())
+    }
 }
 
 struct PartVisitor;
@@ -132,23 +162,19 @@ impl<'de> Visitor<'de> for PartVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Part, A::Error> {
-        let mut members = Members::default();
-        let mut data_seen = false;
-        while let Some(name) = map.next_key::<Key>()? {
-            match name.0 {
-                Name::Text => once(&mut members.text, "text", &mut map)?,
-                Name::Raw => once(&mut members.raw, "raw", &mut map)?,
-                Name::Url => once(&mut members.url, "url", &mut map)?,
+        let (mut members, mut seen) = (Members::default(), Seen::default());
+        while let Some(Key(name)) = map.next_key()? {
+            seen.once(name)?;
+            match name {
+                Name::Text => members.text = map.next_value()?,
+                Name::Raw => members.raw = map.next_value()?,
+                Name::Url => members.url = map.next_value()?,
                 // `null` is absent everywhere but here.
-                Name::Data if data_seen => return Err(de::Error::duplicate_field("data")),
-                Name::Data => {
-                    data_seen = true;
-                    members.data = Some(map.next_value()?);
-                }
-                Name::File => once(&mut members.file, "file", &mut map)?,
-                Name::Metadata => once(&mut members.metadata, "metadata", &mut map)?,
-                Name::Filename => once(&mut members.filename, "filename", &mut map)?,
-                Name::MediaType => once(&mut members.media_type, "mediaType", &mut map)?,
+                Name::Data => members.data = Some(map.next_value()?),
+                Name::File => members.file = map.next_value()?,
+                Name::Metadata => members.metadata = map.next_value()?,
+                Name::Filename => members.filename = map.next_value()?,
+                Name::MediaType => members.media_type = map.next_value()?,
                 Name::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -156,18 +182,6 @@ impl<'de> Visitor<'de> for PartVisitor {
         }
         members.into_part()
     }
-}
-
-fn once<'de, A, T>(slot: &mut Option<T>, name: &'static str, map: &mut A) -> Result<(), A::Error>
-where
-    A: MapAccess<'de>,
-    T: Deserialize<'de>,
-{
-    if slot.is_some() {
-        return Err(de::Error::duplicate_field(name));
-    }
-    *slot = map.next_value()?;
-    Ok(())
 }
 
 /// A member's name, looked at and not kept.
@@ -227,38 +241,27 @@ fn kind_of<E: de::Error>(members: &[(Cow<'_, str>, Json)]) -> Result<Option<(&'s
 }
 
 fn known<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
-    let mut read = Members::default();
-    let mut data_seen = false;
+    let (mut read, mut seen) = (Members::default(), Seen::default());
     for (name, value) in members {
-        match Name::of(&name) {
-            Name::Text => set(&mut read.text, "text", &value)?,
-            Name::Raw => set(&mut read.raw, "raw", &value)?,
-            Name::Url => set(&mut read.url, "url", &value)?,
-            Name::Data if data_seen => return Err(de::Error::duplicate_field("data")),
-            Name::Data => {
-                data_seen = true;
-                read.data = Some(value);
-            }
-            Name::File => set(&mut read.file, "file", &value)?,
-            Name::Metadata => set(&mut read.metadata, "metadata", &value)?,
-            Name::Filename => set(&mut read.filename, "filename", &value)?,
-            Name::MediaType => set(&mut read.media_type, "mediaType", &value)?,
+        let name = Name::of(&name);
+        seen.once(name)?;
+        match name {
+            Name::Text => read.text = member(name, &value)?,
+            Name::Raw => read.raw = member(name, &value)?,
+            Name::Url => read.url = member(name, &value)?,
+            Name::Data => read.data = Some(value),
+            Name::File => read.file = member(name, &value)?,
+            Name::Metadata => read.metadata = member(name, &value)?,
+            Name::Filename => read.filename = member(name, &value)?,
+            Name::MediaType => read.media_type = member(name, &value)?,
             Name::Other => {}
         }
     }
     read.into_part()
 }
 
-fn set<E, T>(slot: &mut Option<T>, name: &'static str, value: &Json) -> Result<(), E>
-where
-    E: de::Error,
-    T: for<'a> Deserialize<'a>,
-{
-    if slot.is_some() {
-        return Err(E::duplicate_field(name));
-    }
-    *slot = super::json::read::<Option<T>>(value.get()).map_err(|error| super::json::below(name, &error))?;
-    Ok(())
+fn member<E: de::Error, T: for<'a> Deserialize<'a>>(name: Name, value: &Json) -> Result<Option<T>, E> {
+    super::json::read(value.get()).map_err(|error| super::json::below(name.as_str(), &error))
 }
 
 /// 0.3 data must be an object: both official SDKs wrap what is none in exactly this way.
@@ -287,14 +290,14 @@ fn unknown<E: de::Error>(
     kind: &str,
     members: Vec<(Cow<'_, str>, Json)>,
 ) -> Result<Part, E> {
-    let mut metadata = Object::new();
+    let (mut metadata, mut seen) = (Object::new(), Seen::default());
     let mut data = Vec::with_capacity(members.len());
     for (name, value) in members {
         match &*name {
             name if name == kind_member => {}
-            "metadata" if value.is_null() => {}
             "metadata" => {
-                metadata = Object::try_from(value).map_err(|_| at::<E>("metadata", "must be an object"))?
+                seen.once::<E>(Name::Metadata)?;
+                metadata = member::<E, Object>(Name::Metadata, &value)?.unwrap_or_default();
             }
             _ => data.push((name, value)),
         }

@@ -2,20 +2,24 @@
 
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
 
 use super::decide::Key;
-use super::json::{read, read_body};
+use super::json::{inside, read, read_body};
 use super::method::Method;
 use super::path::{self, Route};
 use super::query::{self, Query};
 use super::v03::rest::{CreateConfig, Proto};
-use super::v03::{Age, ConfigIdIn, PushConfigIn, SendIn, TaskIdIn, V03, some_history, write_configuration};
+use super::v03::{
+    Age, ConfigIdIn, PushConfigIn, SendIn, TaskIdIn, V03, some_history, split_name, task_of,
+    write_configuration,
+};
 use super::{Dialect, v1, write};
 use crate::model::{
     CancelTaskRequest, DeletePushConfigRequest, Error, ErrorKind, GetExtendedAgentCardRequest,
     GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListTasksRequest, MessageId, Operation,
     PushConfig, PushConfigId, Request, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
-    TaskId, Version,
+    TaskId, Version, non_empty,
 };
 
 /// Reads the params of a JSON-RPC call, and says in which dialect to answer.
@@ -53,19 +57,18 @@ fn read_v03(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
         Operation::GetTask => {
             let read: TaskIdIn = read(params)?;
             let history_length = some_history(read.history_length);
-            today(Request::GetTask(GetTaskRequest { tenant: None, id: read.task(), history_length }))
+            let (id, _) = read.task()?;
+            today(Request::GetTask(GetTaskRequest { tenant: None, id, history_length }))
         }
         Operation::ListTasks => today(Request::ListTasks(read(params)?)),
         Operation::CancelTask => {
-            let read: TaskIdIn = read(params)?;
-            today(Request::CancelTask(CancelTaskRequest {
-                tenant: None,
-                id: read.task(),
-                metadata: read.metadata,
-            }))
+            let mut read: TaskIdIn = read(params)?;
+            let metadata = read.metadata.take();
+            let (id, _) = read.task()?;
+            today(Request::CancelTask(CancelTaskRequest { tenant: None, id, metadata }))
         }
         Operation::SubscribeToTask => {
-            let id = read::<TaskIdIn>(params)?.task();
+            let (id, _) = read::<TaskIdIn>(params)?.task()?;
             today(Request::SubscribeToTask(SubscribeToTaskRequest { tenant: None, id }))
         }
         Operation::CreatePushConfig => {
@@ -74,8 +77,7 @@ fn read_v03(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
             Ok((Request::CreatePushConfig(config), dialect))
         }
         Operation::GetPushConfig => {
-            let read: ConfigIdIn = read(params)?;
-            let (task_id, id) = (read.task(), read.push_notification_config_id);
+            let (task_id, id) = read::<ConfigIdIn>(params)?.ids()?;
             let dialect = of_age(method.key, Some(&task_id));
             Ok((
                 Request::GetPushConfig(GetPushConfigRequest { tenant: None, task_id, id, any: true }),
@@ -83,16 +85,15 @@ fn read_v03(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
             ))
         }
         Operation::ListPushConfigs => {
-            let task_id = read::<ConfigIdIn>(params)?.task();
+            let (task_id, _) = read::<ConfigIdIn>(params)?.ids()?;
             today(Request::ListPushConfigs(ListPushConfigsRequest {
                 task_id,
                 ..ListPushConfigsRequest::default()
             }))
         }
         Operation::DeletePushConfig => {
-            let read: ConfigIdIn = read(params)?;
-            let task_id = read.task();
-            let id = read.push_notification_config_id.unwrap_or_default();
+            let (task_id, id) = read::<ConfigIdIn>(params)?.ids()?;
+            let id = id.ok_or_else(|| Error::invalid("pushNotificationConfigId", "must not be empty"))?;
             today(Request::DeletePushConfig(DeletePushConfigRequest { tenant: None, task_id, id }))
         }
         Operation::GetExtendedAgentCard => {
@@ -232,42 +233,46 @@ fn agree<T: PartialEq + AsRef<str>>(
 }
 
 fn rest_v03(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<(Request, Dialect), Error> {
-    let task = |body: TaskId| agree("id", route.task.clone(), Some(body)).map(Option::unwrap_or_default);
+    let in_path = || route.task.clone().unwrap_or_default();
+    let task = |body: TaskIdIn| {
+        let (id, field) = body.task()?;
+        agree(field, route.task.clone(), Some(id)).map(Option::unwrap_or_default)
+    };
     let proto = |request| Ok((request, Dialect::V03Rest));
     match route.operation {
         Operation::SendMessage => rest_send(body, Request::SendMessage),
         Operation::SendStreamingMessage => rest_send(body, Request::SendStreamingMessage),
         Operation::GetTask => proto(Request::GetTask(GetTaskRequest {
             tenant: None,
-            id: task(TaskId::default())?,
+            id: in_path(),
             history_length: some_history(query.int("historyLength")?),
         })),
         Operation::ListTasks => Err(ErrorKind::MethodNotFound.into()),
         Operation::CancelTask => {
-            let read: TaskIdIn = read_body(body)?;
-            let id = task(read.task())?;
-            proto(Request::CancelTask(CancelTaskRequest { tenant: None, id, metadata: read.metadata }))
+            let mut read: TaskIdIn = read_body(body)?;
+            let metadata = read.metadata.take();
+            proto(Request::CancelTask(CancelTaskRequest { tenant: None, id: task(read)?, metadata }))
         }
         Operation::SubscribeToTask => {
-            let id = task(read_body::<TaskIdIn>(body)?.task())?;
+            let id = task(read_body(body)?)?;
             proto(Request::SubscribeToTask(SubscribeToTaskRequest { tenant: None, id }))
         }
         Operation::CreatePushConfig => proto(Request::CreatePushConfig(rest_config(route, body)?)),
         Operation::GetPushConfig => proto(Request::GetPushConfig(GetPushConfigRequest {
             tenant: None,
-            task_id: task(TaskId::default())?,
+            task_id: in_path(),
             id: route.config.clone(),
             any: true,
         })),
         Operation::ListPushConfigs => proto(Request::ListPushConfigs(ListPushConfigsRequest {
             tenant: None,
-            task_id: task(TaskId::default())?,
+            task_id: in_path(),
             page_size: query.int("pageSize")?.unwrap_or_default(),
             page_token: query.text("pageToken")?.map(str::to_owned),
         })),
         Operation::DeletePushConfig => proto(Request::DeletePushConfig(DeletePushConfigRequest {
             tenant: None,
-            task_id: task(TaskId::default())?,
+            task_id: in_path(),
             id: route.config.clone().unwrap_or_default(),
         })),
         Operation::GetExtendedAgentCard => {
@@ -320,22 +325,46 @@ fn has_kinds(text: &str) -> bool {
 fn rest_config(route: &Route, body: &[u8]) -> Result<PushConfig, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Create {
+    struct Create<'a> {
+        #[serde(default, deserialize_with = "non_empty")]
         parent: Option<String>,
-        #[serde(alias = "config_id")]
+        #[serde(default, alias = "config_id", deserialize_with = "non_empty")]
         config_id: Option<PushConfigId>,
-        config: Option<PushConfigIn>,
+        #[serde(borrow)]
+        config: Option<&'a RawValue>,
     }
     let text = super::json::check(body)?;
-    let create: Create = read(text)?;
-    let parent = create.parent.as_deref().and_then(|parent| parent.strip_prefix("tasks/")).map(TaskId::from);
-    let PushConfigIn(mut config) = match create.config {
-        Some(config) => config,
-        None => read(text)?,
+    let create: Create<'_> = read(text)?;
+    let (place, text) = create.config.map_or(("", text), |config| ("config", config.get()));
+    check_name(route, text).map_err(|error| inside(place, error))?;
+    let PushConfigIn(mut config) = read(text).map_err(|error| inside(place, error))?;
+    if let Some(parent) = &create.parent {
+        agree("parent", route.task.clone(), Some(task_of("parent", parent)?))?;
+    }
+    config.task_id = agree("taskId", route.task.clone(), config.task_id)?;
+    config.id = match (create.config_id, config.id) {
+        (Some(outer), Some(inner)) if outer != inner => {
+            return Err(Error::invalid("configId", "does not match the config"));
+        }
+        (outer, inner) => outer.or(inner),
     };
-    config.id = agree("configId", create.config_id.filter(|id| !id.is_empty()), config.id)?;
-    config.task_id = agree("parent", route.task.clone(), parent.or(config.task_id))?;
     Ok(config)
+}
+
+/// The resource name beside a registration, if there is one, is that of a registration of this task.
+fn check_name(route: &Route, text: &str) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Named {
+        #[serde(default, deserialize_with = "non_empty")]
+        name: Option<String>,
+        #[serde(alias = "push_notification_config")]
+        push_notification_config: Option<serde::de::IgnoredAny>,
+    }
+    let Named { name: Some(name), push_notification_config: Some(_) } = read(text)? else { return Ok(()) };
+    let (task, _) = split_name(&name)
+        .ok_or_else(|| Error::invalid("name", "must be tasks/{id}/pushNotificationConfigs/{id}"))?;
+    agree("name", route.task.clone(), Some(task)).map(drop)
 }
 
 /// Writes the params of a JSON-RPC call as a client of this version.

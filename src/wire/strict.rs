@@ -1,21 +1,30 @@
 //! Objects are read from objects alone. Serde's derived readers would also take `["m-1", "ROLE_USER"]` for a message.
+//!
+//! Every step is inlined: what is wrapped must not cost more than what is not.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor};
 
-/// Wraps a deserializer, and everything it hands on, so that a struct is only ever a JSON object.
-pub(super) struct Strict<T>(pub(super) T);
+/// Wraps a deserializer, and everything it hands on, so that a struct is only ever a JSON object. With `NEW` nothing may
+/// have a member that only objects of older versions have, not even one that would be ignored.
+pub(super) struct Strict<T, const NEW: bool>(pub(super) T);
+
+/// Whether only objects of older versions have such a member.
+fn is_old(name: &str) -> bool {
+    matches!(name, "kind" | "sessionId")
+}
 
 macro_rules! forward {
     ($($method:ident),*) => {$(
+        #[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.0.$method(Strict(visitor))
+            self.0.$method(Strict::<_, NEW>(visitor))
         }
     )*};
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
+impl<'de, const NEW: bool, D: Deserializer<'de>> Deserializer<'de> for Strict<D, NEW> {
     type Error = D::Error;
 
     forward!(
@@ -44,16 +53,18 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         deserialize_ignored_any
     );
 
+    #[inline]
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_map(Strict(visitor))
+        self.0.deserialize_map(Strict::<_, NEW>(visitor))
     }
 
     /// Left as it is: raw JSON text is read by a newtype that the JSON reader knows by name.
+    #[inline]
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -62,6 +73,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         self.0.deserialize_newtype_struct(name, visitor)
     }
 
+    #[inline]
     fn deserialize_unit_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -70,19 +82,22 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         self.0.deserialize_unit_struct(name, visitor)
     }
 
+    #[inline]
     fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple(len, Strict(visitor))
+        self.0.deserialize_tuple(len, Strict::<_, NEW>(visitor))
     }
 
+    #[inline]
     fn deserialize_tuple_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
         len: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple_struct(name, len, Strict(visitor))
+        self.0.deserialize_tuple_struct(name, len, Strict::<_, NEW>(visitor))
     }
 
+    #[inline]
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -95,15 +110,17 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
 
 macro_rules! visit {
     ($($method:ident: $type:ty),*) => {$(
+        #[inline]
         fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
             self.0.$method(value)
         }
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Strict<V> {
+impl<'de, const NEW: bool, V: Visitor<'de>> Visitor<'de> for Strict<V, NEW> {
     type Value = V::Value;
 
+    #[inline]
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.expecting(f)
     }
@@ -121,67 +138,119 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Strict<V> {
         visit_byte_buf: Vec<u8>
     );
 
+    #[inline]
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {
         self.0.visit_none()
     }
 
+    #[inline]
     fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
         self.0.visit_unit()
     }
 
+    #[inline]
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.0.visit_some(Strict(deserializer))
+        self.0.visit_some(Strict::<_, NEW>(deserializer))
     }
 
+    #[inline]
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        self.0.visit_newtype_struct(Strict(deserializer))
+        self.0.visit_newtype_struct(Strict::<_, NEW>(deserializer))
     }
 
+    #[inline]
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<V::Value, A::Error> {
-        self.0.visit_seq(Strict(seq))
+        self.0.visit_seq(Strict::<_, NEW>(seq))
     }
 
+    #[inline]
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
-        self.0.visit_map(Strict(map))
+        self.0.visit_map(Strict::<_, NEW>(map))
     }
 
+    #[inline]
     fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<V::Value, A::Error> {
         self.0.visit_enum(data)
     }
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A> {
+impl<'de, const NEW: bool, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A, NEW> {
     type Error = A::Error;
 
+    #[inline]
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_element_seed(Strict(seed))
+        self.0.next_element_seed(Strict::<_, NEW>(seed))
     }
 
+    #[inline]
     fn size_hint(&self) -> Option<usize> {
         self.0.size_hint()
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Strict<A> {
+impl<'de, const NEW: bool, A: MapAccess<'de>> MapAccess<'de> for Strict<A, NEW> {
     type Error = A::Error;
 
+    #[inline]
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.0.next_key_seed(seed)
+        if NEW { self.0.next_key_seed(Name(seed)) } else { self.0.next_key_seed(seed) }
     }
 
+    #[inline]
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.0.next_value_seed(Strict(seed))
+        self.0.next_value_seed(Strict::<_, NEW>(seed))
     }
 
+    #[inline]
     fn size_hint(&self) -> Option<usize> {
         self.0.size_hint()
     }
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S> {
+impl<'de, const NEW: bool, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Strict<S, NEW> {
     type Value = S::Value;
 
+    #[inline]
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
-        self.0.deserialize(Strict(deserializer))
+        self.0.deserialize(Strict::<_, NEW>(deserializer))
+    }
+}
+
+/// A name that older versions do not have.
+struct Name<T>(T);
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Name<S> {
+    type Value = S::Value;
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
+        self.0.deserialize(Name(deserializer))
+    }
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Name<D> {
+    type Error = D::Error;
+
+    #[inline]
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.0.deserialize_identifier(Name(visitor))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Name<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
+
+    #[inline]
+    fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
+        if is_old(name) { Err(E::custom("is of an older version")) } else { self.0.visit_str(name) }
     }
 }

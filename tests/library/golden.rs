@@ -340,7 +340,7 @@ fn check_accept(golden: &Value) -> Checked {
 }
 
 /// `<generated>` stands for any value that is not empty.
-fn blank_generated(ours: &mut Value, wanted: &Value) {
+pub(crate) fn blank_generated(ours: &mut Value, wanted: &Value) {
     match (ours, wanted) {
         (Value::Object(ours), Value::Object(wanted)) => {
             for (name, value) in ours {

@@ -1,6 +1,7 @@
 //! What the library promises: a file per promise, one binary.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod dialects;
 mod fold;
 mod generate;
 mod golden;
@@ -11,6 +12,7 @@ mod harness;
 mod lossy;
 #[cfg(feature = "server")]
 mod operations;
+mod refusals;
 mod robust;
 mod rooms;
 mod roundtrip;

@@ -111,16 +111,16 @@ impl<'de> Deserialize<'de> for PushConfigIn {
     }
 }
 
-/// Splits the resource name of a registration.
+/// Splits the resource name of a registration; one that has no id yet ends with the slash.
 pub(in crate::wire) fn split_name(name: &str) -> Option<(TaskId, PushConfigId)> {
     let (task, id) = name.strip_prefix("tasks/")?.rsplit_once("/pushNotificationConfigs/")?;
-    Some((task.into(), id.into()))
+    (!task.is_empty()).then(|| (task.into(), id.into()))
 }
 
 /// What a resource name says; a piece that is empty says nothing.
 fn split(name: Option<&str>) -> (Option<TaskId>, Option<PushConfigId>) {
     let (task, id) = name.and_then(split_name).unzip();
-    (task.filter(|task| !task.is_empty()), id.filter(|id| !id.is_empty()))
+    (task, id.filter(|id| !id.is_empty()))
 }
 
 impl Members {

@@ -121,10 +121,21 @@ pub(in crate::wire) struct TaskIdIn {
 }
 
 impl TaskIdIn {
-    pub(in crate::wire) fn task(&self) -> TaskId {
-        let named = || self.name.as_deref().and_then(|name| name.strip_prefix("tasks/")).map(TaskId::from);
-        self.id.clone().or_else(|| self.task_id.clone()).or_else(named).unwrap_or_default()
+    /// The task, and the member that names it.
+    pub(in crate::wire) fn task(self) -> Result<(TaskId, &'static str), Error> {
+        match (self.id, self.task_id, self.name) {
+            (Some(id), ..) => Ok((id, "id")),
+            (None, Some(id), _) => Ok((id, "taskId")),
+            (None, None, Some(name)) => task_of("name", &name).map(|id| (id, "name")),
+            (None, None, None) => Ok((TaskId::default(), "id")),
+        }
     }
+}
+
+/// Reads the resource name of a task.
+pub(in crate::wire) fn task_of(field: &str, name: &str) -> Result<TaskId, Error> {
+    let id = name.strip_prefix("tasks/").filter(|id| !id.is_empty());
+    id.map(TaskId::from).ok_or_else(|| Error::invalid(field, "must be tasks/{id}"))
 }
 
 /// What the operations on one registration take.
@@ -136,12 +147,18 @@ pub(in crate::wire) struct ConfigIdIn {
     #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
     task_id: Option<TaskId>,
     #[serde(default, alias = "push_notification_config_id", deserialize_with = "non_empty")]
-    pub(in crate::wire) push_notification_config_id: Option<PushConfigId>,
+    push_notification_config_id: Option<PushConfigId>,
 }
 
 impl ConfigIdIn {
-    pub(in crate::wire) fn task(&self) -> TaskId {
-        self.id.clone().or_else(|| self.task_id.clone()).unwrap_or_default()
+    /// The task and the registration; checked here, where the names are still those the caller used.
+    pub(in crate::wire) fn ids(self) -> Result<(TaskId, Option<PushConfigId>), Error> {
+        let task = self.id.or(self.task_id).unwrap_or_default();
+        task.check("id")?;
+        if let Some(id) = &self.push_notification_config_id {
+            id.check("pushNotificationConfigId")?;
+        }
+        Ok((task, self.push_notification_config_id))
     }
 }
 
