@@ -7,8 +7,9 @@ use v03::o_auth_flows::Flow;
 
 use crate::model::{
     AgentCapabilities, AgentCard, AgentInterface, AgentSkill, AuthorizationCodeFlow, Binding, Error,
-    ErrorKind, OAuthFlows, SecurityRequirement, SecurityScheme, Version,
+    ErrorKind, OAuthFlows, SecurityRequirement, SecurityScheme,
 };
+use crate::wire::card::older::{card_version, interface_version, is_device_code, is_older};
 use crate::wire::proto::{non_empty, or_empty, read, read_list, read_or_default, same_cards, write_list};
 
 same_cards!(v03);
@@ -20,7 +21,7 @@ impl TryFrom<&AgentCard> for v03::AgentCard {
     fn try_from(card: &AgentCard) -> Result<Self, Error> {
         let interfaces: Vec<_> = card.supported_interfaces.iter().filter(|one| is_older(one)).collect();
         let main = interfaces.first().ok_or(ErrorKind::UnsupportedOperation)?;
-        let schemes = card.security_schemes.iter().filter(|(_, scheme)| can_say(scheme));
+        let schemes = card.security_schemes.iter().filter(|(_, scheme)| !is_device_code(scheme));
         Ok(Self {
             name: card.name.clone(),
             description: card.description.clone(),
@@ -38,7 +39,7 @@ impl TryFrom<&AgentCard> for v03::AgentCard {
             preferred_transport: main.protocol_binding.clone(),
             // Repeats the main one: clients that look here need not look there.
             additional_interfaces: interfaces.iter().map(|interface| (*interface).into()).collect(),
-            protocol_version: with_patch(&main.protocol_version),
+            protocol_version: card_version(&main.protocol_version).to_owned(),
             signatures: write_list(&card.signatures),
             icon_url: or_empty(card.icon_url.as_ref()),
         })
@@ -74,27 +75,6 @@ impl TryFrom<v03::AgentCard> for AgentCard {
     }
 }
 
-/// Whether an interface speaks a version before 1.0; one that does not say is as old as the field.
-fn is_older(interface: &AgentInterface) -> bool {
-    interface.protocol_version.is_empty() || interface.protocol_version.starts_with("0.")
-}
-
-/// 0.3 cards carry three numbers.
-fn with_patch(version: &str) -> String {
-    match version {
-        "" | "0.3" => "0.3.0".to_owned(),
-        _ => version.to_owned(),
-    }
-}
-
-/// Interfaces carry two numbers.
-fn without_patch(version: &str) -> &str {
-    match version {
-        "" | "0.3.0" => Version::V03.as_str(),
-        _ => version,
-    }
-}
-
 /// The main interface first, then the others; what is said twice is there once.
 fn read_interfaces(card: &v03::AgentCard) -> Vec<AgentInterface> {
     let transport = Some(card.preferred_transport.as_str()).filter(|name| !name.is_empty());
@@ -107,7 +87,7 @@ fn read_interfaces(card: &v03::AgentCard) -> Vec<AgentInterface> {
             url: url.to_owned(),
             protocol_binding: binding.to_owned(),
             tenant: None,
-            protocol_version: without_patch(&card.protocol_version).to_owned(),
+            protocol_version: interface_version(&card.protocol_version).to_owned(),
         };
         if !interfaces.contains(&interface) {
             interfaces.push(interface);
@@ -116,25 +96,14 @@ fn read_interfaces(card: &v03::AgentCard) -> Vec<AgentInterface> {
     interfaces
 }
 
-/// Whether 0.3 has words for a scheme: a device code it has not.
-fn can_say(scheme: &SecurityScheme) -> bool {
-    match scheme {
-        SecurityScheme::OAuth2(scheme) => !matches!(scheme.flows, Some(OAuthFlows::DeviceCode(_))),
-        SecurityScheme::ApiKey(_)
-        | SecurityScheme::HttpAuth(_)
-        | SecurityScheme::OpenIdConnect(_)
-        | SecurityScheme::MutualTls(_) => true,
-    }
-}
-
 /// The requirements that a 0.3 client could meet.
 fn write_requirements(
     requirements: &[SecurityRequirement],
     schemes: &BTreeMap<String, SecurityScheme>,
 ) -> Vec<v03::Security> {
-    let possible = requirements
-        .iter()
-        .filter(|requirement| requirement.schemes.keys().all(|name| schemes.get(name).is_none_or(can_say)));
+    let possible = requirements.iter().filter(|requirement| {
+        requirement.schemes.keys().all(|name| !schemes.get(name).is_some_and(is_device_code))
+    });
     write_list(possible)
 }
 
@@ -260,7 +229,9 @@ impl From<v03::AuthorizationCodeOAuthFlow> for AuthorizationCodeFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AgentExtension, DeviceCodeFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme};
+    use crate::model::{
+        AgentExtension, DeviceCodeFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme, Version,
+    };
 
     fn card() -> AgentCard {
         let mut card = AgentCard::new("a", "b")

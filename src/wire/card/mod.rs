@@ -1,0 +1,134 @@
+//! Cards: one model, written as 1.0, 0.3, 0.2 or all in one, and read from any of them.
+
+pub(super) mod older;
+mod read;
+mod scheme;
+mod union;
+mod write;
+
+use super::json;
+use crate::model::{AgentCard, Error, ErrorKind};
+use older::Older;
+use read::CardIn;
+use union::Union;
+use write::Old;
+
+/// How a card is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CardForm {
+    /// 1.0 alone.
+    V1,
+    /// 0.3 alone.
+    V03,
+    /// 0.3, with the member that 1.0 readers look for inside each security scheme.
+    V03Wrapped,
+    /// 0.2: 0.3 without what came later.
+    V02,
+    /// 1.0, and 0.3 beside it: readable by everybody.
+    Union,
+}
+
+/// Writes a card.
+///
+/// # Errors
+/// Unsupported: an older form was asked for, and the agent speaks no version older than 1.0.
+pub fn write_card(out: &mut Vec<u8>, card: &AgentCard, form: CardForm) -> Result<(), Error> {
+    let older = Older::new(card);
+    match (form, older) {
+        (CardForm::V1, _) | (CardForm::Union, None) => super::write(out, card),
+        (CardForm::Union, Some(older)) => super::write(out, &Union(card, &older)),
+        (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, Some(older)) => {
+            super::write(out, &Old(card, &older, form));
+        }
+        (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, None) => {
+            return Err(Error::new(ErrorKind::UnsupportedOperation)
+                .with_message("This operation is not supported: the agent has no interface older than 1.0"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a card of any version, or of all at once.
+///
+/// # Errors
+/// It is not JSON, or a member has the wrong shape.
+pub fn read_card(body: &[u8]) -> Result<AgentCard, Error> {
+    read_card_text(json::check(body)?)
+}
+
+pub(crate) fn read_card_text(text: &str) -> Result<AgentCard, Error> {
+    Ok(json::read::<CardIn>(text)?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{AgentInterface, Binding, SecurityRequirement, Version};
+    use serde_json::{Value, json};
+
+    fn written(card: &AgentCard, form: CardForm) -> Value {
+        let mut out = Vec::new();
+        write_card(&mut out, card, form).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    }
+
+    #[test]
+    fn a_card_of_the_first_days_is_read() {
+        let card = read_card(br#"{"name":"n","url":"u","authentication":{"schemes":["Bearer"]}}"#).unwrap();
+        assert_eq!(card.supported_interfaces, [AgentInterface::new("u", Binding::JsonRpc, Version::V03)]);
+        assert_eq!(card.security_requirements, [SecurityRequirement::of("Bearer", Vec::<String>::new())]);
+    }
+
+    #[test]
+    fn the_card_that_names_only_its_protocols_is_json_rpc_at_its_base() {
+        let card = read_card(
+            br#"{"name":"k","protocolVersion":"0.3.0","supportedProtocols":["jsonrpc"],
+                "capabilities":{"streaming":true,"stateTransitionHistory":true}}"#,
+        );
+        let card = card.unwrap();
+        assert_eq!(card.supported_interfaces, [AgentInterface::new("", Binding::JsonRpc, Version::V1)]);
+        assert_eq!(card.capabilities.state_transition_history, Some(true));
+    }
+
+    #[test]
+    fn several_flows_under_one_name_become_several_schemes() {
+        let flow = json!({"tokenUrl": "t", "authorizationUrl": "a", "scopes": {}});
+        let card = json!({
+            "url": "u",
+            "securitySchemes": {"o": {"type": "oauth2", "flows": {"implicit": flow, "clientCredentials": flow}}},
+            "security": [{"o": ["s"]}],
+        });
+        let card = read_card(card.to_string().as_bytes()).unwrap();
+        assert_eq!(card.security_schemes.keys().collect::<Vec<_>>(), ["o", "o.implicit"]);
+        let either = [SecurityRequirement::of("o", ["s"]), SecurityRequirement::of("o.implicit", ["s"])];
+        assert_eq!(card.security_requirements, either);
+    }
+
+    #[test]
+    fn what_older_versions_cannot_say_is_left_out_with_all_that_needs_it() {
+        let card = json!({
+            "supportedInterfaces": [{"url": "u", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}],
+            "securitySchemes": {
+                "d": {"oauth2SecurityScheme": {"flows": {"deviceCode": {"deviceAuthorizationUrl": "d", "tokenUrl": "t"}}}},
+                "k": {"apiKeySecurityScheme": {"location": "header", "name": "K"}},
+            },
+            "securityRequirements": [{"schemes": {"d": {}, "k": {}}}, {"schemes": {"k": []}}],
+        });
+        let card = read_card(card.to_string().as_bytes()).unwrap();
+        let old = written(&card, CardForm::V03);
+        assert_eq!(old["securitySchemes"], json!({"k": {"type": "apiKey", "in": "header", "name": "K"}}));
+        assert_eq!(old["security"], json!([{"k": []}]));
+        let union = written(&card, CardForm::Union);
+        assert_eq!(union["security"], json!([{"k": []}]));
+        assert_eq!(union["securityRequirements"].as_array().unwrap().len(), 2);
+        assert_eq!(union["securitySchemes"]["d"].as_object().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_agent_that_speaks_only_1_0_has_no_older_card_and_a_plain_union() {
+        let card = AgentCard::new("n", "d").interface("u", Binding::JsonRpc, Version::V1).published();
+        assert_eq!(written(&card, CardForm::Union), written(&card, CardForm::V1));
+        let error = write_card(&mut Vec::new(), &card, CardForm::V03).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
+    }
+}

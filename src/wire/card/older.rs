@@ -1,0 +1,70 @@
+//! What of a card can be said before 1.0; the same for JSON and for protobuf.
+
+use std::collections::BTreeMap;
+
+use crate::model::{
+    AgentCard, AgentInterface, OAuth2SecurityScheme, OAuthFlows, SecurityRequirement, SecurityScheme, Version,
+};
+
+/// What of a card can be said before 1.0.
+pub(super) struct Older<'a> {
+    pub(super) first: &'a AgentInterface,
+    pub(super) all: Vec<&'a AgentInterface>,
+    pub(super) schemes: BTreeMap<&'a str, &'a SecurityScheme>,
+}
+
+impl<'a> Older<'a> {
+    pub(super) fn new(card: &'a AgentCard) -> Option<Self> {
+        let all: Vec<_> = card.supported_interfaces.iter().filter(|interface| is_older(interface)).collect();
+        let schemes = card.security_schemes.iter().filter(|(_, scheme)| !is_device_code(scheme));
+        Some(Self {
+            first: all.first()?,
+            all,
+            schemes: schemes.map(|(name, scheme)| (&**name, scheme)).collect(),
+        })
+    }
+
+    /// Requirements whose every scheme can still be named.
+    pub(super) fn requirements(
+        &self,
+        all: &'a [SecurityRequirement],
+    ) -> Vec<&'a BTreeMap<String, Vec<String>>> {
+        let known = |requirement: &&SecurityRequirement| {
+            requirement.schemes.keys().all(|name| self.schemes.contains_key(name.as_str()))
+        };
+        all.iter().filter(known).map(|requirement| &requirement.schemes).collect()
+    }
+
+    pub(super) fn protocol_version(&self) -> &'a str {
+        card_version(&self.first.protocol_version)
+    }
+}
+
+/// A version as cards of 0.3 carry it: with three numbers.
+pub(in crate::wire) fn card_version(version: &str) -> &str {
+    match version {
+        "" | "0.3" => "0.3.0",
+        version => version,
+    }
+}
+
+/// A version as interfaces carry it: 0.3 with two numbers, others as they are. A card that names none is of 0.2 or 0.3.
+pub(in crate::wire) fn interface_version(version: &str) -> &str {
+    match version {
+        "" | "0.3" | "0.3.0" => Version::V03.as_str(),
+        version => version,
+    }
+}
+
+/// Whether an interface speaks a version older than 1.0.
+pub(in crate::wire) fn is_older(interface: &AgentInterface) -> bool {
+    interface.protocol_version.is_empty() || interface.protocol_version.starts_with("0.")
+}
+
+/// Older versions have no flow for devices; a scheme without a flow would promise what nobody can do.
+pub(in crate::wire) fn is_device_code(scheme: &SecurityScheme) -> bool {
+    matches!(
+        scheme,
+        SecurityScheme::OAuth2(OAuth2SecurityScheme { flows: Some(OAuthFlows::DeviceCode(_)), .. })
+    )
+}

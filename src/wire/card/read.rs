@@ -1,0 +1,213 @@
+//! Reading a card of any version, or of all at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Deserializer};
+
+use super::older::interface_version;
+use super::scheme::{SchemeIn, alternatives, schemes};
+use crate::model::{
+    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider,
+    AgentSkill, Binding, HttpAuthSecurityScheme, SecurityRequirement, SecurityScheme, Version, non_empty,
+    or_default,
+};
+use crate::wire::json::at;
+
+/// A card of any version.
+pub(super) struct CardIn(pub(super) AgentCard);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Members {
+    #[serde(default, deserialize_with = "or_default")]
+    name: String,
+    #[serde(default, deserialize_with = "or_default")]
+    description: String,
+    #[serde(default, alias = "supported_interfaces", deserialize_with = "or_default")]
+    supported_interfaces: Vec<AgentInterface>,
+    provider: Option<AgentProvider>,
+    #[serde(default, deserialize_with = "or_default")]
+    version: String,
+    #[serde(alias = "documentation_url")]
+    documentation_url: Option<String>,
+    #[serde(alias = "icon_url")]
+    icon_url: Option<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    capabilities: CapabilitiesIn,
+    #[serde(default, alias = "security_schemes", deserialize_with = "or_default")]
+    security_schemes: BTreeMap<String, SchemeIn>,
+    #[serde(default, alias = "security_requirements", deserialize_with = "or_default")]
+    security_requirements: Vec<SecurityRequirement>,
+    #[serde(default, deserialize_with = "or_default")]
+    security: Vec<BTreeMap<String, Vec<String>>>,
+    #[serde(default, alias = "default_input_modes", deserialize_with = "or_default")]
+    default_input_modes: Vec<String>,
+    #[serde(default, alias = "default_output_modes", deserialize_with = "or_default")]
+    default_output_modes: Vec<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    skills: Vec<SkillIn>,
+    #[serde(default, deserialize_with = "or_default")]
+    signatures: Vec<AgentCardSignature>,
+    url: Option<String>,
+    #[serde(default, alias = "preferred_transport", deserialize_with = "non_empty")]
+    preferred_transport: Option<String>,
+    #[serde(default, alias = "additional_interfaces", deserialize_with = "or_default")]
+    additional_interfaces: Vec<TransportIn>,
+    #[serde(default, alias = "protocol_version", deserialize_with = "non_empty")]
+    protocol_version: Option<String>,
+    #[serde(alias = "supports_authenticated_extended_card", alias = "supportsExtendedAgentCard")]
+    supports_authenticated_extended_card: Option<bool>,
+    /// One seed's only word about where it is: the bindings it has at its base.
+    #[serde(default, deserialize_with = "or_default")]
+    supported_protocols: Vec<String>,
+    /// 0.1: what later became schemes.
+    authentication: Option<AuthenticationIn>,
+}
+
+#[derive(Deserialize)]
+struct TransportIn {
+    #[serde(default, deserialize_with = "or_default")]
+    url: String,
+    #[serde(default, alias = "protocolBinding", deserialize_with = "or_default")]
+    transport: String,
+}
+
+#[derive(Deserialize)]
+struct AuthenticationIn {
+    #[serde(default, deserialize_with = "or_default")]
+    schemes: Vec<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct CapabilitiesIn {
+    streaming: Option<bool>,
+    #[serde(alias = "push_notifications")]
+    push_notifications: Option<bool>,
+    #[serde(default, deserialize_with = "or_default")]
+    extensions: Vec<AgentExtension>,
+    #[serde(alias = "extended_agent_card")]
+    extended_agent_card: Option<bool>,
+    #[serde(alias = "state_transition_history")]
+    state_transition_history: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SkillIn {
+    #[serde(default, deserialize_with = "or_default")]
+    id: String,
+    #[serde(default, deserialize_with = "or_default")]
+    name: String,
+    #[serde(default, deserialize_with = "or_default")]
+    description: String,
+    #[serde(default, deserialize_with = "or_default")]
+    tags: Vec<String>,
+    #[serde(default, deserialize_with = "or_default")]
+    examples: Vec<String>,
+    #[serde(default, alias = "input_modes", deserialize_with = "or_default")]
+    input_modes: Vec<String>,
+    #[serde(default, alias = "output_modes", deserialize_with = "or_default")]
+    output_modes: Vec<String>,
+    #[serde(default, alias = "security_requirements", deserialize_with = "or_default")]
+    security_requirements: Vec<SecurityRequirement>,
+    #[serde(default, deserialize_with = "or_default")]
+    security: Vec<BTreeMap<String, Vec<String>>>,
+}
+
+impl<'de> Deserialize<'de> for CardIn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut read = Members::deserialize(deserializer)?;
+        let supported_interfaces = interfaces(&mut read);
+        let (mut security_schemes, split) = schemes(read.security_schemes);
+        let mut security_requirements = prefer(read.security_requirements, read.security, &split);
+        if let Some(old) = read.authentication.filter(|_| security_schemes.is_empty()) {
+            take_authentication(old, &mut security_schemes, &mut security_requirements);
+        }
+        let skills = read.skills.into_iter().map(|skill| AgentSkill {
+            id: skill.id,
+            name: skill.name,
+            description: skill.description,
+            tags: skill.tags,
+            examples: skill.examples,
+            input_modes: skill.input_modes,
+            output_modes: skill.output_modes,
+            security_requirements: prefer(skill.security_requirements, skill.security, &split),
+        });
+        let extended = read.capabilities.extended_agent_card.or(read.supports_authenticated_extended_card);
+        if read.capabilities.extensions.iter().any(|extension| extension.uri.is_empty()) {
+            return Err(at("capabilities.extensions", "must each have a uri"));
+        }
+        Ok(Self(AgentCard {
+            name: read.name,
+            description: read.description,
+            supported_interfaces,
+            provider: read.provider,
+            version: read.version,
+            documentation_url: read.documentation_url,
+            capabilities: AgentCapabilities {
+                streaming: read.capabilities.streaming,
+                push_notifications: read.capabilities.push_notifications,
+                extensions: read.capabilities.extensions,
+                extended_agent_card: extended,
+                state_transition_history: read.capabilities.state_transition_history,
+            },
+            security_schemes,
+            security_requirements,
+            default_input_modes: read.default_input_modes,
+            default_output_modes: read.default_output_modes,
+            skills: skills.collect(),
+            signatures: read.signatures,
+            icon_url: read.icon_url,
+        }))
+    }
+}
+
+fn prefer(
+    new: Vec<SecurityRequirement>,
+    old: Vec<BTreeMap<String, Vec<String>>>,
+    split: &BTreeMap<String, Vec<String>>,
+) -> Vec<SecurityRequirement> {
+    if new.is_empty() { alternatives(old, split) } else { new }
+}
+
+/// 0.1 named HTTP schemes and nothing else.
+fn take_authentication(
+    old: AuthenticationIn,
+    schemes: &mut BTreeMap<String, SecurityScheme>,
+    requirements: &mut Vec<SecurityRequirement>,
+) {
+    for name in old.schemes {
+        let scheme = HttpAuthSecurityScheme { scheme: name.clone(), ..HttpAuthSecurityScheme::default() };
+        schemes.insert(name.clone(), SecurityScheme::HttpAuth(scheme));
+        requirements.push(SecurityRequirement::of(name, Vec::<String>::new()));
+    }
+}
+
+/// Where the agent is: as 1.0 says it, else out of the members of 0.3, else of the one seed.
+fn interfaces(read: &mut Members) -> Vec<AgentInterface> {
+    if !read.supported_interfaces.is_empty() {
+        return std::mem::take(&mut read.supported_interfaces);
+    }
+    let transport = read.preferred_transport.take();
+    let mut protocols = read.supported_protocols.iter();
+    let seed = protocols.any(|name| name.eq_ignore_ascii_case(Binding::JsonRpc.as_str()));
+    // That seed calls itself 0.3, is reached at its base, and answers the methods of 1.0.
+    let (url, version) = match read.url.take() {
+        None if seed => (Some(String::new()), Version::V1.as_str().to_owned()),
+        url => (url, interface_version(read.protocol_version.as_deref().unwrap_or_default()).to_owned()),
+    };
+    let main =
+        url.map(|url| TransportIn { url, transport: transport.unwrap_or_else(|| "JSONRPC".to_owned()) });
+    let mut seen = BTreeSet::new();
+    main.into_iter()
+        .chain(std::mem::take(&mut read.additional_interfaces))
+        .filter(|interface| seen.insert((interface.url.clone(), interface.transport.clone())))
+        .map(|interface| AgentInterface {
+            url: interface.url,
+            protocol_binding: interface.transport,
+            tenant: None,
+            protocol_version: version.clone(),
+        })
+        .collect()
+}

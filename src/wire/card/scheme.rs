@@ -1,0 +1,244 @@
+//! Security schemes as each form has them, and as any card may have them.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::{Deserialize, Deserializer};
+
+use super::CardForm;
+use crate::model::{
+    ApiKeySecurityScheme, AuthorizationCodeFlow, Error, ErrorKind, Flows, HttpAuthSecurityScheme,
+    MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows, OpenIdConnectSecurityScheme,
+    SecurityRequirement, SecurityScheme, non_empty, or_default,
+};
+use crate::wire::json::{below, read};
+
+/// A security scheme as a form has it.
+pub(super) struct Scheme<'a>(pub(super) &'a SecurityScheme, pub(super) CardForm);
+
+impl Serialize for Scheme<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if matches!(self.1, CardForm::Union | CardForm::V03Wrapped) {
+            write_wrapper(&mut map, self.0)?;
+        }
+        write_old_scheme(&mut map, self.0, self.1)?;
+        map.end()
+    }
+}
+
+fn write_wrapper<M: SerializeMap>(map: &mut M, scheme: &SecurityScheme) -> Result<(), M::Error> {
+    match scheme {
+        SecurityScheme::ApiKey(scheme) => map.serialize_entry("apiKeySecurityScheme", scheme),
+        SecurityScheme::HttpAuth(scheme) => map.serialize_entry("httpAuthSecurityScheme", scheme),
+        SecurityScheme::OAuth2(scheme) => map.serialize_entry("oauth2SecurityScheme", scheme),
+        SecurityScheme::OpenIdConnect(scheme) => map.serialize_entry("openIdConnectSecurityScheme", scheme),
+        SecurityScheme::MutualTls(scheme) => map.serialize_entry("mtlsSecurityScheme", scheme),
+    }
+}
+
+fn write_old_scheme<M: SerializeMap>(
+    map: &mut M,
+    scheme: &SecurityScheme,
+    form: CardForm,
+) -> Result<(), M::Error> {
+    let description = match scheme {
+        SecurityScheme::ApiKey(scheme) => {
+            map.serialize_entry("type", "apiKey")?;
+            map.serialize_entry("in", &scheme.location)?;
+            map.serialize_entry("name", &scheme.name)?;
+            &scheme.description
+        }
+        SecurityScheme::HttpAuth(scheme) => {
+            map.serialize_entry("type", "http")?;
+            map.serialize_entry("scheme", &scheme.scheme)?;
+            if let Some(format) = &scheme.bearer_format {
+                map.serialize_entry("bearerFormat", format)?;
+            }
+            &scheme.description
+        }
+        SecurityScheme::OAuth2(scheme) => {
+            map.serialize_entry("type", "oauth2")?;
+            map.serialize_entry("flows", &OldFlows(scheme.flows.as_ref()))?;
+            if let Some(url) = scheme.oauth2_metadata_url.as_ref().filter(|_| form != CardForm::V02) {
+                map.serialize_entry("oauth2MetadataUrl", url)?;
+            }
+            &scheme.description
+        }
+        SecurityScheme::OpenIdConnect(scheme) => {
+            map.serialize_entry("type", "openIdConnect")?;
+            map.serialize_entry("openIdConnectUrl", &scheme.open_id_connect_url)?;
+            &scheme.description
+        }
+        SecurityScheme::MutualTls(scheme) => {
+            map.serialize_entry("type", "mutualTLS")?;
+            &scheme.description
+        }
+    };
+    match description {
+        Some(description) => map.serialize_entry("description", description),
+        None => Ok(()),
+    }
+}
+
+/// Flows without what older versions have not.
+struct OldFlows<'a>(Option<&'a OAuthFlows>);
+
+impl Serialize for OldFlows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(OAuthFlows::AuthorizationCode(flow)) => {
+                let flow = AuthorizationCodeFlow { pkce_required: false, ..flow.clone() };
+                OAuthFlows::AuthorizationCode(flow).serialize(serializer)
+            }
+            Some(
+                flows
+                @ (OAuthFlows::ClientCredentials(_) | OAuthFlows::Implicit(_) | OAuthFlows::Password(_)),
+            ) => flows.serialize(serializer),
+            Some(OAuthFlows::DeviceCode(_)) | None => serializer.serialize_map(Some(0))?.end(),
+        }
+    }
+}
+
+/// A scheme of any version: one, or in 0.3 several flows of OAuth under one name.
+pub(super) struct SchemeIn(Vec<SecurityScheme>);
+
+impl<'de> Deserialize<'de> for SchemeIn {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = crate::model::Json::deserialize(deserializer)?;
+        read_scheme(json.get()).map(Self).map_err(|error| below("", &error))
+    }
+}
+
+fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Old {
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        #[serde(default, deserialize_with = "non_empty")]
+        description: Option<String>,
+        #[serde(rename = "in", default, deserialize_with = "or_default")]
+        location: String,
+        #[serde(default, deserialize_with = "or_default")]
+        name: String,
+        #[serde(default, deserialize_with = "or_default")]
+        scheme: String,
+        #[serde(default, deserialize_with = "non_empty")]
+        bearer_format: Option<String>,
+        #[serde(default, deserialize_with = "or_default")]
+        flows: Flows,
+        #[serde(default, deserialize_with = "non_empty")]
+        oauth2_metadata_url: Option<String>,
+        #[serde(default, deserialize_with = "or_default")]
+        open_id_connect_url: String,
+    }
+    let wrapped = read::<SecurityScheme>(text);
+    let Ok(old) = read::<Old>(text) else { return wrapped.map(|scheme| vec![scheme]) };
+    // Where both shapes are there, 1.0's wins.
+    let (Err(error), Some(kind)) = (&wrapped, &old.kind) else { return wrapped.map(|scheme| vec![scheme]) };
+    let description = old.description;
+    Ok(match kind.as_str() {
+        "apiKey" => {
+            vec![SecurityScheme::ApiKey(ApiKeySecurityScheme {
+                description,
+                location: old.location,
+                name: old.name,
+            })]
+        }
+        "http" => {
+            let (scheme, bearer_format) = (old.scheme, old.bearer_format);
+            vec![SecurityScheme::HttpAuth(HttpAuthSecurityScheme { description, scheme, bearer_format })]
+        }
+        "oauth2" => {
+            let scheme = |flows| {
+                let (description, oauth2_metadata_url) =
+                    (description.clone(), old.oauth2_metadata_url.clone());
+                SecurityScheme::OAuth2(OAuth2SecurityScheme { description, flows, oauth2_metadata_url })
+            };
+            match old.flows.all() {
+                flows if flows.is_empty() => vec![scheme(None)],
+                flows => flows.into_iter().map(|flow| scheme(Some(flow))).collect(),
+            }
+        }
+        "openIdConnect" => {
+            let open_id_connect_url = old.open_id_connect_url;
+            vec![SecurityScheme::OpenIdConnect(OpenIdConnectSecurityScheme {
+                description,
+                open_id_connect_url,
+            })]
+        }
+        "mutualTLS" => vec![SecurityScheme::MutualTls(MutualTlsSecurityScheme { description })],
+        _ => {
+            return Err(error
+                .violations()
+                .first()
+                .cloned()
+                .map_or_else(|| ErrorKind::InvalidParams.into(), Error::from));
+        }
+    })
+}
+
+fn flow_name(scheme: &SecurityScheme) -> &'static str {
+    match scheme {
+        SecurityScheme::OAuth2(OAuth2SecurityScheme { flows: Some(flows), .. }) => match flows {
+            OAuthFlows::AuthorizationCode(_) => "authorizationCode",
+            OAuthFlows::ClientCredentials(_) => "clientCredentials",
+            OAuthFlows::Implicit(_) => "implicit",
+            OAuthFlows::Password(_) => "password",
+            OAuthFlows::DeviceCode(_) => "deviceCode",
+        },
+        _ => "",
+    }
+}
+
+/// Schemes by name. 1.0 has one flow in each: further ones become schemes of their own, and `split` says which.
+pub(super) fn schemes(
+    read: BTreeMap<String, SchemeIn>,
+) -> (BTreeMap<String, SecurityScheme>, BTreeMap<String, Vec<String>>) {
+    let (mut schemes, mut split) = (BTreeMap::new(), BTreeMap::<String, Vec<String>>::new());
+    for (name, SchemeIn(all)) in read {
+        for (at, scheme) in all.into_iter().enumerate() {
+            let own = if at == 0 { name.clone() } else { format!("{name}.{}", flow_name(&scheme)) };
+            split.entry(name.clone()).or_default().push(own.clone());
+            schemes.insert(own, scheme);
+        }
+    }
+    (schemes, split)
+}
+
+/// The most ways that one requirement of 0.3 is split into.
+const MAX_ALTERNATIVES: usize = 64;
+
+/// Requirements of 0.3, once for each flow that a scheme was split into.
+pub(super) fn alternatives(
+    old: Vec<BTreeMap<String, Vec<String>>>,
+    split: &BTreeMap<String, Vec<String>>,
+) -> Vec<SecurityRequirement> {
+    let mut all = Vec::new();
+    for requirement in old {
+        let mut variants = vec![SecurityRequirement::default()];
+        for (name, scopes) in requirement {
+            let (first, others) = match split.get(&name).and_then(|names| names.split_first()) {
+                Some((first, others)) => (first.clone(), others),
+                None => (name, [].as_slice()),
+            };
+            // Each way so far takes the first name in place; only a way that is added is copied, and a hostile card
+            // could add without end.
+            let others = others.iter().flat_map(|other| variants.iter().map(move |variant| (other, variant)));
+            let room = MAX_ALTERNATIVES - variants.len();
+            let with_other = |(other, variant): (&String, &SecurityRequirement)| {
+                let mut variant = variant.clone();
+                variant.schemes.insert(other.clone(), scopes.clone());
+                variant
+            };
+            let added: Vec<_> = others.take(room).map(with_other).collect();
+            for variant in &mut variants {
+                variant.schemes.insert(first.clone(), scopes.clone());
+            }
+            variants.extend(added);
+        }
+        all.extend(variants);
+    }
+    all
+}

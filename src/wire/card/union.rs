@@ -1,0 +1,99 @@
+//! Both generations of a card in one document.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::CardForm;
+use super::older::{Older, is_device_code};
+use super::scheme::Scheme;
+use super::write::{Skill, transports, write_capabilities};
+use crate::model::{AgentCapabilities, AgentCard, SecurityScheme};
+
+/// Both generations in one document.
+pub(super) struct Union<'a>(pub(super) &'a AgentCard, pub(super) &'a Older<'a>);
+
+impl Serialize for Union<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(card, older) = self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &card.name)?;
+        map.serialize_entry("description", &card.description)?;
+        map.serialize_entry("supportedInterfaces", &card.supported_interfaces)?;
+        if let Some(provider) = &card.provider {
+            map.serialize_entry("provider", provider)?;
+        }
+        map.serialize_entry("version", &card.version)?;
+        if let Some(url) = &card.documentation_url {
+            map.serialize_entry("documentationUrl", url)?;
+        }
+        if let Some(url) = &card.icon_url {
+            map.serialize_entry("iconUrl", url)?;
+        }
+        map.serialize_entry("capabilities", &UnionCapabilities(&card.capabilities))?;
+        self.write_security(&mut map)?;
+        map.serialize_entry("defaultInputModes", &card.default_input_modes)?;
+        map.serialize_entry("defaultOutputModes", &card.default_output_modes)?;
+        let skills: Vec<_> = card.skills.iter().map(|skill| Skill(skill, older, CardForm::Union)).collect();
+        map.serialize_entry("skills", &skills)?;
+        if !card.signatures.is_empty() {
+            map.serialize_entry("signatures", &card.signatures)?;
+        }
+        map.serialize_entry("protocolVersion", older.protocol_version())?;
+        map.serialize_entry("url", &older.first.url)?;
+        map.serialize_entry("preferredTransport", &older.first.protocol_binding)?;
+        let others = transports(older.all.get(1..).unwrap_or_default());
+        if !others.is_empty() {
+            map.serialize_entry("additionalInterfaces", &others)?;
+        }
+        if card.capabilities.extended_agent_card == Some(true) {
+            map.serialize_entry("supportsAuthenticatedExtendedCard", &true)?;
+        }
+        map.end()
+    }
+}
+
+impl Union<'_> {
+    fn write_security<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let Self(card, older) = self;
+        let schemes: BTreeMap<_, _> =
+            card.security_schemes.iter().map(|(name, scheme)| (name, UnionScheme(scheme))).collect();
+        if !schemes.is_empty() {
+            map.serialize_entry("securitySchemes", &schemes)?;
+        }
+        if !card.security_requirements.is_empty() {
+            map.serialize_entry("securityRequirements", &card.security_requirements)?;
+        }
+        let security = older.requirements(&card.security_requirements);
+        if !security.is_empty() {
+            map.serialize_entry("security", &security)?;
+        }
+        Ok(())
+    }
+}
+
+/// A scheme for both; one that older versions cannot have is for 1.0 alone.
+struct UnionScheme<'a>(&'a SecurityScheme);
+
+impl Serialize for UnionScheme<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if is_device_code(self.0) {
+            self.0.serialize(serializer)
+        } else {
+            Scheme(self.0, CardForm::Union).serialize(serializer)
+        }
+    }
+}
+
+struct UnionCapabilities<'a>(&'a AgentCapabilities);
+
+impl Serialize for UnionCapabilities<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        write_capabilities(&mut map, self.0)?;
+        if let Some(extended) = self.0.extended_agent_card {
+            map.serialize_entry("extendedAgentCard", &extended)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,123 @@
+//! Reading the params of JSON-RPC calls.
+
+use crate::model::{
+    CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest, GetPushConfigRequest,
+    GetTaskRequest, ListPushConfigsRequest, MessageId, Operation, Request, SendMessageRequest,
+    SubscribeToTaskRequest, TaskId, Version,
+};
+use crate::wire::decide::Key;
+use crate::wire::json::read;
+use crate::wire::method::Method;
+use crate::wire::v03::{ConfigIdIn, PushConfigIn, SendIn, TaskIdIn, some_history};
+use crate::wire::{Dialect, v1};
+
+/// Reads the params of a JSON-RPC call, and says in which dialect to answer.
+///
+/// # Errors
+/// Invalid parameters, naming the field.
+pub fn read_params(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
+    match method.key.version() {
+        Version::V1 => Ok((read_v1(method.operation, params)?, Dialect::V1)),
+        Version::V03 => read_v03(method, params),
+    }
+}
+
+fn read_v1(operation: Operation, params: &str) -> Result<Request, Error> {
+    Ok(match operation {
+        Operation::SendMessage => Request::SendMessage(v1::read_send(params)?),
+        Operation::SendStreamingMessage => Request::SendStreamingMessage(v1::read_send(params)?),
+        Operation::GetTask => Request::GetTask(read(params)?),
+        Operation::ListTasks => Request::ListTasks(read(params)?),
+        Operation::CancelTask => Request::CancelTask(read(params)?),
+        Operation::SubscribeToTask => Request::SubscribeToTask(read(params)?),
+        Operation::CreatePushConfig => Request::CreatePushConfig(v1::read_push_config(params)?),
+        Operation::GetPushConfig => Request::GetPushConfig(read(params)?),
+        Operation::ListPushConfigs => Request::ListPushConfigs(read(params)?),
+        Operation::DeletePushConfig => Request::DeletePushConfig(read(params)?),
+        Operation::GetExtendedAgentCard => Request::GetExtendedAgentCard(read(params)?),
+    })
+}
+
+fn read_v03(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
+    let today = |request| Ok((request, Dialect::V03));
+    match method.operation {
+        Operation::SendMessage => read_send(method.key, params, Request::SendMessage),
+        Operation::SendStreamingMessage => read_send(method.key, params, Request::SendStreamingMessage),
+        Operation::GetTask => {
+            let read: TaskIdIn = read(params)?;
+            let history_length = some_history(read.history_length);
+            let (id, _) = read.task()?;
+            today(Request::GetTask(GetTaskRequest { tenant: None, id, history_length }))
+        }
+        Operation::ListTasks => today(Request::ListTasks(read(params)?)),
+        Operation::CancelTask => {
+            let mut read: TaskIdIn = read(params)?;
+            let metadata = read.metadata.take();
+            let (id, _) = read.task()?;
+            today(Request::CancelTask(CancelTaskRequest { tenant: None, id, metadata }))
+        }
+        Operation::SubscribeToTask => {
+            let (id, _) = read::<TaskIdIn>(params)?.task()?;
+            today(Request::SubscribeToTask(SubscribeToTaskRequest { tenant: None, id }))
+        }
+        Operation::CreatePushConfig => {
+            let PushConfigIn(config) = read(params)?;
+            let dialect = of_age(method.key, config.task_id.as_ref());
+            Ok((Request::CreatePushConfig(config), dialect))
+        }
+        Operation::GetPushConfig => {
+            let (task_id, id) = read::<ConfigIdIn>(params)?.ids()?;
+            let dialect = of_age(method.key, Some(&task_id));
+            Ok((
+                Request::GetPushConfig(GetPushConfigRequest { tenant: None, task_id, id, any: true }),
+                dialect,
+            ))
+        }
+        Operation::ListPushConfigs => {
+            let (task_id, _) = read::<ConfigIdIn>(params)?.ids()?;
+            today(Request::ListPushConfigs(ListPushConfigsRequest {
+                task_id,
+                ..ListPushConfigsRequest::default()
+            }))
+        }
+        Operation::DeletePushConfig => {
+            let (task_id, id) = read::<ConfigIdIn>(params)?.ids()?;
+            let id = id.ok_or_else(|| Error::invalid("pushNotificationConfigId", "must not be empty"))?;
+            today(Request::DeletePushConfig(DeletePushConfigRequest { tenant: None, task_id, id }))
+        }
+        Operation::GetExtendedAgentCard => {
+            today(Request::GetExtendedAgentCard(GetExtendedAgentCardRequest::default()))
+        }
+    }
+}
+
+/// A call by a name of 0.1 is answered for clients of that time, by the name they gave the task.
+fn of_age(key: Key, task: Option<&TaskId>) -> Dialect {
+    match key {
+        Key::MethodV01 => Dialect::V01 { alias: task.cloned() },
+        Key::MethodV03 | Key::MethodV1 | Key::PathV03 | Key::PathV1 | Key::ServiceV03 | Key::ServiceV1 => {
+            Dialect::V03
+        }
+    }
+}
+
+fn read_send(
+    key: Key,
+    params: &str,
+    request: fn(SendMessageRequest) -> Request,
+) -> Result<(Request, Dialect), Error> {
+    let send: SendIn<false> = read(params)?;
+    // Two seeds use the old name with newer bodies: the body decides.
+    let first = key == Key::MethodV01 && send.is_v01();
+    let mut send = send.into_model(true)?;
+    if !first {
+        send.alias = None;
+        return Ok((request(send), Dialect::V03));
+    }
+    if send.message.message_id.is_empty() {
+        // 0.1 has no ids on messages.
+        send.message.message_id = MessageId::random();
+    }
+    let alias = send.alias.clone();
+    Ok((request(send), Dialect::V01 { alias }))
+}

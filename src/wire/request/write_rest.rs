@@ -1,0 +1,131 @@
+//! Writing REST requests.
+
+use super::write_params::not_in_v03;
+use crate::model::{Error, Operation, PushConfigId, Request, TaskId, Version};
+use crate::wire::decide::Key;
+use crate::wire::path::{self, Route};
+use crate::wire::query;
+use crate::wire::v03::rest::{CreateConfig, Proto};
+use crate::wire::v03::some_history;
+use crate::wire::write;
+
+/// A REST request as a client sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestRequest {
+    /// The HTTP method.
+    pub method: &'static str,
+    /// The path and the query, to be put behind the interface's url.
+    pub path: String,
+    /// The body, if there is one.
+    pub body: Option<Vec<u8>>,
+}
+
+/// Writes a REST request as a client of this version.
+///
+/// # Errors
+/// Unsupported: 0.3 cannot list tasks.
+pub fn write_rest(request: &Request, version: Version) -> Result<RestRequest, Error> {
+    let key = match version {
+        Version::V1 => Key::PathV1,
+        Version::V03 => Key::PathV03,
+    };
+    let (operation, tenant, task, config) = parts_of(request);
+    let tenant = tenant.filter(|_| version == Version::V1);
+    let route = Route { operation, key, tenant, task, config };
+    let (method, path) = path::write(&route).ok_or_else(not_in_v03)?;
+    let query = query_of(request, version);
+    let path = if query.is_empty() { path } else { format!("{path}?{query}") };
+    Ok(RestRequest { method, path, body: body_of(request, version) })
+}
+
+type Parts = (Operation, Option<String>, Option<TaskId>, Option<PushConfigId>);
+
+/// What of a request goes into the path.
+fn parts_of(request: &Request) -> Parts {
+    match request {
+        Request::SendMessage(r) => (Operation::SendMessage, r.tenant.clone(), None, None),
+        Request::SendStreamingMessage(r) => (Operation::SendStreamingMessage, r.tenant.clone(), None, None),
+        Request::GetTask(r) => (Operation::GetTask, r.tenant.clone(), Some(r.id.clone()), None),
+        Request::ListTasks(r) => (Operation::ListTasks, r.tenant.clone(), None, None),
+        Request::CancelTask(r) => (Operation::CancelTask, r.tenant.clone(), Some(r.id.clone()), None),
+        Request::SubscribeToTask(r) => {
+            (Operation::SubscribeToTask, r.tenant.clone(), Some(r.id.clone()), None)
+        }
+        Request::CreatePushConfig(r) => {
+            (Operation::CreatePushConfig, r.tenant.clone(), r.task_id.clone(), None)
+        }
+        Request::GetPushConfig(r) => {
+            (Operation::GetPushConfig, r.tenant.clone(), Some(r.task_id.clone()), r.id.clone())
+        }
+        Request::ListPushConfigs(r) => {
+            (Operation::ListPushConfigs, r.tenant.clone(), Some(r.task_id.clone()), None)
+        }
+        Request::DeletePushConfig(r) => {
+            (Operation::DeletePushConfig, r.tenant.clone(), Some(r.task_id.clone()), Some(r.id.clone()))
+        }
+        Request::GetExtendedAgentCard(r) => (Operation::GetExtendedAgentCard, r.tenant.clone(), None, None),
+    }
+}
+
+fn query_of(request: &Request, version: Version) -> String {
+    let text = |number: Option<i32>| number.map(|number| number.to_string());
+    match request {
+        Request::GetTask(request) => {
+            let length = match version {
+                Version::V1 => request.history_length,
+                Version::V03 => some_history(request.history_length),
+            };
+            query::write(&[("historyLength", text(length))])
+        }
+        Request::ListTasks(request) => query::write(&[
+            ("contextId", request.context_id.as_ref().map(ToString::to_string)),
+            ("status", request.status.as_ref().map(ToString::to_string)),
+            ("pageSize", text(request.page_size)),
+            ("pageToken", request.page_token.clone()),
+            ("historyLength", text(request.history_length)),
+            ("statusTimestampAfter", request.status_timestamp_after.as_ref().map(ToString::to_string)),
+            ("includeArtifacts", request.include_artifacts.as_ref().map(ToString::to_string)),
+        ]),
+        Request::ListPushConfigs(request) => query::write(&[
+            ("pageSize", text(some_history(Some(request.page_size)))),
+            ("pageToken", request.page_token.clone()),
+        ]),
+        Request::SendMessage(_)
+        | Request::SendStreamingMessage(_)
+        | Request::CancelTask(_)
+        | Request::SubscribeToTask(_)
+        | Request::CreatePushConfig(_)
+        | Request::GetPushConfig(_)
+        | Request::DeletePushConfig(_)
+        | Request::GetExtendedAgentCard(_) => String::new(),
+    }
+}
+
+fn body_of(request: &Request, version: Version) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    match (request, version) {
+        (Request::SendMessage(request) | Request::SendStreamingMessage(request), Version::V1) => {
+            write(&mut out, request)
+        }
+        (Request::SendMessage(request) | Request::SendStreamingMessage(request), Version::V03) => {
+            write(&mut out, &Proto(request));
+        }
+        (Request::CancelTask(request), Version::V1) => write(&mut out, request),
+        (Request::CancelTask(request), Version::V03) => {
+            write(&mut out, &serde_json::json!({ "name": format!("tasks/{}", request.id) }));
+        }
+        (Request::CreatePushConfig(config), Version::V1) => write(&mut out, config),
+        (Request::CreatePushConfig(config), Version::V03) => write(&mut out, &CreateConfig(config)),
+        (
+            Request::GetTask(_)
+            | Request::ListTasks(_)
+            | Request::SubscribeToTask(_)
+            | Request::GetPushConfig(_)
+            | Request::ListPushConfigs(_)
+            | Request::DeletePushConfig(_)
+            | Request::GetExtendedAgentCard(_),
+            Version::V1 | Version::V03,
+        ) => return None,
+    }
+    Some(out)
+}
