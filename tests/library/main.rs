@@ -11,6 +11,8 @@ mod harness;
 mod lossy;
 #[cfg(feature = "server")]
 mod operations;
+#[cfg(feature = "grpc")]
+mod proto;
 mod robust;
 mod rooms;
 mod roundtrip;

@@ -109,7 +109,7 @@ fn spelled(shapes: Shapes, shape: &str, kind: Option<&str>) -> Option<&'static s
         Shapes::Of(Form::V1) => Some(v1(shape)),
         Shapes::Of(Form::V03) if shape == "Part" => part_v03(kind),
         Shapes::Of(Form::V03) => Some(v03(shape)),
-        Shapes::Of(Form::V03Rest) => Some(v03_rest(shape)),
+        Shapes::Of(_) => Some(v03_rest(shape)),
         Shapes::Card(form) => Some(card(form, shape)),
     }
 }
