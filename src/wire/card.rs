@@ -256,7 +256,7 @@ fn write_old_scheme<M: SerializeMap>(
         }
         SecurityScheme::OAuth2(scheme) => {
             map.serialize_entry("type", "oauth2")?;
-            map.serialize_entry("flows", &OldFlows(scheme.flows.as_ref()))?;
+            map.serialize_entry("flows", &OldFlows(scheme.flows.as_ref(), form))?;
             if let Some(url) = scheme.oauth2_metadata_url.as_ref().filter(|_| form != CardForm::V02) {
                 map.serialize_entry("oauth2MetadataUrl", url)?;
             }
@@ -278,12 +278,14 @@ fn write_old_scheme<M: SerializeMap>(
     }
 }
 
-/// Flows without what older versions have not.
-struct OldFlows<'a>(Option<&'a OAuthFlows>);
+/// Flows without what older versions have not. A union has it all: where there is a `type`, the official reader of
+/// 1.0 looks here and nowhere else, and older readers see past what is new.
+struct OldFlows<'a>(Option<&'a OAuthFlows>, CardForm);
 
 impl Serialize for OldFlows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
+            Some(flows) if self.1 == CardForm::Union => flows.serialize(serializer),
             Some(OAuthFlows::AuthorizationCode(flow)) => {
                 let flow = crate::model::AuthorizationCodeFlow { pkce_required: false, ..flow.clone() };
                 OAuthFlows::AuthorizationCode(flow).serialize(serializer)
@@ -374,8 +376,11 @@ impl Serialize for Union<'_> {
 impl Union<'_> {
     fn write_security<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let Self(card, older) = self;
-        let schemes: BTreeMap<_, _> =
-            card.security_schemes.iter().map(|(name, scheme)| (name, UnionScheme(scheme))).collect();
+        let schemes: BTreeMap<_, _> = card
+            .security_schemes
+            .iter()
+            .map(|(name, scheme)| (name, Scheme(scheme, CardForm::Union)))
+            .collect();
         if !schemes.is_empty() {
             map.serialize_entry("securitySchemes", &schemes)?;
         }
@@ -387,19 +392,6 @@ impl Union<'_> {
             map.serialize_entry("security", &security)?;
         }
         Ok(())
-    }
-}
-
-/// A scheme for both; one that older versions cannot have is for 1.0 alone.
-struct UnionScheme<'a>(&'a SecurityScheme);
-
-impl Serialize for UnionScheme<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if is_device_code(self.0) {
-            self.0.serialize(serializer)
-        } else {
-            Scheme(self.0, CardForm::Union).serialize(serializer)
-        }
     }
 }
 
@@ -825,7 +817,10 @@ mod tests {
         let union = written(&card, CardForm::Union);
         assert_eq!(union["security"], json!([{"k": []}]));
         assert_eq!(union["securityRequirements"].as_array().unwrap().len(), 2);
-        assert_eq!(union["securitySchemes"]["d"].as_object().unwrap().len(), 1);
+        // Without a type, readers of 0.3 take it for something else or refuse the card.
+        let device = &union["securitySchemes"]["d"];
+        assert_eq!(device["type"], "oauth2");
+        assert_eq!(device["flows"], device["oauth2SecurityScheme"]["flows"]);
     }
 
     #[test]

@@ -264,7 +264,12 @@ fn card(form: CardForm, shape: &str) -> &'static str {
                 "!type in name description scheme bearerFormat flows:OldFlows oauth2MetadataUrl openIdConnectUrl"
             }
             CardForm::V02 => "!type in name description scheme bearerFormat flows:OldFlows openIdConnectUrl",
-            CardForm::Union | CardForm::V03Wrapped => {
+            CardForm::Union => {
+                "apiKeySecurityScheme:ApiKey httpAuthSecurityScheme:Http oauth2SecurityScheme:OAuth2
+                 openIdConnectSecurityScheme:OpenId mtlsSecurityScheme:Tls
+                 type in name description scheme bearerFormat flows:Flows oauth2MetadataUrl openIdConnectUrl"
+            }
+            CardForm::V03Wrapped => {
                 "apiKeySecurityScheme:ApiKey httpAuthSecurityScheme:Http oauth2SecurityScheme:OAuth2
                  openIdConnectSecurityScheme:OpenId mtlsSecurityScheme:Tls
                  type in name description scheme bearerFormat flows:OldFlows oauth2MetadataUrl openIdConnectUrl"
