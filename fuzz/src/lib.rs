@@ -171,6 +171,10 @@ mod tests {
                 let mut values =
                     serde_json::Deserializer::from_str(&text[at..]).into_iter::<serde_json::Value>();
                 let Some(Ok(value)) = values.next() else { continue };
+                if let Some(digits) = value.get("hex").and_then(|hex| hex.as_str()) {
+                    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
+                    protobuf(&(0..digits.len()).step_by(2).map(byte).collect::<Vec<u8>>());
+                }
                 let data = value.to_string();
                 for target in [jsonrpc, v1_json, v03_json, protobuf, sse, card] {
                     target(data.as_bytes());

@@ -8,6 +8,8 @@ mod golden;
 mod golden_grpc;
 #[cfg(feature = "server")]
 mod harness;
+#[cfg(feature = "grpc")]
+mod judges;
 mod lossy;
 #[cfg(feature = "server")]
 mod operations;

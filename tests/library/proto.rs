@@ -13,11 +13,11 @@ use attache_proto::{v1, v03};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use proptest::test_runner::TestCaseError;
 
 use crate::generate::{self, Fit};
 use crate::golden_grpc::{from_hex, golden};
 use crate::lossy::{Carrier, Form, Lossy, card_after, card_form, error_after};
+use crate::roundtrip::said;
 
 const CASES: u32 = 200;
 
@@ -153,10 +153,6 @@ pub(crate) fn form(version: Version) -> Form {
         Version::V1 => Form::V1,
         Version::V03 => Form::V03Grpc,
     }
-}
-
-fn said<T>(result: Result<T, Error>) -> Result<T, TestCaseError> {
-    result.map_err(|error| TestCaseError::fail(format!("{error:?}")))
 }
 
 #[test]
