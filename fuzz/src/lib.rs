@@ -2,7 +2,7 @@
 //!
 //! Run one with `cargo +nightly fuzz run jsonrpc`. What is read is written again and must be read as the same.
 
-use attache::model::{Operation, Version};
+use attache::model::{self, Operation, Version};
 use attache::wire::card::{CardForm, read_card, write_card};
 use attache::wire::method::{method, name};
 use attache::wire::{self, Dialect, errors, json, jsonrpc, sse as frames};
@@ -67,44 +67,65 @@ fn events(text: &str, dialect: &Dialect) {
     assert_eq!(written, String::from_utf8_lossy(&twice));
 }
 
-/// Every message of both protos that a peer may send: decoded, encoded, and decoded as the same.
+/// Every message of both protos that a peer may send: decoded, encoded, and decoded as the same, by itself and by way
+/// of the model.
 pub fn protobuf(data: &[u8]) {
     use attache_proto::{v1, v03};
-    again::<v1::SendMessageRequest>(data);
-    again::<v1::SendMessageResponse>(data);
-    again::<v1::StreamResponse>(data);
-    again::<v1::GetTaskRequest>(data);
-    again::<v1::ListTasksRequest>(data);
-    again::<v1::ListTasksResponse>(data);
-    again::<v1::CancelTaskRequest>(data);
-    again::<v1::SubscribeToTaskRequest>(data);
-    again::<v1::TaskPushNotificationConfig>(data);
-    again::<v1::GetTaskPushNotificationConfigRequest>(data);
-    again::<v1::ListTaskPushNotificationConfigsRequest>(data);
-    again::<v1::ListTaskPushNotificationConfigsResponse>(data);
-    again::<v1::DeleteTaskPushNotificationConfigRequest>(data);
-    again::<v1::GetExtendedAgentCardRequest>(data);
-    again::<v1::AgentCard>(data);
-    again::<v03::SendMessageRequest>(data);
-    again::<v03::SendMessageResponse>(data);
-    again::<v03::StreamResponse>(data);
-    again::<v03::GetTaskRequest>(data);
-    again::<v03::CancelTaskRequest>(data);
-    again::<v03::TaskSubscriptionRequest>(data);
-    again::<v03::CreateTaskPushNotificationConfigRequest>(data);
-    again::<v03::GetTaskPushNotificationConfigRequest>(data);
-    again::<v03::ListTaskPushNotificationConfigRequest>(data);
-    again::<v03::ListTaskPushNotificationConfigResponse>(data);
-    again::<v03::DeleteTaskPushNotificationConfigRequest>(data);
-    again::<v03::AgentCard>(data);
+    again::<v1::SendMessageRequest, model::SendMessageRequest>(data);
+    again::<v1::SendMessageResponse, model::SendMessageResponse>(data);
+    again::<v1::StreamResponse, model::StreamResponse>(data);
+    again::<v1::GetTaskRequest, model::GetTaskRequest>(data);
+    again::<v1::ListTasksRequest, model::ListTasksRequest>(data);
+    again::<v1::ListTasksResponse, model::ListTasksResponse>(data);
+    again::<v1::CancelTaskRequest, model::CancelTaskRequest>(data);
+    again::<v1::SubscribeToTaskRequest, model::SubscribeToTaskRequest>(data);
+    again::<v1::TaskPushNotificationConfig, model::PushConfig>(data);
+    again::<v1::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(data);
+    again::<v1::ListTaskPushNotificationConfigsRequest, model::ListPushConfigsRequest>(data);
+    again::<v1::ListTaskPushNotificationConfigsResponse, model::ListPushConfigsResponse>(data);
+    again::<v1::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
+    again::<v1::GetExtendedAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
+    again::<v1::AgentCard, model::AgentCard>(data);
+    again::<v03::SendMessageRequest, model::SendMessageRequest>(data);
+    again::<v03::SendMessageResponse, model::SendMessageResponse>(data);
+    again::<v03::GetTaskRequest, model::GetTaskRequest>(data);
+    again::<v03::Task, model::Task>(data);
+    again::<v03::CancelTaskRequest, model::CancelTaskRequest>(data);
+    again::<v03::TaskSubscriptionRequest, model::SubscribeToTaskRequest>(data);
+    again::<v03::CreateTaskPushNotificationConfigRequest, model::PushConfig>(data);
+    again::<v03::TaskPushNotificationConfig, model::PushConfig>(data);
+    again::<v03::GetTaskPushNotificationConfigRequest, model::GetPushConfigRequest>(data);
+    again::<v03::ListTaskPushNotificationConfigRequest, model::ListPushConfigsRequest>(data);
+    again::<v03::ListTaskPushNotificationConfigResponse, model::ListPushConfigsResponse>(data);
+    again::<v03::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
+    again::<v03::GetAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
+    again_by(data, |event: &model::StreamResponse| Some(wire::proto_v03::stream_response(event, true)));
+    again_by(data, |card: &model::AgentCard| v03::AgentCard::try_from(card).ok());
+}
+
+fn again<P, M>(data: &[u8])
+where
+    P: Message + Default + for<'a> From<&'a M>,
+    M: TryFrom<P, Error = attache::Error>,
+{
+    again_by(data, |model: &M| Some(P::from(model)));
 }
 
 /// Bytes are compared and not messages: a number that is none is not equal to itself.
-fn again<M: Message + Default>(data: &[u8]) {
-    let Ok(first) = M::decode(data) else { return };
+fn again_by<P, M>(data: &[u8], write: impl Fn(&M) -> Option<P>)
+where
+    P: Message + Default,
+    M: TryFrom<P, Error = attache::Error>,
+{
+    let Ok(first) = P::decode(data) else { return };
     let once = first.encode_to_vec();
-    let second = M::decode(&*once).expect("we read what we write");
+    let second = P::decode(&*once).expect("we read what we write");
     assert_eq!(once, second.encode_to_vec());
+    let Ok(model) = M::try_from(first) else { return };
+    let Some(once) = write(&model).map(|proto| proto.encode_to_vec()) else { return };
+    let read = P::decode(&*once).map(M::try_from).expect("we read what we write");
+    let again = write(&read.expect("we understand what we write")).expect("it could be written once");
+    assert_eq!(once, again.encode_to_vec());
 }
 
 /// A stream at once and in pieces, which never changes what is read.
@@ -150,6 +171,10 @@ mod tests {
                 let mut values =
                     serde_json::Deserializer::from_str(&text[at..]).into_iter::<serde_json::Value>();
                 let Some(Ok(value)) = values.next() else { continue };
+                if let Some(digits) = value.get("hex").and_then(|hex| hex.as_str()) {
+                    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
+                    protobuf(&(0..digits.len()).step_by(2).map(byte).collect::<Vec<u8>>());
+                }
                 let data = value.to_string();
                 for target in [jsonrpc, v1_json, v03_json, protobuf, sse, card] {
                     target(data.as_bytes());

@@ -176,6 +176,8 @@ fn split_name(message: &str) -> Option<(ErrorKind, &str)> {
     let kind = match name {
         // As 1.0 calls it, and so do servers that speak both.
         "ExtendedAgentCardNotConfiguredError" => ErrorKind::ExtendedAgentCardNotConfigured,
+        // What we call an error of a code that only its server knows.
+        "ServerError" => ErrorKind::Internal,
         _ => ErrorKind::ALL.into_iter().find(|kind| name_v03(*kind) == name)?,
     };
     Some((kind, text))

@@ -31,6 +31,8 @@ pub(crate) enum Fit {
     Json,
     /// Protobuf: numbers are doubles in their shortest spelling, and no flag tells `false` from absent.
     Protobuf,
+    /// What official models say too: no kind of part that only others know, and no place of a key that none has.
+    Official,
 }
 
 /// Tries a property on `cases` values. The same ones every time, unless `PROPTEST_RNG_SEED` says otherwise.
@@ -137,7 +139,7 @@ fn number(fit: Fit) -> BoxedStrategy<String> {
         any::<f64>().prop_filter("finite and with a fraction", |n| n.is_finite() && n.fract() != 0.0);
     let double = double.prop_map(|number| serde_json::to_string(&number).unwrap());
     let exact = prop_oneof![whole, double, select(vec!["0", "0.1", "-2.5", "1e300"]).prop_map(str::to_owned)];
-    if fit == Fit::Protobuf {
+    if fit != Fit::Json {
         return exact.boxed();
     }
     let odd = [
@@ -197,9 +199,9 @@ pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
         object(fit).prop_map(|object| Content::Data(object.into())),
     ];
     let beside = (metadata(fit), option::weighted(0.2, some_text()), option::weighted(0.2, some_text()));
-    let any = (content, beside).prop_map(|(content, (metadata, filename, media_type))| {
+    let any = (content, beside).prop_map(move |(content, (metadata, filename, media_type))| {
         let mut part = Part::from(content);
-        if let Some(metadata) = metadata {
+        if let Some(metadata) = metadata.map(|metadata| without_kind(metadata, fit)) {
             part = part.with_metadata(metadata);
         }
         if let Some(filename) = filename {
@@ -216,7 +218,15 @@ pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
         metadata.insert("kind", serde_json::Value::from(kind));
         Part::data(data).with_metadata(metadata)
     });
-    prop_oneof![8 => any, 1 => kept].boxed()
+    if fit == Fit::Official { any.boxed() } else { prop_oneof![8 => any, 1 => kept].boxed() }
+}
+
+/// 02 §5: the kind of a part that only others know rides in metadata, and is written as that kind to 0.3.
+fn without_kind(mut metadata: Object, fit: Fit) -> Object {
+    if fit == Fit::Official {
+        metadata.remove("kind");
+    }
+    metadata
 }
 
 fn parts(fit: Fit) -> BoxedStrategy<Vec<Part>> {

@@ -110,7 +110,7 @@ fn card(bytes: &[u8], _: &Value) -> Result<Vec<Vec<u8>>, Error> {
 }
 
 /// The files that have `grpc`, with their names.
-fn golden() -> Vec<(String, Value)> {
+pub(crate) fn golden() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let files = fs::read_dir(folder).expect("tests/golden exists").flatten().map(|entry| entry.path());
     let read = |path: &Path| -> Option<(String, Value)> {
@@ -127,7 +127,7 @@ fn golden() -> Vec<(String, Value)> {
     found
 }
 
-fn from_hex(hex: &Value) -> Vec<u8> {
+pub(crate) fn from_hex(hex: &Value) -> Vec<u8> {
     let digits = hex.as_str().expect("hex is a string");
     let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hex is hexadecimal");
     (0..digits.len()).step_by(2).map(byte).collect()

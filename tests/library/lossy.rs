@@ -19,9 +19,12 @@ pub(crate) enum Form {
     V1,
     V03,
     V03Rest,
+    #[cfg(feature = "grpc")]
+    V03Grpc,
 }
 
 impl Form {
+    /// Those that are JSON.
     pub(crate) const ALL: [Self; 3] = [Self::V1, Self::V03, Self::V03Rest];
 
     pub(crate) fn dialect(self) -> Dialect {
@@ -29,11 +32,19 @@ impl Form {
             Self::V1 => Dialect::V1,
             Self::V03 => Dialect::V03,
             Self::V03Rest => Dialect::V03Rest,
+            // How 0.3 gRPC looks as JSON.
+            #[cfg(feature = "grpc")]
+            Self::V03Grpc => Dialect::V03Rest,
         }
     }
 
     pub(crate) fn version(self) -> Version {
         self.dialect().version()
+    }
+
+    /// Whether it is bytes of 0.3.
+    fn is_grpc(self) -> bool {
+        !Self::ALL.contains(&self)
     }
 }
 
@@ -104,8 +115,8 @@ fn restore_kind(data: &Object, metadata: &mut Option<Object>) {
 impl Lossy for Message {
     fn lose(&mut self, form: Form) {
         self.parts.lose(form);
-        if form == Form::V03Rest {
-            // 08 §5: REST has no field for them.
+        if form.dialect() == Dialect::V03Rest {
+            // 08 §5: REST and gRPC have no field for them.
             self.reference_task_ids.clear();
         }
     }
@@ -148,7 +159,11 @@ impl Lossy for PushConfig {
             // 08 §5: extra schemes of authentication.
             Form::V1 => self.other_schemes.clear(),
             // 08 §5: tenant.
-            Form::V03 | Form::V03Rest => self.tenant = None,
+            _ => self.tenant = None,
+        }
+        if form.is_grpc() && self.id.is_none() {
+            // 02 §9: a registration is named by both ids, so without its own it names no task.
+            self.task_id = None;
         }
     }
 }
@@ -164,6 +179,10 @@ impl Lossy for Request {
         let tenant = match self {
             Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
                 request.message.lose(form);
+                if form.is_grpc() {
+                    // 04 §3.1: without one, servers differ on whether to block.
+                    request.configuration.get_or_insert_default();
+                }
                 if let Some(configuration) = &mut request.configuration {
                     configuration.task_push_notification_config.lose(form);
                     if old {
@@ -181,17 +200,23 @@ impl Lossy for Request {
             Self::ListTasks(request) => &mut request.tenant,
             Self::CancelTask(request) => {
                 // 02 §9: the 0.3 proto has no metadata here.
-                request.metadata = request.metadata.take().filter(|_| form != Form::V03Rest);
+                request.metadata = request.metadata.take().filter(|_| form.dialect() != Dialect::V03Rest);
                 &mut request.tenant
             }
             Self::SubscribeToTask(request) => &mut request.tenant,
             Self::CreatePushConfig(config) => {
+                let task = config.task_id.clone();
                 config.lose(form);
+                if form.is_grpc() {
+                    // 04 §3.7: one that nobody named has the id of its task, which is the parent.
+                    config.id = config.id.take().or_else(|| Some(task.as_ref()?.as_str().into()));
+                    config.task_id = task;
+                }
                 &mut config.tenant
             }
             Self::GetPushConfig(request) => {
                 // Not on the wire: whether the id may be missing is the version's affair.
-                request.any = old;
+                request.any = old && !form.is_grpc();
                 &mut request.tenant
             }
             Self::ListPushConfigs(request) => {
@@ -213,6 +238,7 @@ impl Lossy for Request {
 
 impl Lossy for Response {
     fn lose(&mut self, form: Form) {
+        let old = form != Form::V1;
         match self {
             Self::SendMessage(SendMessageResponse::Task(task)) | Self::Task(task) => task.lose(form),
             Self::SendMessage(SendMessageResponse::Message(message)) => message.lose(form),
@@ -222,13 +248,18 @@ impl Lossy for Response {
             Self::PushConfig(config) => config.lose(form),
             Self::ListPushConfigs(list) => {
                 list.configs.lose(form);
-                if form != Form::V1 {
+                if old && !form.is_grpc() {
                     // 08 §2: all are returned at once.
                     list.next_page_token.clear();
                 }
             }
             Self::Empty => {}
-            Self::AgentCard(card) => **card = card_after(card, card_form(form)).unwrap_or_default(),
+            Self::AgentCard(card) => {
+                **card = card_after(card, card_form(form)).unwrap_or_default();
+                if form.is_grpc() {
+                    lose_presence(card);
+                }
+            }
         }
     }
 }
@@ -239,7 +270,20 @@ pub(crate) fn card_form(form: Form) -> CardForm {
         Form::V1 => CardForm::V1,
         Form::V03 => CardForm::V03,
         Form::V03Rest => CardForm::V03Wrapped,
+        #[cfg(feature = "grpc")]
+        Form::V03Grpc => CardForm::V03,
     }
+}
+
+/// 01 §5: what has no presence in `a2a.v1` is absent when it holds its default.
+fn lose_presence(card: &mut AgentCard) {
+    card.documentation_url = card.documentation_url.take().filter(|url| !url.is_empty());
+    card.icon_url = card.icon_url.take().filter(|url| !url.is_empty());
+    let capabilities = &mut card.capabilities;
+    capabilities.streaming = capabilities.streaming.filter(|streaming| *streaming);
+    capabilities.push_notifications = capabilities.push_notifications.filter(|push| *push);
+    // 02 §9: not in the revision that the 0.3 SDK for Python has.
+    capabilities.state_transition_history = None;
 }
 
 /// What is left of a card in a form; `None` if it cannot be said there at all.
@@ -314,22 +358,22 @@ fn lose_schemes(card: &mut AgentCard, form: CardForm) {
 pub(crate) enum Carrier {
     JsonRpc,
     Rest,
+    #[cfg(feature = "grpc")]
+    Grpc,
 }
 
-/// What a client reads of an error. When to try again travels in a header.
+/// What a client reads of an error. When to try again travels in a header, and in the details of 1.0's gRPC.
 pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> Error {
     let (kind, all) = (error.kind(), ErrorKind::ALL.into_iter());
     let read = match (carrier, version) {
-        // 06 §1: some kinds share a reason, and a peer's own code has no place in REST.
-        (Carrier::Rest, _) => {
-            all.clone().find(|other| reason(*other) == reason(kind)).unwrap_or(ErrorKind::Internal)
-        }
         // 06 §1: four kinds share -32000; only the typed details of 1.0 tell them apart.
         (Carrier::JsonRpc, Version::V1) if jsonrpc_code(kind) == -32000 => kind,
         (Carrier::JsonRpc, Version::V03) if jsonrpc_code(kind) == -32000 => ErrorKind::Other(-32000),
         (Carrier::JsonRpc, _) => {
             all.clone().find(|other| jsonrpc_code(*other) == jsonrpc_code(kind)).unwrap_or(kind)
         }
+        // 06 §1: some kinds share a reason, and a peer's own code has no place in REST and gRPC.
+        (_, _) => all.clone().find(|other| reason(*other) == reason(kind)).unwrap_or(ErrorKind::Internal),
     };
     let card = ErrorKind::ExtendedAgentCardNotConfigured;
     let message = match version {
@@ -340,8 +384,16 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
         Version::V03 | Version::V1 => error.message(),
     };
     let mut left = Error::new(read).with_message(message.to_owned());
+    #[cfg(feature = "grpc")]
+    if carrier == Carrier::Grpc {
+        // 06 §2: 0.3 has the name of the error and its text, and no details at all.
+        if version == Version::V03 {
+            return left;
+        }
+        left = error.retry_after().into_iter().fold(left, Error::with_retry_after);
+    }
     // 08 §5: typed details. 06 §2: a small object instead, where it says more than which task the caller named.
-    let typed = carrier == Carrier::Rest || version == Version::V1;
+    let typed = carrier != Carrier::JsonRpc || version == Version::V1;
     if typed || !error.metadata().all(|(key, _)| key == "taskId") {
         left = error.metadata().fold(left, |left, (key, value)| left.with(key.to_owned(), value));
     }

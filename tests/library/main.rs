@@ -9,9 +9,13 @@ mod golden;
 mod golden_grpc;
 #[cfg(feature = "server")]
 mod harness;
+#[cfg(feature = "grpc")]
+mod judges;
 mod lossy;
 #[cfg(feature = "server")]
 mod operations;
+#[cfg(feature = "grpc")]
+mod proto;
 mod refusals;
 mod robust;
 mod rooms;

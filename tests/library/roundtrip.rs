@@ -21,7 +21,7 @@ type Tried = Result<(), TestCaseError>;
 
 const CASES: u32 = 200;
 
-fn said<T>(result: Result<T, Error>) -> Result<T, TestCaseError> {
+pub(crate) fn said<T>(result: Result<T, Error>) -> Result<T, TestCaseError> {
     result.map_err(|error| TestCaseError::fail(format!("{error:?}")))
 }
 
@@ -64,7 +64,7 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
     same(&read, &request.after(form))
 }
 
-fn operation(request: &Request) -> Operation {
+pub(crate) fn operation(request: &Request) -> Operation {
     match request {
         Request::SendMessage(_) => Operation::SendMessage,
         Request::SendStreamingMessage(_) => Operation::SendStreamingMessage,
@@ -149,7 +149,7 @@ fn answer_comes_back(response: &Response, form: Form) -> Tried {
 }
 
 /// The operations that such an answer may answer.
-fn answered(response: &Response) -> &'static [Operation] {
+pub(crate) fn answered(response: &Response) -> &'static [Operation] {
     match response {
         Response::SendMessage(_) => &[Operation::SendMessage],
         Response::Task(_) => &[Operation::GetTask, Operation::CancelTask],

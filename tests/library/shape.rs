@@ -109,7 +109,7 @@ fn spelled(shapes: Shapes, shape: &str, kind: Option<&str>) -> Option<&'static s
         Shapes::Of(Form::V1) => Some(v1(shape)),
         Shapes::Of(Form::V03) if shape == "Part" => part_v03(kind),
         Shapes::Of(Form::V03) => Some(v03(shape)),
-        Shapes::Of(Form::V03Rest) => Some(v03_rest(shape)),
+        Shapes::Of(_) => Some(v03_rest(shape)),
         Shapes::Card(form) => Some(card(form, shape)),
     }
 }
@@ -264,7 +264,12 @@ fn card(form: CardForm, shape: &str) -> &'static str {
                 "!type in name description scheme bearerFormat flows:OldFlows oauth2MetadataUrl openIdConnectUrl"
             }
             CardForm::V02 => "!type in name description scheme bearerFormat flows:OldFlows openIdConnectUrl",
-            CardForm::Union | CardForm::V03Wrapped => {
+            CardForm::Union => {
+                "apiKeySecurityScheme:ApiKey httpAuthSecurityScheme:Http oauth2SecurityScheme:OAuth2
+                 openIdConnectSecurityScheme:OpenId mtlsSecurityScheme:Tls
+                 type in name description scheme bearerFormat flows:Flows oauth2MetadataUrl openIdConnectUrl"
+            }
+            CardForm::V03Wrapped => {
                 "apiKeySecurityScheme:ApiKey httpAuthSecurityScheme:Http oauth2SecurityScheme:OAuth2
                  openIdConnectSecurityScheme:OpenId mtlsSecurityScheme:Tls
                  type in name description scheme bearerFormat flows:OldFlows oauth2MetadataUrl openIdConnectUrl"

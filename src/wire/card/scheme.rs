@@ -59,7 +59,7 @@ fn write_old_scheme<M: SerializeMap>(
         }
         SecurityScheme::OAuth2(scheme) => {
             map.serialize_entry("type", "oauth2")?;
-            map.serialize_entry("flows", &OldFlows(scheme.flows.as_ref()))?;
+            map.serialize_entry("flows", &OldFlows(scheme.flows.as_ref(), form))?;
             if let Some(url) = scheme.oauth2_metadata_url.as_ref().filter(|_| form != CardForm::V02) {
                 map.serialize_entry("oauth2MetadataUrl", url)?;
             }
@@ -81,12 +81,14 @@ fn write_old_scheme<M: SerializeMap>(
     }
 }
 
-/// Flows without what older versions have not.
-struct OldFlows<'a>(Option<&'a OAuthFlows>);
+/// Flows without what older versions have not. A union has it all: where there is a `type`, the official reader of
+/// 1.0 looks here and nowhere else, and older readers see past what is new.
+struct OldFlows<'a>(Option<&'a OAuthFlows>, CardForm);
 
 impl Serialize for OldFlows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
+            Some(flows) if self.1 == CardForm::Union => flows.serialize(serializer),
             Some(OAuthFlows::AuthorizationCode(flow)) => {
                 let flow = AuthorizationCodeFlow { pkce_required: false, ..flow.clone() };
                 OAuthFlows::AuthorizationCode(flow).serialize(serializer)

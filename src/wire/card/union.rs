@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::CardForm;
-use super::older::{Older, is_device_code};
+use super::older::Older;
 use super::scheme::Scheme;
 use super::write::{Skill, transports, write_capabilities};
-use crate::model::{AgentCapabilities, AgentCard, SecurityScheme};
+use crate::model::{AgentCapabilities, AgentCard};
 
 /// Both generations in one document.
 pub(super) struct Union<'a>(pub(super) &'a AgentCard, pub(super) &'a Older<'a>);
@@ -56,8 +56,11 @@ impl Serialize for Union<'_> {
 impl Union<'_> {
     fn write_security<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let Self(card, older) = self;
-        let schemes: BTreeMap<_, _> =
-            card.security_schemes.iter().map(|(name, scheme)| (name, UnionScheme(scheme))).collect();
+        let schemes: BTreeMap<_, _> = card
+            .security_schemes
+            .iter()
+            .map(|(name, scheme)| (name, Scheme(scheme, CardForm::Union)))
+            .collect();
         if !schemes.is_empty() {
             map.serialize_entry("securitySchemes", &schemes)?;
         }
@@ -69,19 +72,6 @@ impl Union<'_> {
             map.serialize_entry("security", &security)?;
         }
         Ok(())
-    }
-}
-
-/// A scheme for both; one that older versions cannot have is for 1.0 alone.
-struct UnionScheme<'a>(&'a SecurityScheme);
-
-impl Serialize for UnionScheme<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if is_device_code(self.0) {
-            self.0.serialize(serializer)
-        } else {
-            Scheme(self.0, CardForm::Union).serialize(serializer)
-        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn card(fit: Fit) -> BoxedStrategy<AgentCard> {
         option::of((text(), text()).prop_map(|(url, organization)| AgentProvider { url, organization }));
     let modes = (texts(), texts());
     let lists = (vec(interface(), 0..4), vec(skill(), 0..3), vec(signature(fit), 0..2));
-    let security = (btree_map(some_text(), scheme(), 0..4), wishes());
+    let security = (btree_map(some_text(), scheme(fit), 0..4), wishes());
     (words, provider, modes, lists, capabilities(fit), security)
         .prop_map(|(words, provider, modes, (interfaces, skills, signatures), capabilities, security)| {
             let (schemes, wishes) = security;
@@ -100,7 +100,7 @@ fn capabilities(fit: Fit) -> BoxedStrategy<AgentCapabilities> {
 fn extension(fit: Fit) -> BoxedStrategy<AgentExtension> {
     let required = match fit {
         Fit::Json => option::of(any::<bool>()).boxed(),
-        Fit::Protobuf => select(vec![None, Some(true)]).boxed(),
+        Fit::Protobuf | Fit::Official => select(vec![None, Some(true)]).boxed(),
     };
     (some_text(), option::of(some_text()), required, metadata(fit))
         .prop_map(|(uri, description, required, params)| AgentExtension {
@@ -138,10 +138,14 @@ fn signature(fit: Fit) -> BoxedStrategy<AgentCardSignature> {
         .boxed()
 }
 
-fn scheme() -> BoxedStrategy<SecurityScheme> {
+fn scheme(fit: Fit) -> BoxedStrategy<SecurityScheme> {
     let about = || option::of(some_text());
+    let place = match fit {
+        Fit::Json | Fit::Protobuf => text(),
+        Fit::Official => select(vec!["cookie", "header", "query"]).prop_map(str::to_owned).boxed(),
+    };
     prop_oneof![
-        1 => (about(), text(), text()).prop_map(|(description, location, name)| {
+        1 => (about(), place, text()).prop_map(|(description, location, name)| {
             SecurityScheme::ApiKey(ApiKeySecurityScheme { description, location, name })
         }),
         1 => (about(), text(), option::of(some_text())).prop_map(|(description, scheme, bearer_format)| {
