@@ -89,17 +89,23 @@ impl Service {
     ) -> Result<ListTasksResponse> {
         request.validate()?;
         let scope = within(call, request.tenant.as_deref()).scope;
-        let query = cursor::query(&request)?;
+        let mut query = cursor::query(&request)?;
+        let size = query.limit;
+        // One more than asked for tells whether there is another page.
+        query.limit += 1;
         let page = self.engine.list(&scope, &query).await?;
-        let full = page.tasks.len() == query.limit;
-        let next_page_token = match page.tasks.last().filter(|_| full) {
-            Some(last) => cursor::write(&request, last),
-            None => String::new(),
+        let next_page_token = match page.tasks.get(size.wrapping_sub(1)) {
+            Some(last) if page.tasks.len() > size => cursor::write(&request, last),
+            _ => String::new(),
         };
-        let mut tasks = Vec::with_capacity(page.tasks.len());
-        for head in &page.tasks {
-            // One that was removed since is simply not there.
-            let Ok((mut task, _)) = self.engine.task(head).await else { continue };
+        let mut tasks = Vec::with_capacity(size);
+        for head in page.tasks.iter().take(size) {
+            let (mut task, _) = match self.engine.task(head).await {
+                Ok(task) => task,
+                // One that was removed since is simply not there.
+                Err(crate::engine::Error::Gone) => continue,
+                Err(error) => return Err(error.into()),
+            };
             task.limit_history(request.history_length);
             if request.include_artifacts != Some(true) {
                 task.artifacts.clear();
