@@ -32,7 +32,7 @@ pub(super) enum Ending {
 
 /// A cancel that the agent was told of, and how long it may take.
 struct Stopping {
-    until: Instant,
+    until: Option<Instant>,
     answers: Vec<oneshot::Sender<Result<Task>>>,
 }
 
@@ -40,6 +40,8 @@ struct Stopping {
 /// and the agent is dropped.
 pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()> {
     let setting = Arc::new(setting(runner, message));
+    // However the turn ends: whoever still speaks must not wait for ever.
+    let _over = Over(&setting.queue);
     let agent = runner.engine.agent.clone();
     let mut work = agent.run(Turn::new(setting.clone()));
     let mut ended = None;
@@ -57,6 +59,8 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             runner.plan(said);
         }
         if let Some(ending) = ended.take() {
+            // What the agent holds is let go before anybody hears that its turn is over.
+            drop(work);
             return finish(runner, &setting, ending, stopping).await;
         }
         if runner.has_plans() {
@@ -69,18 +73,37 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                     outcome = &mut work, if ended.is_none() => ended = Some(Ending::Said(outcome)),
                 }
             }
+            // An agent that speaks without a pause, to a store that needs none, must not have the thread for itself.
+            tokio::task::consume_budget().await;
+        }
+        if ended.is_some() {
             continue;
         }
-        let silence = runner.engine.settings.max_silence.map(|silence| heard + silence);
-        let until = stopping.as_ref().map(|stopping| stopping.until);
+        let silence = later(heard, runner.engine.settings.max_silence);
+        let until = stopping.as_ref().and_then(|stopping| stopping.until);
         tokio::select! {
             biased;
-            outcome = &mut work => ended = Some(Ending::Said(outcome)),
-            () = setting.queue.news() => {}
+            // Before the agent: one that always has more to say is stopped like any other.
             wish = runner.wish() => ended = interrupt(runner, &setting, &mut stopping, wish).await?,
             ending = limit(until, setting.deadline, silence) => ended = Some(ending),
+            outcome = &mut work => ended = Some(Ending::Said(outcome)),
+            () = setting.queue.news() => {}
         }
     }
+}
+
+/// Closes the queue of a turn that is over.
+struct Over<'a>(&'a Queue);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The time after another one; none if there is no such limit, or it is beyond all time.
+fn later(from: Instant, time: Option<Duration>) -> Option<Instant> {
+    from.checked_add(time?)
 }
 
 async fn poll_once(work: &mut Work<'_>) -> Option<Result<Outcome, Failure>> {
@@ -102,7 +125,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
         cancel: CancellationToken::new(),
         listens: AtomicBool::new(false),
-        deadline: engine.settings.max_turn_time.map(|time| Instant::now() + time),
+        deadline: later(Instant::now(), engine.settings.max_turn_time),
         library: Arc::new(Shelf { journal: engine.journal.clone(), scope }),
     }
 }
@@ -174,7 +197,7 @@ async fn interrupt(
             let listens = setting.listens.load(Ordering::Acquire);
             let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
             setting.cancel.cancel();
-            *stopping = Some(Stopping { until: Instant::now() + grace, answers: vec![answer] });
+            *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: vec![answer] });
             Ok((!listens).then_some(Ending::Canceled))
         }
         // Somebody does work on it.
