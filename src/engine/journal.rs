@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::live::{Live, Registry};
 use super::log::Log;
@@ -20,11 +21,17 @@ pub(crate) struct Journal {
     pub(super) store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
     pub(super) registry: Arc<Registry>,
+    stop: CancellationToken,
 }
 
 impl Journal {
-    pub(super) fn new(store: Arc<dyn Store>, bus: Arc<dyn Bus>, registry: Registry) -> Self {
-        Self { store, bus, registry: Arc::new(registry) }
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        bus: Arc<dyn Bus>,
+        registry: Registry,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { store, bus, registry: Arc::new(registry), stop }
     }
 
     pub(super) async fn open(&self, task: NewTask) -> store::Result<Opened> {
@@ -93,6 +100,10 @@ pub(crate) struct Follow {
 
 impl Follow {
     /// The next entries, at least one; waits for them.
+    ///
+    /// # Errors
+    /// The task is gone, the engine stops, or nothing can be recorded for now. Nothing was skipped: whoever calls
+    /// again goes on where they were.
     pub(crate) async fn next(&mut self) -> Result<Vec<Arc<Entry>>> {
         loop {
             // Seen before reading: what is announced while we read wakes us again.
@@ -102,7 +113,11 @@ impl Follow {
                 self.at = last.seq;
                 return Ok(entries);
             }
-            self.wake.changed().await.map_err(|_| Error::Stopped)?;
+            tokio::select! {
+                biased;
+                changed = self.wake.changed() => changed.map_err(|_| Error::Stopped)?,
+                () = self.journal.stop.cancelled() => return Err(Error::Stopped),
+            }
         }
     }
 
@@ -115,6 +130,14 @@ impl Follow {
             }
         }
         let entries = self.journal.store.read(&self.task, self.at, PAGE).await?;
+        if entries.is_empty() && !self.is_there().await? {
+            return Err(Error::Gone);
+        }
         Ok(entries.into_iter().map(Arc::new).collect())
+    }
+
+    /// Whether the log is there at all: a task is removed whole or not.
+    async fn is_there(&self) -> Result<bool> {
+        Ok(!self.journal.store.read(&self.task, Seq(0), 1).await?.is_empty())
     }
 }

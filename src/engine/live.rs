@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::log::Log;
 use super::{Accepted, Result};
-use crate::model::{Call, Entry, Message, Object, Seq, Task, TaskId};
+use crate::model::{Call, Entry, Message, Object, Seq, Task, TaskId, Timestamp};
 use crate::store::Key;
 
 /// What others want of the one who works on a task.
@@ -19,8 +19,8 @@ pub(super) enum Wish {
     Cancel { metadata: Option<Object>, answer: oneshot::Sender<Result<Task>> },
     /// Nobody worked on it when we came: do as the policy says.
     Recover,
-    /// It waited too long for somebody outside.
-    Expire { reason: &'static str },
+    /// It waits for somebody outside since before this time, which is too long.
+    Expire { before: Timestamp },
 }
 
 /// A message on its way to a task, and who waits to hear that it arrived.
@@ -61,7 +61,10 @@ impl Live {
     pub(super) fn publish(&self, entries: impl IntoIterator<Item = Arc<Entry>>) {
         let mut tail = self.tail();
         for entry in entries {
-            let log = tail.log.get_or_insert_with(Log::empty);
+            if entry.seq == Seq(1) {
+                tail.log = Some(Log::empty());
+            }
+            let Some(log) = &mut tail.log else { return };
             // What does not fit was recorded as ignored, so this cannot fail; if it did, the store has the truth.
             if log.apply(&entry).is_err() {
                 tail.log = None;

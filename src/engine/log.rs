@@ -77,6 +77,16 @@ impl Log {
         self.waiting.front().filter(|_| !self.task.is_ended())
     }
 
+    /// How many messages are not answered yet, the one being worked on included.
+    pub(super) fn backlog(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The number of the turn that runs, or comes next.
+    pub(super) fn turn(&self) -> u64 {
+        self.turns_ended + 1
+    }
+
     /// The number of the turn that takes the newest message.
     pub(super) fn last_turn(&self) -> u64 {
         self.turns_ended + self.waiting.len() as u64
@@ -91,12 +101,13 @@ impl Log {
     /// to ask.
     pub(super) fn settles(&self, turn: u64, entry: &Entry) -> bool {
         let asks = matches!(entry.event, Event::Status { .. }) && self.task.status.state.is_interrupted();
-        self.task.is_ended() || (asks && self.turns_ended + 1 == turn)
+        self.task.is_ended() || (asks && self.turn() == turn)
     }
 
     /// Whether what a caller of this turn waits for has happened already.
     pub(super) fn has_settled(&self, turn: u64) -> bool {
-        self.task.is_ended() || self.turns_ended >= turn
+        let asks = self.turn_runs() && self.task.status.state.is_interrupted();
+        self.task.is_ended() || self.turns_ended >= turn || (asks && self.turn() == turn)
     }
 
     /// What a turn begins with: a task that waited for somebody outside is worked on again.

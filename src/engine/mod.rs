@@ -92,7 +92,7 @@ impl Engine {
     ) -> Self {
         let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
         Self {
-            journal: Journal::new(store, bus, registry),
+            journal: Journal::new(store, bus, registry, stop.clone()),
             agent,
             clock,
             tracker,
@@ -131,11 +131,8 @@ impl Engine {
 
     /// Opens a task with this message and begins to work on it.
     pub(crate) async fn start(&self, call: Call, opening: Opening) -> Result<Accepted> {
-        if self.is_full() {
-            return Err(Error::Overloaded);
-        }
         let (answer, accepted) = oneshot::channel();
-        let runner = Runner::opening(self.clone(), call, opening, answer);
+        let runner = Runner::opening(self.clone(), call, opening, answer)?;
         self.own(runner.run_opening()).await;
         accepted.await.unwrap_or(Err(Error::Stopped))
     }
@@ -196,12 +193,6 @@ impl Engine {
         if poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await.is_pending() {
             self.tracker.spawn(work);
         }
-    }
-
-    /// Whether no turn is free and enough wait for one.
-    fn is_full(&self) -> bool {
-        let waiting = self.waiting.load(std::sync::atomic::Ordering::Relaxed);
-        self.turns.available_permits() == 0 && waiting >= self.settings.max_waiting_turns
     }
 }
 

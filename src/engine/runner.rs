@@ -3,11 +3,14 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::live::{Incoming, Live, Wish};
+use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
+use super::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
 use super::turn::{self, Ending};
 use super::{Accepted, Engine, Error, Opening, Restart, Result};
 use crate::model::{Call, ContextId, Event, Scope, Seq, Task, TaskId, TaskState, TaskStatus, Timestamp};
@@ -32,8 +35,10 @@ pub(super) struct Runner {
     wished: Option<mpsc::Receiver<Wish>>,
     /// Leave to run the turn that was begun.
     permit: Option<OwnedSemaphorePermit>,
-    /// Who sent the messages that wait, as far as we know.
-    pub(super) calls: VecDeque<Call>,
+    /// Held while the task waits for that leave.
+    place: Option<Waiting>,
+    /// Who sent the messages that wait, as far as we know, by the number of their turn.
+    calls: VecDeque<(u64, Call)>,
 }
 
 /// What rides with the opening of a log.
@@ -46,13 +51,16 @@ struct Birth {
 }
 
 impl Runner {
-    /// A runner for a task that does not exist yet.
+    /// A runner for a task that does not exist yet; it has leave to run, or a place among those that wait.
+    ///
+    /// # Errors
+    /// Enough wait already.
     pub(super) fn opening(
         engine: Engine,
         call: Call,
         opening: Opening,
         answer: oneshot::Sender<Result<Accepted>>,
-    ) -> Self {
+    ) -> Result<Self> {
         let Opening { message, key, alias, config } = opening;
         let id = TaskId::from(engine.clock.id());
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
@@ -69,12 +77,22 @@ impl Runner {
             live: None,
             wished: None,
             permit: None,
-            calls: VecDeque::from([call]),
+            place: None,
+            calls: VecDeque::from([(1, call)]),
             engine,
             id,
         };
         runner.plan(vec![created, Event::Message(message)]);
-        runner
+        runner.begin_turn();
+        if runner.permit.is_none() {
+            // Taken before the first wait, so that a thousand who come at once count as a thousand.
+            let place = Waiting::new(&runner.engine);
+            if place.number > runner.engine.settings.max_waiting_turns {
+                return Err(Error::Overloaded);
+            }
+            runner.place = Some(place);
+        }
+        Ok(runner)
     }
 
     /// A runner for a task that nobody works on.
@@ -96,6 +114,7 @@ impl Runner {
             live: Some(live),
             wished: Some(wished),
             permit: None,
+            place: None,
             calls: VecDeque::new(),
             engine,
         }
@@ -103,7 +122,6 @@ impl Runner {
 
     /// Opens the log and works until nothing is left to do.
     pub(super) async fn run_opening(mut self) {
-        self.begin_turn();
         // Where a second run must not happen, and where the turn cannot begin, the record comes first.
         let keyed = self.birth.as_ref().is_some_and(|birth| birth.key.is_some());
         let first = self.permit.is_none() || keyed || self.engine.agent.durable_start();
@@ -118,19 +136,19 @@ impl Runner {
 
     /// Reads the log, grants the wish, and works until nothing is left to do.
     pub(super) async fn run_from(mut self, wish: Wish) {
-        let ended = match self.reload().await {
-            Ok(()) => match self.grant(wish).await {
-                Ok(()) => self.work().await,
-                Err(error) => Err(error),
-            },
-            Err(error) => {
-                tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = self.reload().await {
+            tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");
+            if !matches!((&wish, &error), (Wish::Recover, Error::Store(_))) {
                 refuse(wish, error);
-                while let Some(wish) = self.next_wish() {
-                    refuse(wish, Error::Lost);
-                }
-                Ok(())
+                return self.refuse_all();
             }
+            // Nobody else will come for it: a task that was cut off must not stay so.
+            self.wait_for_store(&mut pause).await;
+        }
+        let ended = match self.grant(wish).await {
+            Ok(()) => self.work().await,
+            Err(error) => Err(error),
         };
         self.leave(ended).await;
     }
@@ -142,7 +160,8 @@ impl Runner {
                 if self.permit.is_none() && !self.wait_for_turn().await? {
                     break;
                 }
-                if self.engine.agent.durable_start() {
+                // A turn that runs again is counted before it does, or it could kill the process for ever.
+                if self.engine.agent.durable_start() || self.log.attempts > 1 {
                     self.commit(None, false).await?;
                 }
                 turn::run(self, message).await?;
@@ -165,7 +184,7 @@ impl Runner {
 
     /// Waits until a turn may begin, granting wishes meanwhile; false when the task has ended before.
     async fn wait_for_turn(&mut self) -> Result<bool> {
-        let _waiting = Waiting::new(&self.engine);
+        let _place = self.place.take().unwrap_or_else(|| Waiting::new(&self.engine));
         let turns = self.engine.turns.clone();
         let mut free = pin!(turns.acquire_owned());
         while self.log.waiting().is_some() {
@@ -205,20 +224,22 @@ impl Runner {
                 self.answer_cancel(answer, committed)
             }
             Wish::Recover => self.recover().await,
-            Wish::Expire { reason } => self.give_up(reason).await,
+            Wish::Expire { before } => self.expire(before).await,
         }
     }
 
     /// Records a message; its turn comes when those before it are over.
     pub(super) async fn take_message(&mut self, incoming: Incoming) -> Result<()> {
         let Incoming { call, message, key, answer } = incoming;
-        let state = self.log.task.status.state;
-        let context_id = self.log.task.context_id.clone();
-        if state.is_terminal() {
-            let _ = answer.send(Err(Error::Ended(state)));
+        if self.log.task.is_ended() {
+            let _ = answer.send(self.too_late(key).await);
             return Ok(());
         }
-        let message = message.in_task(self.id.clone()).in_context(context_id);
+        if self.log.backlog() > self.engine.settings.max_waiting_messages {
+            let _ = answer.send(Err(Error::Overloaded));
+            return Ok(());
+        }
+        let message = message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone());
         let idle = self.log.waiting().is_none();
         self.plan(vec![Event::Message(Arc::new(message))]);
         if idle {
@@ -226,15 +247,16 @@ impl Runner {
             self.begin_turn();
         }
         let (answered, result) = match self.commit(key, false).await {
+            Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),
             Ok(()) => {
-                self.calls.push_back(call);
+                self.calls.push_back((self.log.last_turn(), call));
                 (Ok(self.accepted()), Ok(()))
             }
             // Seen before: nothing was added, and the task is the answer.
-            Err(Error::Store(store::Error::Repeated)) => {
-                let undone = self.undo(idle).await;
-                (undone.map(|()| self.accepted()), Ok(()))
-            }
+            Err(Error::Store(store::Error::Repeated)) => match self.undo(idle).await {
+                Ok(()) => (Ok(self.accepted()), Ok(())),
+                Err(error) => (Err(Error::Lost), Err(error)),
+            },
             Err(error @ Error::Store(store::Error::KeyReused)) => (Err(error), self.undo(idle).await),
             Err(error) => (Err(Error::Lost), Err(error)),
         };
@@ -243,12 +265,37 @@ impl Runner {
         result
     }
 
+    /// What a message to an ended task gets: the task if it was taken before, as its key says, else a refusal.
+    async fn too_late(&self, key: Option<Key>) -> Result<Accepted> {
+        let refused = Error::Ended(self.log.task.status.state);
+        let (Some(head), Some(key)) = (&self.head, key) else { return Err(refused) };
+        let (status, time) = (&self.log.task.status, self.engine.clock.now());
+        let status_time = status.timestamp.unwrap_or(time);
+        let probe = Batch { time, events: Vec::new(), state: status.state, status_time, key: Some(key) };
+        // No log ends at 0, so this adds nothing; but the key is looked at first.
+        match self.engine.journal.append(head, Seq(0), &probe).await {
+            Err(store::Error::Repeated) => Ok(self.accepted()),
+            Err(error @ (store::Error::KeyReused | store::Error::Failed(_))) => Err(error.into()),
+            Ok(()) | Err(store::Error::Conflict) => Err(refused),
+        }
+    }
+
     /// Forgets what was planned and not written.
     async fn undo(&mut self, begun: bool) -> Result<()> {
         if begun {
             self.permit = None;
         }
         self.reload().await
+    }
+
+    /// Who sent the message of the turn that begins.
+    pub(super) fn call(&mut self) -> Call {
+        let turn = self.log.turn();
+        while self.calls.front().is_some_and(|(number, _)| *number < turn) {
+            self.calls.pop_front();
+        }
+        let call = self.calls.pop_front_if(|(number, _)| *number == turn);
+        call.map_or_else(|| Call::new(self.scope.clone()), |(_, call)| call)
     }
 
     pub(super) fn answer_cancel(
@@ -275,6 +322,16 @@ impl Runner {
             Restart::RunAgain { attempts } if self.log.attempts < attempts => Ok(()),
             Restart::Fail | Restart::RunAgain { .. } => self.give_up("interrupted").await,
         }
+    }
+
+    /// Fails a task that still waits for somebody outside, and has done so since before a time.
+    async fn expire(&mut self, before: Timestamp) -> Result<()> {
+        let status = &self.log.task.status;
+        let waits = status.state.is_interrupted() && self.log.waiting().is_none();
+        if waits && status.timestamp.is_some_and(|since| since < before) {
+            return self.give_up("expired").await;
+        }
+        Ok(())
     }
 
     /// Ends the task as failed, and says why in a word.
@@ -386,7 +443,13 @@ impl Runner {
                 let _ = birth.answer.send(self.again(head).await);
                 Ok(())
             }
-            Err(error) => {
+            // Refused, and nothing was written: there is no task.
+            Err(error @ (store::Error::Conflict | store::Error::Repeated | store::Error::KeyReused)) => {
+                self.next_wish();
+                let _ = birth.answer.send(Err(error.into()));
+                Ok(())
+            }
+            Err(error @ store::Error::Failed(_)) => {
                 let _ = birth.answer.send(Err(error.into()));
                 Err(Error::Lost)
             }
@@ -421,47 +484,97 @@ impl Runner {
     }
 
     /// Gives the task up; where the store has failed, not before the task has an end.
-    async fn leave(mut self, ended: Result<()>) {
-        let Err(error) = ended else { return };
-        tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "turn lost");
+    async fn leave(mut self, mut ended: Result<()>) {
+        while let Err(error) = ended {
+            tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "turn lost");
+            self.permit = None;
+            let mut pause = FIRST_PAUSE;
+            let there = loop {
+                self.lose();
+                self.wait_for_store(&mut pause).await;
+                match self.settle().await {
+                    Ok(there) => break there,
+                    Err(error) => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(task = %self.id, error, "task still without an end");
+                    }
+                }
+            };
+            ended = if there { self.work().await } else { return self.refuse_all() };
+        }
+    }
+
+    /// Tells those who follow that nothing can be recorded for now.
+    fn lose(&self) {
         if let Some(live) = &self.live {
             live.lose();
             self.engine.journal.announce(&self.id, self.durable);
         }
-        let mut pause = super::sweep::FIRST_PAUSE;
+    }
+
+    /// Waits a while, and longer each time. Who comes meanwhile is told to come back later.
+    async fn wait_for_store(&mut self, pause: &mut Duration) {
+        let mut over = pin!(tokio::time::sleep(*pause));
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
         loop {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(super::sweep::LONGEST_PAUSE);
-            if self.settle().await.is_ok() {
-                break;
-            }
-        }
-        while let Some(wish) = self.next_wish() {
-            if let Err(error) = self.grant(wish).await {
-                tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "wish lost");
+            tokio::select! {
+                biased;
+                () = &mut over => return,
+                wish = next(&mut self.wished) => refuse(wish, Error::Lost),
             }
         }
     }
 
-    /// Fails the task whose turn was lost, if it exists and has no end yet.
-    async fn settle(&mut self) -> Result<()> {
+    /// Fails the task whose turn was lost. False when there is no such task, or it is in other hands.
+    async fn settle(&mut self) -> Result<bool> {
         if self.head.is_none() {
             self.head = self.engine.journal.find(&self.scope, &self.id).await?;
         }
-        if self.head.is_none() {
-            return Ok(());
+        if self.head.is_none() || !self.is_ours() {
+            return Ok(false);
         }
         match self.reload().await {
-            Err(Error::Gone) => return Ok(()),
+            Err(Error::Gone) => return Ok(false),
             result => result?,
         }
-        self.give_up("interrupted").await
+        // The end of a turn may be there although its commit seemed to fail.
+        if self.log.waiting().is_some() || self.log.turn_runs() {
+            self.give_up("interrupted").await?;
+        }
+        Ok(true)
+    }
+
+    /// Whether nobody else works on the task: a quick turn does so without saying.
+    fn is_ours(&mut self) -> bool {
+        if self.wished.is_none() {
+            match self.engine.journal.registry.pass(&self.id, Wish::Recover) {
+                Passed::On | Passed::Refused => return false,
+                Passed::Back(_, live, wished) => (self.live, self.wished) = (Some(live), Some(wished)),
+            }
+        }
+        true
+    }
+
+    /// Stops being the one who works on a task that is not there.
+    fn refuse_all(&mut self) {
+        while let Some(wish) = self.next_wish() {
+            refuse(wish, Error::Gone);
+        }
     }
 
     /// What a turn's end becomes in the log.
     pub(super) fn end(&mut self, ending: Ending) {
         let events = turn::ending(self, ending);
         self.plan(events);
+    }
+}
+
+impl Drop for Runner {
+    /// Only one that was cut off still is the task's: those who follow must not wait for it.
+    fn drop(&mut self) {
+        if self.wished.is_some() {
+            self.lose();
+        }
     }
 }
 
@@ -488,17 +601,21 @@ pub(super) fn status(state: TaskState) -> Event {
 }
 
 /// Counts a task among those that wait for a turn, for as long as it lives.
-struct Waiting(Arc<std::sync::atomic::AtomicUsize>);
+struct Waiting {
+    count: Arc<AtomicUsize>,
+    /// How many waited when it came, itself included.
+    number: usize,
+}
 
 impl Waiting {
     fn new(engine: &Engine) -> Self {
-        engine.waiting.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Self(engine.waiting.clone())
+        let number = engine.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { count: engine.waiting.clone(), number }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }

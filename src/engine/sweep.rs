@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use tokio::time::MissedTickBehavior;
+
 use super::live::{Passed, Wish};
 use super::runner::Runner;
 use super::{Engine, Result, Waiting};
-use crate::model::{TaskState, Timestamp};
+use crate::model::Timestamp;
 use crate::store::Head;
 
 /// How long to wait before trying again where the store has failed.
@@ -20,17 +22,14 @@ impl Engine {
     /// Looks at every task that has not ended and has nobody who works on it, and does as the policy says. Call it
     /// once before serving.
     pub(crate) async fn recover(&self) -> Result<()> {
-        self.each_unfinished(|head| match head.state {
-            // Parked on somebody outside: stays so.
-            TaskState::InputRequired | TaskState::AuthRequired => None,
-            _ => Some(Wish::Recover),
-        })
-        .await
+        // Those parked on somebody outside too: a message may have come that nobody worked on.
+        self.each_unfinished(|_| Some(Wish::Recover)).await
     }
 
     /// Fails what waits too long, and forgets what is too old or too many, for as long as it runs.
     pub(crate) async fn keep_house(&self) -> Infallible {
-        let mut every = tokio::time::interval(self.settings.sweep_every);
+        let mut every = tokio::time::interval(self.settings.sweep_every.max(Duration::from_millis(1)));
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             every.tick().await;
             if let Err(error) = self.sweep().await {
@@ -45,7 +44,7 @@ impl Engine {
             let before = self.before(time);
             self.each_unfinished(|head| {
                 let waits = head.state.is_interrupted() && head.status_time < before;
-                waits.then_some(Wish::Expire { reason: "expired" })
+                waits.then_some(Wish::Expire { before })
             })
             .await?;
         }
@@ -82,7 +81,7 @@ impl Engine {
     async fn forget_before(&self, time: Timestamp) -> Result<()> {
         loop {
             let old = self.journal.store.ended(time, PAGE).await?;
-            self.journal.store.remove(&old).await?;
+            self.forget(&old).await?;
             if old.len() < PAGE {
                 return Ok(());
             }
@@ -98,7 +97,17 @@ impl Engine {
                 return Ok(());
             }
             let oldest = self.journal.store.ended(Timestamp::MAX, limit).await?;
-            self.journal.store.remove(&oldest).await?;
+            if oldest.is_empty() {
+                return Ok(());
+            }
+            self.forget(&oldest).await?;
         }
+    }
+
+    /// Forgets tasks, and lets those who still follow one find out.
+    async fn forget(&self, tasks: &[Head]) -> Result<()> {
+        self.journal.store.remove(tasks).await?;
+        tasks.iter().for_each(|head| self.journal.announce(&head.id, head.position));
+        Ok(())
     }
 }

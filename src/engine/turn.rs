@@ -16,7 +16,7 @@ use super::runner::{Runner, status};
 use super::{Error, Result};
 use crate::agent::{Failure, Library, Outcome, Question, Queue, Setting, Turn};
 use crate::model::{
-    Call, ContextId, Event, INPUT_REQUEST, Json, Message, Object, Scope, Task, TaskId, TaskState, TaskStatus,
+    ContextId, Event, INPUT_REQUEST, Json, Message, Object, Scope, Task, TaskId, TaskState, TaskStatus,
 };
 use crate::store::Query;
 
@@ -115,9 +115,8 @@ async fn poll_once(work: &mut Work<'_>) -> Option<Result<Outcome, Failure>> {
 }
 
 fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
-    let engine = &runner.engine;
-    let scope = runner.scope().clone();
-    let call = runner.calls.pop_front().unwrap_or_else(|| Call::new(scope.clone()));
+    let call = runner.call();
+    let (engine, scope) = (&runner.engine, runner.scope().clone());
     Setting {
         task: Arc::new(runner.log.task.clone()),
         message,
