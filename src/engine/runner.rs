@@ -191,6 +191,10 @@ impl Runner {
             tokio::select! {
                 biased;
                 permit = &mut free => {
+                    if self.engine.stop.is_cancelled() {
+                        // Leave that others gave back because they were stopped: so are we.
+                        std::future::pending::<()>().await;
+                    }
                     self.permit = Some(permit.map_err(|_| Error::Stopped)?);
                     self.plan(self.log.turn_start());
                     return Ok(true);

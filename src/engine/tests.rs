@@ -1,5 +1,15 @@
 //! The engine alone: a clock that stands still, a memory store, an agent that does as it is told.
 
+mod cancel;
+mod faults;
+mod laws;
+mod limits;
+mod races;
+mod recovery;
+mod retention;
+mod turns;
+mod world;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +20,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn};
 use crate::bus::Local;
-use crate::model::{Caller, Event, Seq, Timestamp};
+use crate::model::{Caller, Event, MessageId, Timestamp};
 use crate::store::Memory;
 
 struct Still(AtomicU64);
