@@ -132,7 +132,7 @@ async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_fo
     assert_eq!(ask(call(), "e", "refers", refers).await, " | one");
     let secret = ids[1].clone();
     let elsewhere = ids[2].clone();
-    let mut ask = async |refers: Vec<TaskId>| {
+    let ask = async |refers: Vec<TaskId>| {
         let said = Message { reference_task_ids: refers, ..Message::user("x") };
         let accepted = soon(engine.start(call(), Opening::from(said))).await.unwrap();
         soon(engine.settled(accepted)).await.unwrap().status.message.unwrap().text()
