@@ -97,7 +97,8 @@ mod tests {
             std::future::pending::<()>().await;
         };
         let mut calm = Box::pin(calm(armed));
-        poll_fn(|context| Poll::Ready(assert!(calm.as_mut().poll(context).is_pending()))).await;
+        let pending = poll_fn(|context| Poll::Ready(calm.as_mut().poll(context).is_pending())).await;
+        assert!(pending);
         drop(calm);
     }
 }

@@ -7,7 +7,11 @@ mod golden_grpc;
 #[cfg(feature = "server")]
 mod harness;
 #[cfg(feature = "server")]
+mod lists;
+#[cfg(feature = "server")]
 mod operations;
 mod rooms;
+#[cfg(feature = "server")]
+mod tasks;
 #[cfg(feature = "server")]
 mod transport;
