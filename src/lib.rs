@@ -21,7 +21,9 @@
 //! ```
 
 #[cfg(feature = "server")]
-pub use agent::{Agent, Failure, Outcome, Turn};
+pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
+#[cfg(feature = "server")]
+pub use engine::{Restart, Settings, Waiting};
 pub use model::AgentCard;
 #[cfg(feature = "server")]
 pub use server::{Bound, Server};

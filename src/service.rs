@@ -1,13 +1,19 @@
 //! The operations of the protocol, whatever carries them: validate, look within the caller's scope, call the engine.
 
+mod cursor;
+
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use crate::agent::AnyAgent;
-use crate::engine::{Accepted, Engine};
+use crate::engine::{Accepted, Engine, Opening};
 use crate::model::{
-    Call, Error, ErrorKind, GetTaskRequest, Limits, Message, Request, Response, Result, Scope,
-    SendMessageRequest, SendMessageResponse, Task, TaskId,
+    Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Json, Limits, ListTasksRequest,
+    ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Task,
+    TaskId,
 };
+use crate::store::{Head, Key};
 
 /// What a binding calls.
 pub(crate) struct Service {
@@ -28,9 +34,9 @@ impl Service {
                 Ok(Response::SendMessage(self.send_message(call, request).await?))
             }
             Request::GetTask(request) => Ok(Response::Task(self.get_task(call, request).await?)),
+            Request::ListTasks(request) => Ok(Response::ListTasks(self.list_tasks(call, request).await?)),
+            Request::CancelTask(request) => Ok(Response::Task(self.cancel_task(call, request).await?)),
             Request::SendStreamingMessage(_)
-            | Request::ListTasks(_)
-            | Request::CancelTask(_)
             | Request::SubscribeToTask(_)
             | Request::CreatePushConfig(_)
             | Request::GetPushConfig(_)
@@ -49,15 +55,19 @@ impl Service {
         request.validate(&self.limits)?;
         refuse_push(&request)?;
         let (history_length, at_once) = (request.history_length(), request.returns_immediately());
-        let scope = scope(call, request.tenant.as_deref());
-        let accepted = match request.message.task_id.clone() {
-            Some(id) => self.resume(&scope, id, request.message).await?,
-            None => match self.reply(&request.message, call).await? {
+        let call = within(call, request.tenant.as_deref());
+        let key = key(&call, &request)?;
+        let accepted = match self.continued(&call, &request).await? {
+            Some(head) => self.resume(call, head, request.message, key).await?,
+            None => match self.reply(&request.message, &call).await? {
                 Some(reply) => return Ok(SendMessageResponse::Message(reply)),
-                None => self.engine.start(scope, request.message).await?,
+                None => {
+                    let SendMessageRequest { message, alias, .. } = request;
+                    self.engine.start(call, Opening { message, key, alias, config: None }).await?
+                }
             },
         };
-        let mut task = if at_once { accepted.into_task() } else { self.engine.settled(accepted).await? };
+        let mut task = if at_once { accepted.into_task().0 } else { self.engine.settled(accepted).await? };
         task.limit_history(history_length);
         Ok(SendMessageResponse::Task(task))
     }
@@ -65,20 +75,79 @@ impl Service {
     /// Reads a task.
     pub(crate) async fn get_task(&self, call: &Call, request: GetTaskRequest) -> Result<Task> {
         request.validate()?;
-        let scope = scope(call, request.tenant.as_deref());
-        let head = self.engine.find(&scope, &request.id).await?.ok_or_else(|| not_found(&request.id))?;
-        let mut task = self.engine.task(&head).await?;
+        let head = self.find(&within(call, request.tenant.as_deref()), &request.id).await?;
+        let (mut task, _) = self.engine.task(&head).await?;
         task.limit_history(request.history_length);
         Ok(task)
     }
 
-    async fn resume(&self, scope: &Scope, id: TaskId, message: Message) -> Result<Accepted> {
-        let head = self.engine.find(scope, &id).await?.ok_or_else(|| not_found(&id))?;
+    /// Lists the caller's tasks, newest status first.
+    pub(crate) async fn list_tasks(
+        &self,
+        call: &Call,
+        request: ListTasksRequest,
+    ) -> Result<ListTasksResponse> {
+        request.validate()?;
+        let scope = within(call, request.tenant.as_deref()).scope;
+        let mut query = cursor::query(&request)?;
+        let size = query.limit;
+        // One more than asked for tells whether there is another page.
+        query.limit += 1;
+        let page = self.engine.list(&scope, &query).await?;
+        let next_page_token = match page.tasks.get(size.wrapping_sub(1)) {
+            Some(last) if page.tasks.len() > size => cursor::write(&request, last),
+            _ => String::new(),
+        };
+        let mut tasks = Vec::with_capacity(size);
+        for head in page.tasks.iter().take(size) {
+            let (mut task, _) = match self.engine.task(head).await {
+                Ok(task) => task,
+                // One that was removed since is simply not there.
+                Err(crate::engine::Error::Gone) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            task.limit_history(request.history_length);
+            if request.include_artifacts != Some(true) {
+                task.artifacts.clear();
+            }
+            tasks.push(task);
+        }
+        let total_size = i32::try_from(page.total).unwrap_or(i32::MAX);
+        Ok(ListTasksResponse { tasks, next_page_token, page_size: request.page_size(), total_size })
+    }
+
+    /// Asks for a task to be canceled.
+    pub(crate) async fn cancel_task(&self, call: &Call, request: CancelTaskRequest) -> Result<Task> {
+        request.validate()?;
+        let head = self.find(&within(call, request.tenant.as_deref()), &request.id).await?;
+        self.engine.cancel(&head, request.metadata).await.map_err(|error| match error {
+            crate::engine::Error::Ended(_) => {
+                Error::new(ErrorKind::TaskNotCancelable).with("taskId", request.id.as_str())
+            }
+            error => error.into(),
+        })
+    }
+
+    async fn find(&self, call: &Call, id: &TaskId) -> Result<Head> {
+        self.engine.find(&call.scope, id).await?.ok_or_else(|| not_found(id))
+    }
+
+    /// The task that a message continues: the one it names or, for a client of the first days, the one it chose a
+    /// name for before.
+    async fn continued(&self, call: &Call, request: &SendMessageRequest) -> Result<Option<Head>> {
+        match (&request.message.task_id, &request.alias) {
+            (Some(id), _) => Ok(Some(self.find(call, id).await?)),
+            (None, Some(alias)) => Ok(self.engine.find(&call.scope, alias).await?),
+            (None, None) => Ok(None),
+        }
+    }
+
+    async fn resume(&self, call: Call, head: Head, message: Message, key: Option<Key>) -> Result<Accepted> {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));
         }
-        let resumed = self.engine.resume(head, message).await;
-        resumed.map_err(|error| Error::from(error).with("taskId", id.as_str()))
+        let resumed = self.engine.resume(call, &head, message, key).await;
+        resumed.map_err(|error| Error::from(error).with("taskId", head.id.as_str()))
     }
 
     /// A plain answer, if the agent thinks that one is enough.
@@ -96,12 +165,23 @@ impl Service {
     }
 }
 
-/// The caller's scope, within the tenant that the request names.
-fn scope(call: &Call, tenant: Option<&str>) -> Scope {
-    match tenant {
-        Some(tenant) => Scope { tenant: tenant.into(), ..call.scope.clone() },
-        None => call.scope.clone(),
+/// The call, within the tenant that the request names.
+fn within(call: &Call, tenant: Option<&str>) -> Call {
+    let mut call = call.clone();
+    if let Some(tenant) = tenant {
+        call.scope.tenant = tenant.into();
     }
+    call
+}
+
+/// What makes the message the same message when it is sent again.
+fn key(call: &Call, request: &SendMessageRequest) -> Result<Option<Key>> {
+    let Some(text) = &call.idempotency_key else { return Ok(None) };
+    if text.is_empty() || text.len() > 256 || text.chars().any(char::is_control) {
+        return Err(Error::invalid("Idempotency-Key", "must be 1 to 256 bytes without control characters"));
+    }
+    let body = Json::of(request).map_err(Error::internal)?;
+    Ok(Some(Key { text: text.clone(), body: Sha256::digest(body.get()).into() }))
 }
 
 /// 04 §3.7: a webhook that nobody would call is an error, not a silence.

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::model::{Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStatus, Timestamp};
-use crate::store::Batch;
 
 /// A log up to one of its positions.
 ///
@@ -16,12 +15,14 @@ pub(crate) struct Log {
     pub(crate) at: Seq,
     waiting: VecDeque<Arc<Message>>,
     turns_ended: u64,
+    /// How often the turn of the first waiting message was begun.
+    pub(super) attempts: u32,
 }
 
 impl Log {
     /// A log of no entries yet.
     pub(super) fn empty() -> Self {
-        Self { task: Task::default(), at: Seq(0), waiting: VecDeque::new(), turns_ended: 0 }
+        Self { task: Task::default(), at: Seq(0), waiting: VecDeque::new(), turns_ended: 0, attempts: 0 }
     }
 
     /// Takes in the next entry; on an error the log is as it was.
@@ -35,12 +36,13 @@ impl Log {
         }
         match &entry.event {
             Event::Message(message) => self.waiting.push_back(message.clone()),
+            Event::TurnStarted => self.attempts += 1,
             Event::TurnEnded => {
                 self.waiting.pop_front();
                 self.turns_ended += 1;
+                self.attempts = 0;
             }
             Event::Created { .. }
-            | Event::TurnStarted
             | Event::Status { .. }
             | Event::Artifact { .. }
             | Event::CancelRequested { .. }
@@ -50,17 +52,18 @@ impl Log {
         Ok(())
     }
 
-    /// Takes events in as the next entries and gives the batch that records them. What does not fit is recorded
-    /// as ignored.
-    pub(super) fn extend(&mut self, time: Timestamp, events: Vec<Event>) -> Batch {
-        let events = events.into_iter().map(|event| self.take(time, event)).collect();
-        let status = &self.task.status;
-        let status_time = status.timestamp.unwrap_or(time);
-        Batch { time, events, state: status.state, status_time, key: None }
+    /// Takes events in as the next entries and gives them as they are to be recorded: a status with its time, and
+    /// what does not fit as ignored.
+    pub(super) fn extend(&mut self, time: Timestamp, events: Vec<Event>) -> Vec<Event> {
+        events.into_iter().map(|event| self.take(time, event)).collect()
     }
 
-    fn take(&mut self, time: Timestamp, event: Event) -> Event {
+    fn take(&mut self, time: Timestamp, mut event: Event) -> Event {
         let seq = Seq(self.at.0 + 1);
+        if let Event::Status { status, .. } = &mut event {
+            // Within a task time does not go back, whatever the clocks say.
+            status.timestamp = Some(status.timestamp.unwrap_or(time)).max(self.task.status.timestamp);
+        }
         let mut entry = Entry { seq, time, event };
         if let Err(broken) = self.apply(&entry) {
             entry.event = Event::Ignored { reason: broken.to_string() };
@@ -74,16 +77,37 @@ impl Log {
         self.waiting.front().filter(|_| !self.task.is_ended())
     }
 
+    /// How many messages are not answered yet, the one being worked on included.
+    pub(super) fn backlog(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The number of the turn that runs, or comes next.
+    pub(super) fn turn(&self) -> u64 {
+        self.turns_ended + 1
+    }
+
     /// The number of the turn that takes the newest message.
     pub(super) fn last_turn(&self) -> u64 {
         self.turns_ended + self.waiting.len() as u64
+    }
+
+    /// Whether a turn was begun that has not ended.
+    pub(super) fn turn_runs(&self) -> bool {
+        self.attempts > 0
     }
 
     /// Whether `entry`, just taken in, is what a caller of this turn waits for: the task ended, or the turn stopped
     /// to ask.
     pub(super) fn settles(&self, turn: u64, entry: &Entry) -> bool {
         let asks = matches!(entry.event, Event::Status { .. }) && self.task.status.state.is_interrupted();
-        self.task.is_ended() || (asks && self.turns_ended + 1 == turn)
+        self.task.is_ended() || (asks && self.turn() == turn)
+    }
+
+    /// Whether what a caller of this turn waits for has happened already.
+    pub(super) fn has_settled(&self, turn: u64) -> bool {
+        let asks = self.turn_runs() && self.task.status.state.is_interrupted();
+        self.task.is_ended() || self.turns_ended >= turn || (asks && self.turn() == turn)
     }
 
     /// What a turn begins with: a task that waited for somebody outside is worked on again.
@@ -133,9 +157,9 @@ mod tests {
     fn what_comes_too_late_is_recorded_as_ignored() {
         let mut log = opened();
         let late = vec![status(TaskState::Completed), status(TaskState::Working), message()];
-        let batch = log.extend(Timestamp::default(), late);
-        assert_eq!(batch.state, TaskState::Completed);
-        assert!(matches!(batch.events[..], [_, Event::Ignored { .. }, Event::Ignored { .. }]));
+        let events = log.extend(Timestamp::default(), late);
+        assert_eq!(log.task.status.state, TaskState::Completed);
+        assert!(matches!(events[..], [_, Event::Ignored { .. }, Event::Ignored { .. }]));
         assert_eq!((log.at, log.waiting()), (Seq(6), None));
     }
 }

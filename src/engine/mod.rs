@@ -1,29 +1,44 @@
 //! Who may change a task: the one writer of every log.
+//!
+//! Whoever wants something of a task passes a wish to the one [`runner::Runner`] that works on it, or becomes that
+//! runner. So a log has one writer in this process, and a connection owns nothing.
 
 mod clock;
 mod journal;
+mod live;
 mod log;
 mod runner;
+mod settings;
+mod sweep;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::task::Poll;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::AnyAgent;
 use crate::bus::Bus;
-use crate::model::{self, Broken, ContextId, ErrorKind, Event, Message, Scope, Task, TaskId, TaskState};
-use crate::store::{self, Head, NewTask, Store};
+use crate::model::{
+    self, Broken, Call, ContextId, ErrorKind, Message, Object, Scope, Seq, Task, TaskId, TaskState,
+};
+use crate::store::{self, Head, Key, Page, Query, Registered, Store};
 use clock::Clock;
 use journal::Journal;
+use live::{Incoming, Passed, Registry, Wish};
 use log::Log;
 use runner::Runner;
 
 pub(crate) use clock::System;
+pub(crate) use journal::Follow;
+pub use settings::{Restart, Settings, Waiting};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -33,28 +48,59 @@ pub(crate) struct Engine {
     journal: Journal,
     agent: Arc<dyn AnyAgent>,
     clock: Arc<dyn Clock>,
-    turns: TaskTracker,
+    tracker: TaskTracker,
     stop: CancellationToken,
+    settings: Arc<Settings>,
+    turns: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// A message that opens a task.
+pub(crate) struct Opening {
+    pub(crate) message: Message,
+    /// What makes it the same message when it is sent again.
+    pub(crate) key: Option<Key>,
+    /// The name that a client of the first days gave the task.
+    pub(crate) alias: Option<TaskId>,
+    /// A webhook, registered before anything happens.
+    pub(crate) config: Option<Registered>,
+}
+
+impl From<Message> for Opening {
+    fn from(message: Message) -> Self {
+        Self { message, key: None, alias: None, config: None }
+    }
 }
 
 /// A message that is in the log, and the log as it was then.
+#[derive(Debug)]
 pub(crate) struct Accepted {
-    head: Head,
+    pub(crate) head: Head,
     log: Log,
     turn: u64,
 }
 
 impl Engine {
-    /// An engine whose turns run on `turns` and are dropped when `stop` is cancelled.
+    /// An engine whose turns run on `tracker` and are dropped when `stop` is cancelled.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         bus: Arc<dyn Bus>,
         agent: Arc<dyn AnyAgent>,
         clock: Arc<dyn Clock>,
-        turns: TaskTracker,
-        stop: CancellationToken,
+        settings: Settings,
+        (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
-        Self { journal: Journal::new(store, bus), agent, clock, turns, stop }
+        let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
+        Self {
+            journal: Journal::new(store, bus, registry, stop.clone()),
+            agent,
+            clock,
+            tracker,
+            stop,
+            turns: Arc::new(Semaphore::new(settings.max_turns.min(Semaphore::MAX_PERMITS))),
+            waiting: Arc::default(),
+            settings: Arc::new(settings),
+        }
     }
 
     /// The task, if this scope has it.
@@ -62,9 +108,20 @@ impl Engine {
         Ok(self.journal.find(scope, task).await?)
     }
 
-    /// The task as it stands.
-    pub(crate) async fn task(&self, head: &Head) -> Result<Task> {
-        Ok(self.journal.log(head).await?.task)
+    /// A page of the scope's tasks.
+    pub(crate) async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
+        Ok(self.journal.list(scope, query).await?)
+    }
+
+    /// The task as it stands, and the position it stands for.
+    pub(crate) async fn task(&self, head: &Head) -> Result<(Task, Seq)> {
+        let log = self.journal.log(head).await?;
+        Ok((log.task, log.at))
+    }
+
+    /// Every entry after a position, as it comes.
+    pub(crate) fn follow(&self, head: &Head, at: Seq) -> Follow {
+        self.journal.follow(head, at)
     }
 
     /// A fresh id for a conversation that has none yet.
@@ -73,22 +130,40 @@ impl Engine {
     }
 
     /// Opens a task with this message and begins to work on it.
-    pub(crate) async fn start(&self, scope: Scope, message: Message) -> Result<Accepted> {
-        let engine = self.clone();
-        self.own(|accepted| async move { engine.take(engine.open(scope, message).await, accepted).await })
-            .await
+    pub(crate) async fn start(&self, call: Call, opening: Opening) -> Result<Accepted> {
+        let (answer, accepted) = oneshot::channel();
+        let runner = Runner::opening(self.clone(), call, opening, answer)?;
+        self.own(runner.run_opening()).await;
+        accepted.await.unwrap_or(Err(Error::Stopped))
     }
 
     /// Adds a message to a task; works on it at once, or after the messages before it.
-    pub(crate) async fn resume(&self, head: Head, message: Message) -> Result<Accepted> {
-        let engine = self.clone();
-        self.own(|accepted| async move { engine.take(engine.add(head, message).await, accepted).await }).await
+    pub(crate) async fn resume(
+        &self,
+        call: Call,
+        head: &Head,
+        message: Message,
+        key: Option<Key>,
+    ) -> Result<Accepted> {
+        let (answer, accepted) = oneshot::channel();
+        self.wish(head, Wish::Message(Box::new(Incoming { call, message, key, answer }))).await?;
+        accepted.await.unwrap_or(Err(Error::Stopped))
+    }
+
+    /// Asks for a task to be canceled; gives it as it then is.
+    pub(crate) async fn cancel(&self, head: &Head, metadata: Option<Object>) -> Result<Task> {
+        let (answer, canceled) = oneshot::channel();
+        self.wish(head, Wish::Cancel { metadata, answer }).await?;
+        canceled.await.unwrap_or(Err(Error::Stopped))
     }
 
     /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
     pub(crate) async fn settled(&self, accepted: Accepted) -> Result<Task> {
         let Accepted { head, mut log, turn } = accepted;
-        let mut follow = self.journal.follow(&head, log.at);
+        if log.has_settled(turn) {
+            return Ok(log.task);
+        }
+        let mut follow = self.follow(&head, log.at);
         loop {
             for entry in follow.next().await? {
                 log.apply(&entry)?;
@@ -99,84 +174,48 @@ impl Engine {
         }
     }
 
-    /// Runs what a caller began where their leaving cannot stop it.
-    async fn own<F>(&self, work: impl FnOnce(oneshot::Sender<Result<Accepted>>) -> F) -> Result<Accepted>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let (accepted, answer) = oneshot::channel();
-        self.turns.spawn(self.stop.clone().run_until_cancelled_owned(work(accepted)));
-        answer.await.unwrap_or(Err(Error::Stopped))
-    }
-
-    /// Tells the caller what became of their message, then works on it if nobody else does.
-    async fn take(&self, added: Result<Added>, accepted: oneshot::Sender<Result<Accepted>>) {
-        // The caller may have left; the message is in the log all the same.
-        match added {
-            Err(error) => drop(accepted.send(Err(error))),
-            Ok(Added { head, log, idle }) => {
-                let turn = log.last_turn();
-                drop(accepted.send(Ok(Accepted { head: head.clone(), log: log.clone(), turn })));
-                if idle {
-                    Runner { engine: self.clone(), head, log }.run().await;
-                }
+    /// Passes a wish to whoever works on the task, or works on it.
+    async fn wish(&self, head: &Head, wish: Wish) -> Result<()> {
+        match self.journal.registry.pass(&head.id, wish) {
+            Passed::On => Ok(()),
+            Passed::Refused => Err(Error::Overloaded),
+            Passed::Back(wish, live, wished) => {
+                let runner = Runner::resuming(self.clone(), head.clone(), live, wished);
+                self.own(runner.run_from(wish)).await;
+                Ok(())
             }
         }
     }
 
-    async fn open(&self, scope: Scope, message: Message) -> Result<Added> {
-        let id = TaskId::from(self.clock.id());
-        let context_id = message.context_id.clone().unwrap_or_else(|| self.context_id());
-        let message = Arc::new(message.in_task(id.clone()).in_context(context_id.clone()));
-        let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
-        let mut log = Log::empty();
-        let events = vec![created, Event::Message(message), Event::TurnStarted];
-        let batch = log.extend(self.clock.now(), events);
-        let head =
-            self.journal.open(NewTask { id, scope, context_id, alias: None, config: None, batch }).await?;
-        Ok(Added { head, log, idle: true })
-    }
-
-    async fn add(&self, head: Head, message: Message) -> Result<Added> {
-        let message = Arc::new(message.in_task(head.id.clone()).in_context(head.context_id.clone()));
-        loop {
-            let mut log = self.journal.log(&head).await?;
-            if log.task.is_ended() {
-                return Err(Error::Ended(log.task.status.state));
-            }
-            let (at, idle) = (log.at, log.waiting().is_none());
-            let mut events = vec![Event::Message(message.clone())];
-            events.extend(idle.then(|| log.turn_start()).into_iter().flatten());
-            let batch = log.extend(self.clock.now(), events);
-            match self.journal.append(&head, at, &batch).await {
-                Err(store::Error::Conflict) => {}
-                result => return Ok(result.map(|()| Added { head, log, idle })?),
-            }
+    /// Runs work where a caller's leaving cannot stop it: here as long as it does not wait, then on the tracker.
+    async fn own(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut work = Box::pin(self.stop.clone().run_until_cancelled_owned(work));
+        if poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await.is_pending() {
+            self.tracker.spawn(work);
         }
     }
 }
 
 impl Accepted {
-    /// The task as it was when it took the message.
-    pub(crate) fn into_task(self) -> Task {
-        self.log.task
+    /// The task as it was when it took the message, and the position that stands for.
+    pub(crate) fn into_task(self) -> (Task, Seq) {
+        (self.log.task, self.log.at)
     }
-}
-
-/// A message just recorded; `idle` if nobody was working on the task.
-struct Added {
-    head: Head,
-    log: Log,
-    idle: bool,
 }
 
 /// What went wrong in the engine.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// The task has ended and takes no more messages.
+    /// The task has ended and takes no more.
     Ended(TaskState),
+    /// The task was removed meanwhile.
+    Gone,
+    /// Too much waits already.
+    Overloaded,
     /// The engine is being stopped.
     Stopped,
+    /// Nothing can be recorded for now.
+    Lost,
     /// The store failed.
     Store(store::Error),
     /// A log does not fold: it was not written by us.
@@ -195,23 +234,16 @@ impl From<Broken> for Error {
     }
 }
 
-impl From<Error> for model::Error {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Ended(state) => Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str()),
-            Error::Stopped => ErrorKind::Unavailable.into(),
-            Error::Store(_) | Error::Broken(_) => Self::internal(error),
-        }
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended(state) => write!(f, "the task has ended as {state}"),
+            Self::Gone => f.write_str("the task was removed"),
+            Self::Overloaded => f.write_str("too much waits already"),
             Self::Stopped => f.write_str("the engine is being stopped"),
-            Self::Store(_) => f.write_str("the log cannot be written or read"),
-            Self::Broken(_) => f.write_str("the log does not fold"),
+            Self::Lost => f.write_str("nothing can be recorded for now"),
+            Self::Store(error) => fmt::Display::fmt(error, f),
+            Self::Broken(broken) => fmt::Display::fmt(broken, f),
         }
     }
 }
@@ -219,9 +251,33 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Ended(_) | Self::Stopped => None,
-            Self::Store(error) => Some(error),
-            Self::Broken(broken) => Some(broken),
+            Self::Store(error) => std::error::Error::source(error),
+            Self::Ended(_) | Self::Gone | Self::Overloaded | Self::Stopped | Self::Lost | Self::Broken(_) => {
+                None
+            }
+        }
+    }
+}
+
+/// How long a caller is told to wait before trying again.
+const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl From<Error> for model::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Ended(state) => Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str()),
+            Error::Gone => ErrorKind::TaskNotFound.into(),
+            Error::Overloaded | Error::Stopped | Error::Lost => {
+                Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
+            }
+            Error::Store(store::Error::KeyReused) => {
+                Self::invalid("Idempotency-Key", "was used before with another body")
+            }
+            Error::Store(error @ store::Error::Failed(_)) => {
+                Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER).with_source(error)
+            }
+            Error::Store(error) => Self::internal(error),
+            Error::Broken(broken) => Self::internal(broken),
         }
     }
 }

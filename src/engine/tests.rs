@@ -1,5 +1,15 @@
 //! The engine alone: a clock that stands still, a memory store, an agent that does as it is told.
 
+mod cancel;
+mod faults;
+mod laws;
+mod limits;
+mod races;
+mod recovery;
+mod retention;
+mod turns;
+mod world;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +20,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn};
 use crate::bus::Local;
-use crate::model::{Caller, Seq, Timestamp};
+use crate::model::{Caller, Event, MessageId, Timestamp};
 use crate::store::Memory;
 
 struct Still(AtomicU64);
@@ -39,7 +49,7 @@ impl Agent for Asks {
         turn.say("thinking").await;
         match turn.text().as_str() {
             "stop" => Ok(Outcome::Completed),
-            text => Ok(Outcome::InputRequired(format!("after {text}?"))),
+            text => Ok(Outcome::ask(format!("after {text}?"))),
         }
     }
 }
@@ -51,7 +61,12 @@ fn asks(permits: usize) -> Asks {
 fn engine(agent: impl Agent) -> Engine {
     let (store, bus) = (Arc::new(Memory::new()), Arc::new(Local::default()));
     let clock = Arc::new(Still(AtomicU64::new(0)));
-    Engine::new(store, bus, Arc::new(agent), clock, TaskTracker::new(), CancellationToken::new())
+    let owned = (TaskTracker::new(), CancellationToken::new());
+    Engine::new(store, bus, Arc::new(agent), clock, Settings::default(), owned)
+}
+
+fn call() -> Call {
+    Call::new(scope())
 }
 
 fn scope() -> Scope {
@@ -65,7 +80,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn a_turn_is_written_down_from_beginning_to_end() {
     let engine = engine(asks(1));
-    let accepted = engine.start(scope(), Message::user("stop")).await.unwrap();
+    let accepted = engine.start(call(), Opening::from(Message::user("stop"))).await.unwrap();
     let head = accepted.head.clone();
     let task = soon(engine.settled(accepted)).await.unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
@@ -91,11 +106,11 @@ async fn a_turn_is_written_down_from_beginning_to_end() {
 async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
     let agent = asks(0);
     let engine = engine(agent.clone());
-    let first = engine.start(scope(), Message::user("one")).await.unwrap();
+    let first = engine.start(call(), Opening::from(Message::user("one"))).await.unwrap();
     let head = first.head.clone();
-    let second = engine.resume(head.clone(), Message::user("two")).await.unwrap();
-    let third = engine.resume(head.clone(), Message::user("stop")).await.unwrap();
-    let late = engine.resume(head.clone(), Message::user("late")).await.unwrap();
+    let second = engine.resume(call(), &head, Message::user("two"), None).await.unwrap();
+    let third = engine.resume(call(), &head, Message::user("stop"), None).await.unwrap();
+    let late = engine.resume(call(), &head, Message::user("late"), None).await.unwrap();
     agent.permits.add_permits(4);
     let asked = |task: Task| (task.status.state, task.status.message.map(|message| message.text()));
     let expected = |text: &str| (TaskState::InputRequired, Some(text.to_owned()));
@@ -104,17 +119,17 @@ async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
     assert_eq!(asked(soon(engine.settled(third)).await.unwrap()).0, TaskState::Completed);
     assert_eq!(asked(soon(engine.settled(late)).await.unwrap()).0, TaskState::Completed);
     assert_eq!(*agent.heard.lock().unwrap(), ["one", "two", "stop"]);
-    let refused = engine.resume(head, Message::user("more")).await;
+    let refused = engine.resume(call(), &head, Message::user("more"), None).await;
     assert!(matches!(refused, Err(Error::Ended(TaskState::Completed))));
 }
 
 #[tokio::test]
 async fn an_answered_question_is_worked_on_before_it_settles_again() {
     let engine = engine(asks(2));
-    let accepted = engine.start(scope(), Message::user("one")).await.unwrap();
+    let accepted = engine.start(call(), Opening::from(Message::user("one"))).await.unwrap();
     let head = accepted.head.clone();
     soon(engine.settled(accepted)).await.unwrap();
-    let accepted = engine.resume(head, Message::user("stop")).await.unwrap();
+    let accepted = engine.resume(call(), &head, Message::user("stop"), None).await.unwrap();
     assert_eq!(accepted.log.task.status.state, TaskState::Working);
     let task = soon(engine.settled(accepted)).await.unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
@@ -126,21 +141,21 @@ async fn an_answered_question_is_worked_on_before_it_settles_again() {
 async fn a_caller_who_leaves_stops_nothing() {
     let agent = asks(0);
     let engine = engine(agent.clone());
-    let accepted = engine.start(scope(), Message::user("stop")).await.unwrap();
+    let accepted = engine.start(call(), Opening::from(Message::user("stop"))).await.unwrap();
     let head = accepted.head.clone();
     drop(accepted);
     agent.permits.add_permits(1);
-    engine.turns.close();
-    soon(engine.turns.wait()).await;
-    assert_eq!(engine.task(&head).await.unwrap().status.state, TaskState::Completed);
+    engine.tracker.close();
+    soon(engine.tracker.wait()).await;
+    assert_eq!(engine.task(&head).await.unwrap().0.status.state, TaskState::Completed);
 }
 
 #[tokio::test]
 async fn an_engine_that_stops_drops_its_turns() {
     let engine = engine(asks(0));
-    engine.start(scope(), Message::user("stop")).await.unwrap();
+    engine.start(call(), Opening::from(Message::user("stop"))).await.unwrap();
     engine.stop.cancel();
-    engine.turns.close();
-    soon(engine.turns.wait()).await;
-    assert!(matches!(engine.start(scope(), Message::user("x")).await, Err(Error::Stopped)));
+    engine.tracker.close();
+    soon(engine.tracker.wait()).await;
+    assert!(matches!(engine.start(call(), Opening::from(Message::user("x"))).await, Err(Error::Stopped)));
 }

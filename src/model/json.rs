@@ -117,6 +117,12 @@ impl From<serde_json::Value> for Json {
     }
 }
 
+impl From<&str> for Json {
+    fn from(text: &str) -> Self {
+        serde_json::Value::from(text).into()
+    }
+}
+
 impl From<Object> for Json {
     fn from(object: Object) -> Self {
         object.0

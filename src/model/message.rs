@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Base64, ContextId, Json, Limits, MessageId, Object, TaskId, Violation, non_empty, or_default};
 
+/// The extension under which a question to the client rides in the metadata of a message.
+pub const INPUT_REQUEST: &str = "urn:attache:ext:input-request:v1";
+
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Role {

@@ -31,7 +31,7 @@ pub use event::{Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, Task
 pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
 pub use json::{Json, NotJson, Object};
 pub(crate) use json::{int32, non_empty, or_default};
-pub use message::{Content, Message, Part, Role};
+pub use message::{Content, INPUT_REQUEST, Message, Part, Role};
 pub use push::{AuthenticationInfo, PushConfig};
 pub use request::{
     CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest, GetPushConfigRequest,

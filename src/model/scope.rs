@@ -42,9 +42,21 @@ pub struct Scope {
 pub struct Call {
     /// Whose tasks it may see.
     pub scope: Scope,
+    /// The caller's word for this request, under which it may be sent again.
+    pub idempotency_key: Option<String>,
+    /// The extensions that are active, by URI.
+    pub extensions: Vec<String>,
+    /// The trace it belongs to, as W3C has it.
+    pub traceparent: Option<String>,
 }
 
 impl Call {
+    /// A call within a scope, and nothing else.
+    #[must_use]
+    pub fn new(scope: Scope) -> Self {
+        Self { scope, idempotency_key: None, extensions: Vec::new(), traceparent: None }
+    }
+
     /// Who calls.
     #[must_use]
     pub fn caller(&self) -> &Caller {

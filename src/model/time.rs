@@ -20,6 +20,9 @@ pub struct NotATime;
 const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000..=253_402_207_200_999;
 
 impl Timestamp {
+    /// The last time there is.
+    pub const MAX: Self = Self(*RANGE.end());
+
     /// The time `millis` milliseconds after 1970; `None` outside the years 1 to 9999.
     #[must_use]
     pub fn from_millis(millis: i64) -> Option<Self> {

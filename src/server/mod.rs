@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::agent::{Agent, AnyAgent};
 use crate::bus;
-use crate::engine::{Engine, System};
+use crate::engine::{Engine, Settings, System};
 use crate::model::{AgentCard, Call, Caller, Error, ErrorKind, Result, Scope};
 use crate::service::Service;
 use crate::store::{self, Store};
@@ -38,6 +38,7 @@ pub struct Server {
     card: AgentCard,
     agent: Arc<dyn AnyAgent>,
     store: Arc<dyn Store>,
+    settings: Settings,
 }
 
 /// A server that has its address and takes connections; they are answered once it serves.
@@ -45,6 +46,7 @@ pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
     routes: Routes,
+    engine: Engine,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -52,7 +54,19 @@ pub struct Bound {
 impl Server {
     /// A server for one agent. It keeps tasks in memory unless given a store.
     pub fn new(card: AgentCard, agent: impl Agent) -> Self {
-        Self { card, agent: Arc::new(agent), store: Arc::new(store::Memory::new()) }
+        Self {
+            card,
+            agent: Arc::new(agent),
+            store: Arc::new(store::Memory::new()),
+            settings: Settings::default(),
+        }
+    }
+
+    /// Sets what the engine may do, and for how long.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
     }
 
     /// Keeps tasks in this store.
@@ -78,24 +92,23 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let call = Call {
-            scope: Scope {
-                agent: self.card.name.as_str().into(),
-                tenant: "".into(),
-                owner: Caller::anonymous(),
-            },
-        };
+        let call = Call::new(Scope {
+            agent: self.card.name.as_str().into(),
+            tenant: "".into(),
+            owner: Caller::anonymous(),
+        });
         let engine = Engine::new(
             self.store,
             Arc::new(bus::Local::default()),
             self.agent.clone(),
             Arc::new(System),
-            tasks.clone(),
-            stop.clone(),
+            self.settings,
+            (tasks.clone(), stop.clone()),
         );
-        let service = Service::new(engine, self.agent);
+        engine.recover().await?;
+        let service = Service::new(engine.clone(), self.agent);
         let routes = Routes { service, call, card: Card::new(self.card, &url(address))? };
-        Ok(Bound { listener, address, routes, tasks, stop })
+        Ok(Bound { listener, address, routes, engine, tasks, stop })
     }
 }
 
@@ -127,7 +140,10 @@ impl Bound {
     /// None today: what goes wrong with one connection ends that connection.
     pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
-        connections::serve(self.listener, self.routes, self.tasks, self.stop, shutdown).await;
+        tokio::select! {
+            () = connections::serve(self.listener, self.routes, self.tasks, self.stop, shutdown) => {}
+            never = self.engine.keep_house() => match never {},
+        }
         tracing::info!(address = %self.address, "server stopped");
         Ok(())
     }

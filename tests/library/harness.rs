@@ -37,8 +37,13 @@ pub(crate) struct Answer {
 }
 
 pub(crate) async fn start(agent: impl Agent) -> Running {
+    start_with(agent, |server| server).await
+}
+
+/// Starts a server that is set up otherwise than by default.
+pub(crate) async fn start_with(agent: impl Agent, set_up: impl FnOnce(Server) -> Server) -> Running {
     let card = AgentCard::new("Echo", "Says it back");
-    let bound = Server::new(card, agent).bind("127.0.0.1:0").await.unwrap();
+    let bound = set_up(Server::new(card, agent)).bind("127.0.0.1:0").await.unwrap();
     let address = bound.local_addr();
     let (stop, stopped) = oneshot::channel();
     let mut server = JoinSet::new();

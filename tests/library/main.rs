@@ -13,6 +13,8 @@ mod harness;
 mod judges;
 mod lossy;
 #[cfg(feature = "server")]
+mod lists;
+#[cfg(feature = "server")]
 mod operations;
 #[cfg(feature = "grpc")]
 mod proto;
@@ -21,5 +23,7 @@ mod robust;
 mod rooms;
 mod roundtrip;
 mod shape;
+#[cfg(feature = "server")]
+mod tasks;
 #[cfg(feature = "server")]
 mod transport;

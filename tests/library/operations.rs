@@ -41,10 +41,10 @@ struct Obeys;
 impl Agent for Obeys {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         match turn.text().as_str() {
-            "ask" => Ok(Outcome::InputRequired("which harbour?".to_owned())),
-            "auth" => Ok(Outcome::AuthRequired("log in first".to_owned())),
-            "reject" => Ok(Outcome::Rejected("not today".to_owned())),
-            "fail" => Ok(Outcome::Failed("the tide is out".to_owned())),
+            "ask" => Ok(Outcome::ask("which harbour?")),
+            "auth" => Ok(Outcome::needs_auth("log in first")),
+            "reject" => Ok(Outcome::rejected("not today")),
+            "fail" => Ok(Outcome::failed("the tide is out")),
             "panic" => panic!("hunter2"),
             "error" => Err(std::io::Error::other("hunter2"))?,
             _ => Ok(Outcome::Completed),

@@ -6,15 +6,12 @@ use serde::{Deserialize, Deserializer};
 use super::read::{PartIn, TextOr};
 use super::{Age, V03};
 use crate::model::{
-    Artifact, ArtifactId, Content, ContextId, Json, Message, MessageId, Object, Part, Role, TaskId, int32,
-    non_empty, or_default,
+    Artifact, ArtifactId, Content, ContextId, INPUT_REQUEST, Json, Message, MessageId, Object, Part, Role,
+    TaskId, int32, non_empty, or_default,
 };
 use crate::wire::json::at;
 use crate::wire::part::{KIND, WRAPPED};
 use crate::wire::spelling::role_v03;
-
-/// Where a question to the client rides in metadata; one seed has it as a member of the message.
-pub(crate) const INPUT_REQUEST: &str = "urn:attache:ext:input-request:v1";
 
 impl<'a> V03<'a, Part> {
     /// What stands beside the content; data that is no object is marked as wrapped.

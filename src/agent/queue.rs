@@ -1,0 +1,75 @@
+//! What an agent has said and the log has not taken yet.
+
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::model::Event;
+
+/// A bounded queue between a turn and its log. Costs a lock, and no channel.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    said: Mutex<Said>,
+    limit: usize,
+    room: Notify,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    events: Vec<Event>,
+    closed: bool,
+}
+
+impl Queue {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { said: Mutex::default(), limit, room: Notify::new(), news: Notify::new() }
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        // A vector is whole between any two calls, so a panic elsewhere spoils nothing.
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while the log is behind. What is said after the end of the turn has nobody to hear it.
+    pub(super) async fn push(&self, event: Event) {
+        loop {
+            // Before looking: room made in between must wake us.
+            let mut room = pin!(self.room.notified());
+            room.as_mut().enable();
+            {
+                let mut said = self.said();
+                if said.closed {
+                    return;
+                }
+                if said.events.len() < self.limit {
+                    said.events.push(event);
+                    break;
+                }
+            }
+            room.await;
+        }
+        self.news.notify_one();
+    }
+
+    /// Everything said so far, in order.
+    pub(crate) fn take(&self) -> Vec<Event> {
+        let events = std::mem::take(&mut self.said().events);
+        if !events.is_empty() {
+            self.room.notify_waiters();
+        }
+        events
+    }
+
+    /// Waits until something was said. May wake for nothing.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// Lets nothing more in; whoever waits goes on, unheard.
+    pub(crate) fn close(&self) {
+        self.said().closed = true;
+        self.room.notify_waiters();
+    }
+}

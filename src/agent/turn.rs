@@ -1,0 +1,213 @@
+//! One message to work on, and the ways to speak about it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::Queue;
+use crate::model::{
+    Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role, Task, TaskId,
+    TaskState, TaskStatus,
+};
+
+/// One message to work on, and the ways to speak about it.
+///
+/// Speaking waits while the log is behind, and has no effect once the turn is over.
+#[derive(Clone)]
+pub struct Turn(Arc<Setting>);
+
+/// What surrounds a turn.
+pub(crate) struct Setting {
+    pub(crate) task: Arc<Task>,
+    pub(crate) message: Arc<Message>,
+    pub(crate) call: Call,
+    pub(crate) queue: Queue,
+    pub(crate) cancel: CancellationToken,
+    /// Whether the agent listens for a cancel, and so gets time to end well.
+    pub(crate) listens: AtomicBool,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) library: Arc<dyn Library>,
+}
+
+/// What a turn may look up: only what its caller may see.
+#[async_trait]
+pub(crate) trait Library: Send + Sync {
+    /// A task of the same scope; `None` for any other.
+    async fn task(&self, id: &TaskId) -> Option<Task>;
+    /// The newest tasks of a conversation in the same scope, oldest first, without the one being worked on.
+    async fn context(&self, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task>;
+}
+
+impl Turn {
+    pub(crate) fn new(setting: Arc<Setting>) -> Self {
+        Self(setting)
+    }
+
+    /// The message this turn is about.
+    #[must_use]
+    pub fn message(&self) -> &Message {
+        &self.0.message
+    }
+
+    /// What was asked, as a prompt: texts as they are, data as a line of JSON, and a line that a file is there.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.0.message.parts.iter().map(prompt).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The task as it was when the turn began, its message included.
+    #[must_use]
+    pub fn task(&self) -> &Task {
+        &self.0.task
+    }
+
+    /// The id of the task.
+    #[must_use]
+    pub fn task_id(&self) -> &TaskId {
+        &self.0.task.id
+    }
+
+    /// The conversation the task belongs to.
+    #[must_use]
+    pub fn context_id(&self) -> &ContextId {
+        &self.0.task.context_id
+    }
+
+    /// Who asks, as authentication knows them.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        self.0.call.caller()
+    }
+
+    /// What surrounds the request: scope, extensions, trace.
+    #[must_use]
+    pub fn call(&self) -> &Call {
+        &self.0.call
+    }
+
+    /// How long the turn may still take; `None` for as long as it likes.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        self.0.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Earlier tasks of the same conversation and the same caller, oldest first, at most `limit` of them.
+    pub async fn context(&self, limit: usize) -> Vec<Task> {
+        self.0.library.context(self.context_id(), self.task_id(), limit).await
+    }
+
+    /// The tasks that the message refers to, as far as the caller may see them.
+    pub async fn referenced_tasks(&self) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for id in &self.0.message.reference_task_ids {
+            tasks.extend(self.0.library.task(id).await);
+        }
+        tasks
+    }
+
+    /// Ready when the task is to be canceled. An agent that has asked for this gets a grace period to end well; any
+    /// other is dropped at once.
+    pub async fn cancelled(&self) {
+        self.0.listens.store(true, Ordering::Release);
+        self.0.cancel.cancelled().await;
+    }
+
+    /// Tells the caller how the work goes: the task is working, with this message.
+    pub async fn say(&self, part: impl Into<Part>) {
+        self.status(TaskState::Working, Some(spoken(part)), None).await;
+    }
+
+    /// Says which credentials are needed while the agent goes on waiting for them elsewhere. Blocked callers return.
+    pub async fn auth_required(&self, part: impl Into<Part>) {
+        self.status(TaskState::AuthRequired, Some(spoken(part)), None).await;
+    }
+
+    /// Adds to the metadata of the task.
+    pub async fn metadata(&self, metadata: Object) {
+        self.status(TaskState::Working, None, Some(metadata)).await;
+    }
+
+    /// Adds a result of one text.
+    pub async fn write(&self, name: impl Into<String>, text: impl Into<String>) {
+        self.artifact(Artifact { artifact_id: ArtifactId::default(), ..Artifact::text(name, text) }).await;
+    }
+
+    /// Adds a result, or replaces the one with its id.
+    pub async fn artifact(&self, artifact: Artifact) {
+        self.push(Event::Artifact { artifact, append: false, last_chunk: true, metadata: None }).await;
+    }
+
+    /// Begins a result whose text comes piece by piece.
+    pub fn writer(&self, name: impl Into<String>) -> Writer {
+        let artifact =
+            Artifact { name: Some(name.into()), artifact_id: ArtifactId::random(), ..Artifact::default() };
+        Writer { turn: self.clone(), artifact, begun: false }
+    }
+
+    async fn status(&self, state: TaskState, message: Option<Message>, metadata: Option<Object>) {
+        let status = TaskStatus { message: message.map(Arc::new), ..TaskStatus::new(state) };
+        self.push(Event::Status { status, metadata }).await;
+    }
+
+    async fn push(&self, event: Event) {
+        self.0.queue.push(event).await;
+    }
+}
+
+impl std::fmt::Debug for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Turn").field("task", self.task_id()).finish_non_exhaustive()
+    }
+}
+
+/// A result whose text comes piece by piece; its chunk flags are always right.
+///
+/// Dropped without `finish`, it simply ends: whoever reads it has all that was written.
+#[derive(Debug)]
+pub struct Writer {
+    turn: Turn,
+    artifact: Artifact,
+    begun: bool,
+}
+
+impl Writer {
+    /// Adds a piece.
+    pub async fn write(&mut self, text: impl Into<String>) {
+        self.chunk(text.into(), false).await;
+    }
+
+    /// Says that nothing more comes.
+    pub async fn finish(mut self) {
+        self.chunk(String::new(), true).await;
+    }
+
+    async fn chunk(&mut self, text: String, last_chunk: bool) {
+        let parts = vec![Part::text(text)];
+        let name = self.artifact.name.clone().filter(|_| !self.begun);
+        let artifact_id = self.artifact.artifact_id.clone();
+        let artifact = Artifact { artifact_id, name, parts, ..Artifact::default() };
+        let append = std::mem::replace(&mut self.begun, true);
+        self.turn.push(Event::Artifact { artifact, append, last_chunk, metadata: None }).await;
+    }
+}
+
+/// What the agent says; its ids are left to the engine.
+fn spoken(part: impl Into<Part>) -> Message {
+    Message { role: Role::Agent, parts: vec![part.into()], ..Message::default() }
+}
+
+/// A part as a line of a prompt. File contents are not for prompts; the parts themselves are at hand.
+fn prompt(part: &Part) -> String {
+    let name = part.filename().unwrap_or("unnamed");
+    let kind = part.media_type().unwrap_or("unknown type");
+    match &part.content {
+        Content::Text(text) => text.clone(),
+        Content::Data(data) => data.get().to_owned(),
+        Content::Raw(bytes) => format!("[file {name}, {kind}, {} bytes]", bytes.byte_len()),
+        Content::Url(url) => format!("[file {name}, {kind}, at {url}]"),
+    }
+}

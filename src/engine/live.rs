@@ -1,0 +1,181 @@
+//! Logs that somebody works on: their fold and their tail, kept in memory for as long as that lasts.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::log::Log;
+use super::{Accepted, Result};
+use crate::model::{Call, Entry, Message, Object, Seq, Task, TaskId, Timestamp};
+use crate::store::Key;
+
+/// What others want of the one who works on a task.
+pub(super) enum Wish {
+    /// Take this message.
+    Message(Box<Incoming>),
+    /// Stop, and end as canceled.
+    Cancel { metadata: Option<Object>, answer: oneshot::Sender<Result<Task>> },
+    /// Nobody worked on it when we came: do as the policy says.
+    Recover,
+    /// It waits for somebody outside since before this time, which is too long.
+    Expire { before: Timestamp },
+}
+
+/// A message on its way to a task, and who waits to hear that it arrived.
+pub(super) struct Incoming {
+    pub(super) call: Call,
+    pub(super) message: Message,
+    pub(super) key: Option<Key>,
+    pub(super) answer: oneshot::Sender<Result<Accepted>>,
+}
+
+/// A log that somebody works on.
+pub(super) struct Live {
+    wishes: mpsc::Sender<Wish>,
+    tail: Mutex<Tail>,
+}
+
+struct Tail {
+    log: Option<Log>,
+    entries: VecDeque<Arc<Entry>>,
+    limit: usize,
+    /// The store cannot be written; those who follow are told, and come back later.
+    lost: bool,
+}
+
+impl Live {
+    fn new(queue: usize, tail: usize) -> (Arc<Self>, mpsc::Receiver<Wish>) {
+        let (wishes, wished) = mpsc::channel(queue.max(1));
+        let tail = Mutex::new(Tail { log: None, entries: VecDeque::new(), limit: tail.max(1), lost: false });
+        (Arc::new(Self { wishes, tail }), wished)
+    }
+
+    fn tail(&self) -> MutexGuard<'_, Tail> {
+        // Every section below leaves the tail whole, so a panic elsewhere spoils nothing.
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what is durable now. The fold is our own, so that an append costs what it adds and no more.
+    pub(super) fn publish(&self, entries: impl IntoIterator<Item = Arc<Entry>>) {
+        let mut tail = self.tail();
+        for entry in entries {
+            if entry.seq == Seq(1) {
+                tail.log = Some(Log::empty());
+            }
+            let Some(log) = &mut tail.log else { return };
+            // What does not fit was recorded as ignored, so this cannot fail; if it did, the store has the truth.
+            if log.apply(&entry).is_err() {
+                tail.log = None;
+                tail.entries.clear();
+                return;
+            }
+            tail.entries.push_back(entry);
+        }
+        while tail.entries.len() > tail.limit {
+            tail.entries.pop_front();
+        }
+    }
+
+    /// Begins again from what the store has.
+    pub(super) fn reset(&self, log: &Log) {
+        let mut tail = self.tail();
+        tail.entries.clear();
+        tail.log = Some(log.clone());
+        tail.lost = false;
+    }
+
+    /// Says that nothing can be recorded for now.
+    pub(super) fn lose(&self) {
+        self.tail().lost = true;
+    }
+
+    /// Whether nothing can be recorded for now.
+    pub(super) fn is_lost(&self) -> bool {
+        self.tail().lost
+    }
+
+    /// The fold so far.
+    pub(super) fn log(&self) -> Option<Log> {
+        self.tail().log.clone()
+    }
+
+    /// The entries after `at`, none if the reader has them all; `None` when the tail does not reach back so far.
+    pub(super) fn after(&self, at: Seq, limit: usize) -> Option<Vec<Arc<Entry>>> {
+        let tail = self.tail();
+        if tail.log.as_ref()?.at <= at {
+            return Some(Vec::new());
+        }
+        let first = tail.entries.front()?.seq;
+        let skip = usize::try_from(at.0.checked_sub(first.0.checked_sub(1)?)?).ok()?;
+        Some(tail.entries.iter().skip(skip).take(limit).cloned().collect())
+    }
+}
+
+/// What became of a wish.
+pub(super) enum Passed {
+    /// Whoever works on the task has it.
+    On,
+    /// Nobody works on the task; the wish comes back with the place to do so.
+    Back(Wish, Arc<Live>, mpsc::Receiver<Wish>),
+    /// Too many wait already.
+    Refused,
+}
+
+/// Logs by their task.
+type Shard = Mutex<HashMap<TaskId, Arc<Live>>>;
+
+/// All logs that somebody works on in this process. There is one worker for each, and this is where that is decided.
+pub(super) struct Registry {
+    shards: Box<[Shard]>,
+    hasher: RandomState,
+    queue: usize,
+    tail: usize,
+}
+
+impl Registry {
+    pub(super) fn new(queue: usize, tail: usize) -> Self {
+        Self { shards: (0..32).map(|_| Mutex::default()).collect(), hasher: RandomState::new(), queue, tail }
+    }
+
+    fn shard(&self, id: &TaskId) -> MutexGuard<'_, HashMap<TaskId, Arc<Live>>> {
+        let at = usize::try_from(self.hasher.hash_one(id) % 32).unwrap_or_default();
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, id: &TaskId) -> Option<Arc<Live>> {
+        self.shard(id).get(id).cloned()
+    }
+
+    /// Makes the caller the one who works on this task; it must be new.
+    pub(super) fn claim(&self, id: &TaskId) -> (Arc<Live>, mpsc::Receiver<Wish>) {
+        let (live, wished) = Live::new(self.queue, self.tail);
+        self.shard(id).insert(id.clone(), live.clone());
+        (live, wished)
+    }
+
+    /// Passes a wish to whoever works on the task, or makes the caller that one.
+    pub(super) fn pass(&self, id: &TaskId, wish: Wish) -> Passed {
+        let mut shard = self.shard(id);
+        if let Some(live) = shard.get(id) {
+            return live.wishes.try_send(wish).map_or(Passed::Refused, |()| Passed::On);
+        }
+        let (live, wished) = Live::new(self.queue, self.tail);
+        shard.insert(id.clone(), live.clone());
+        Passed::Back(wish, live, wished)
+    }
+
+    /// Stops being the one who works on a task, unless a wish has come meanwhile.
+    pub(super) fn retire(&self, id: &TaskId, wished: &mut mpsc::Receiver<Wish>) -> Option<Wish> {
+        let mut shard = self.shard(id);
+        // Under the lock nobody can send, so an empty queue stays empty.
+        match wished.try_recv() {
+            Ok(wish) => Some(wish),
+            Err(_) => {
+                shard.remove(id);
+                None
+            }
+        }
+    }
+}

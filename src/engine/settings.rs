@@ -1,0 +1,75 @@
+//! What an engine may do, and for how long. Every bound has a default.
+
+use std::time::Duration;
+
+/// What an engine may do, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Turns that run at the same time.
+    pub max_turns: usize,
+    /// Tasks that wait for a turn, as submitted; beyond that new ones are refused as unavailable.
+    pub max_waiting_turns: usize,
+    /// Messages and cancels that wait for one task; beyond that they are refused as unavailable.
+    pub max_waiting_messages: usize,
+    /// Events that an agent may say before it waits for the log.
+    pub max_queued_events: usize,
+    /// Entries of a running task that stay in memory for those who follow it; older ones are read from the store.
+    pub max_tail_entries: usize,
+    /// How long an agent that listens for a cancel may take to end well.
+    pub cancel_grace: Duration,
+    /// How long a turn may take.
+    pub max_turn_time: Option<Duration>,
+    /// How long an agent may be silent within a turn.
+    pub max_silence: Option<Duration>,
+    /// What becomes of a task whose turn was cut off by a restart.
+    pub on_restart: Restart,
+    /// What becomes of a task that waits too long for somebody outside.
+    pub on_waiting: Waiting,
+    /// Ended tasks that are kept; the oldest go first. `None` keeps all.
+    pub max_tasks: Option<u64>,
+    /// How long ended tasks are kept. `None` keeps them for ever.
+    pub max_age: Option<Duration>,
+    /// How often what has become too old or too many is looked for.
+    pub sweep_every: Duration,
+}
+
+/// What becomes of a task whose turn was cut off by a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restart {
+    /// It fails, and says that it was interrupted.
+    Fail,
+    /// Its turn runs again, at most so many times in all.
+    RunAgain {
+        /// Attempts in all, the first one included.
+        attempts: u32,
+    },
+}
+
+/// What becomes of a task that waits too long for somebody outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// It goes on waiting.
+    Stay,
+    /// It fails after this time.
+    FailAfter(Duration),
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_turns: 20_000,
+            max_waiting_turns: 20_000,
+            max_waiting_messages: 64,
+            max_queued_events: 256,
+            max_tail_entries: 1024,
+            cancel_grace: Duration::from_secs(5),
+            max_turn_time: None,
+            max_silence: None,
+            on_restart: Restart::Fail,
+            on_waiting: Waiting::Stay,
+            max_tasks: Some(2000),
+            max_age: None,
+            sweep_every: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What nobody asks for: tasks that were cut off, that wait too long, that are too old or too many.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+
+use super::live::{Passed, Wish};
+use super::runner::Runner;
+use super::{Engine, Result, Waiting};
+use crate::model::Timestamp;
+use crate::store::Head;
+
+/// How long to wait before trying again where the store has failed.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How many tasks are looked at together.
+const PAGE: usize = 500;
+
+impl Engine {
+    /// Looks at every task that has not ended and has nobody who works on it, and does as the policy says. Call it
+    /// once before serving.
+    pub(crate) async fn recover(&self) -> Result<()> {
+        // Those parked on somebody outside too: a message may have come that nobody worked on.
+        self.each_unfinished(|_| Some(Wish::Recover)).await
+    }
+
+    /// Fails what waits too long, and forgets what is too old or too many, for as long as it runs.
+    pub(crate) async fn keep_house(&self) -> Infallible {
+        let mut every = tokio::time::interval(self.settings.sweep_every.max(Duration::from_millis(1)));
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "sweep failed");
+            }
+        }
+    }
+
+    /// One sweep.
+    pub(crate) async fn sweep(&self) -> Result<()> {
+        if let Waiting::FailAfter(time) = self.settings.on_waiting {
+            let before = self.before(time);
+            self.each_unfinished(|head| {
+                let waits = head.state.is_interrupted() && head.status_time < before;
+                waits.then_some(Wish::Expire { before })
+            })
+            .await?;
+        }
+        if let Some(age) = self.settings.max_age {
+            self.forget_before(self.before(age)).await?;
+        }
+        self.forget_oldest().await
+    }
+
+    fn before(&self, time: Duration) -> Timestamp {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(self.clock.now().as_millis().saturating_sub(millis)).unwrap_or_default()
+    }
+
+    async fn each_unfinished(&self, wish: impl Fn(&Head) -> Option<Wish>) -> Result<()> {
+        let mut after = None;
+        loop {
+            let heads = self.journal.store.unfinished(after.as_ref(), PAGE).await?;
+            for head in &heads {
+                if let Some(wish) = wish(head)
+                    && let Passed::Back(wish, live, wished) = self.journal.registry.pass(&head.id, wish)
+                {
+                    let runner = Runner::resuming(self.clone(), head.clone(), live, wished);
+                    self.own(runner.run_from(wish)).await;
+                }
+            }
+            match heads.last() {
+                Some(last) if heads.len() == PAGE => after = Some(last.id.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    async fn forget_before(&self, time: Timestamp) -> Result<()> {
+        loop {
+            let old = self.journal.store.ended(time, PAGE).await?;
+            self.forget(&old).await?;
+            if old.len() < PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn forget_oldest(&self) -> Result<()> {
+        let Some(most) = self.settings.max_tasks else { return Ok(()) };
+        loop {
+            let over = self.journal.store.count_ended().await?.saturating_sub(most);
+            let limit = usize::try_from(over).unwrap_or(PAGE).min(PAGE);
+            if limit == 0 {
+                return Ok(());
+            }
+            let oldest = self.journal.store.ended(Timestamp::MAX, limit).await?;
+            if oldest.is_empty() {
+                return Ok(());
+            }
+            self.forget(&oldest).await?;
+        }
+    }
+
+    /// Forgets tasks, and lets those who still follow one find out.
+    async fn forget(&self, tasks: &[Head]) -> Result<()> {
+        self.journal.store.remove(tasks).await?;
+        tasks.iter().for_each(|head| self.journal.announce(&head.id, head.position));
+        Ok(())
+    }
+}

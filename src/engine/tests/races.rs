@@ -1,0 +1,241 @@
+//! Races, over and over on several threads: whatever wins, everybody sees the same.
+
+use tokio::task::JoinSet;
+
+use super::world::*;
+use super::*;
+
+const ROUNDS: usize = 1_000;
+
+fn racing(agent: impl Agent, settings: Settings) -> Engine {
+    engine_on(Arc::new(Memory::new()), agent, Settings { max_tasks: None, ..settings })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r18_cancel_and_completion_agree() {
+    let engine = racing(Obeys::default(), Settings::default());
+    let mut ends = [0; 2];
+    for round in 0..ROUNDS {
+        let text = ["yield done", "yield yield done", "say yield done", "yield yield yield yield say done"];
+        let accepted = start(&engine, text[round % text.len()]).await;
+        let head = accepted.head.clone();
+        let mut race = JoinSet::new();
+        for _ in 0..2 {
+            let (engine, head) = (engine.clone(), head.clone());
+            race.spawn(async move { engine.cancel(&head, None).await });
+        }
+        let settled = soon(engine.settled(accepted)).await.unwrap();
+        let canceled = soon(race.join_all()).await;
+        let task = lawful(&engine, &head).await;
+        assert!(task.is_ended());
+        assert_eq!(settled.status, task.status);
+        let won = task.status.state == TaskState::Canceled;
+        for answer in canceled {
+            match answer {
+                Ok(canceled) => assert_eq!(canceled.status, task.status),
+                Err(Error::Ended(state)) => assert_eq!(state, task.status.state),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        ends[usize::from(won)] += 1;
+    }
+    quiet(&engine).await;
+    assert_eq!(at_rest(&engine).await.len(), ROUNDS);
+    assert!(ends[0] + ends[1] == ROUNDS, "{ends:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r14_duplicates_race_to_one_task_and_one_turn() {
+    let agent = Obeys::default();
+    let engine = racing(agent.clone(), Settings::default());
+    for round in 0..ROUNDS / 2 {
+        let name = format!("key-{round}");
+        let text = ["say done", "yield say ask"][round % 2];
+        let mut race = JoinSet::new();
+        for _ in 0..4 {
+            let (engine, name) = (engine.clone(), name.clone());
+            race.spawn(async move {
+                let accepted = engine.start(call(), Opening { key: key(&name, 1), ..opening(text) }).await?;
+                engine.settled(accepted).await
+            });
+        }
+        let tasks = soon(race.join_all()).await;
+        let first = tasks[0].as_ref().unwrap();
+        for task in &tasks {
+            assert_eq!(task.as_ref().unwrap(), first);
+        }
+        let other = engine.start(call(), Opening { key: key(&name, 2), ..opening(text) }).await;
+        assert!(matches!(other, Err(Error::Store(store::Error::KeyReused))));
+    }
+    quiet(&engine).await;
+    assert_eq!(at_rest(&engine).await.len(), ROUNDS / 2);
+    assert_eq!(agent.heard().len(), ROUNDS / 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r17_an_answer_that_comes_twice_is_applied_once() {
+    let agent = Obeys::default();
+    let engine = racing(agent.clone(), Settings::default());
+    for round in 0..ROUNDS / 2 {
+        let (head, _) = send(&engine, "ask").await;
+        let text = ["say done", "yield say ask"][round % 2];
+        let answer = message(text);
+        let mut race = JoinSet::new();
+        for _ in 0..4 {
+            let (engine, head, answer) = (engine.clone(), head.clone(), answer.clone());
+            race.spawn(async move {
+                let name = format!("key-{}", head.id);
+                let accepted = engine.resume(call(), &head, answer, key(&name, 1)).await?;
+                engine.settled(accepted).await
+            });
+        }
+        for task in soon(race.join_all()).await {
+            let task = task.unwrap();
+            let state = [TaskState::Completed, TaskState::InputRequired][round % 2];
+            assert_eq!(task.status.state, state);
+            assert_eq!(task.history.iter().filter(|said| said.message_id == answer.message_id).count(), 1);
+        }
+        let name = format!("key-{}", head.id);
+        let other = engine.resume(call(), &head, message("other"), key(&name, 2)).await;
+        assert!(matches!(other, Err(Error::Store(store::Error::KeyReused))), "{other:?}");
+    }
+    quiet(&engine).await;
+    at_rest(&engine).await;
+    assert_eq!(agent.heard().len(), ROUNDS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing() {
+    let settings = Settings { max_tail_entries: 4, max_queued_events: 2, ..Settings::default() };
+    let engine = racing(Obeys::default(), settings);
+    let mut readers = JoinSet::new();
+    let mut heads = Vec::new();
+    for _ in 0..100 {
+        let accepted = start(&engine, &"say yield write yield ".repeat(6)).await;
+        let head = accepted.head.clone();
+        heads.push(head.clone());
+        for _ in 0..10 {
+            let (engine, head) = (engine.clone(), head.clone());
+            readers.spawn(async move {
+                tokio::task::yield_now().await;
+                let (mut task, at) = engine.task(&head).await.unwrap();
+                let mut next = at.0;
+                let mut follow = engine.follow(&head, at);
+                while !task.is_ended() {
+                    for entry in follow.next().await.unwrap() {
+                        next += 1;
+                        assert_eq!(entry.seq.0, next);
+                        task.apply(&entry).unwrap();
+                    }
+                }
+                (head, task)
+            });
+        }
+    }
+    while let Some(read) = soon(readers.join_next()).await {
+        let (head, task) = read.unwrap();
+        assert_eq!(task, engine.task(&head).await.unwrap().0);
+    }
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order() {
+    let settings = Settings { max_tail_entries: 16, ..Settings::default() };
+    let engine = racing(Obeys::default(), settings);
+    let head = start(&engine, &format!("yield {}", "say ".repeat(2_000))).await.head;
+    let mut readers = JoinSet::new();
+    for number in 0..100 {
+        let mut follow = engine.follow(&head, Seq(0));
+        readers.spawn(async move {
+            let mut seen = Vec::new();
+            loop {
+                // R6: the slow ones fall behind the tail, and nobody waits for them.
+                for _ in 0..number % 10 * 5 {
+                    tokio::task::yield_now().await;
+                }
+                seen.extend(follow.next().await.unwrap());
+                if matches!(seen.last().map(|entry| &entry.event), Some(Event::TurnEnded)) {
+                    return seen;
+                }
+            }
+        });
+    }
+    let log: Vec<_> = {
+        quiet(&engine).await;
+        entries(&engine, &head).await
+    };
+    assert_eq!(log.len(), 2_000 + 5);
+    while let Some(seen) = soon(readers.join_next()).await {
+        assert!(seen.unwrap().iter().map(|entry| &**entry).eq(log.iter()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log() {
+    let agent = Obeys::default();
+    let engine = racing(agent.clone(), Settings::default());
+    for _ in 0..ROUNDS / 10 {
+        let (head, _) = send(&engine, "ask").await;
+        let before = agent.heard().len();
+        let mut race = JoinSet::new();
+        for number in 0..8 {
+            let (engine, head) = (engine.clone(), head.clone());
+            race.spawn(async move { answer(&engine, &head, &format!("{number} yield ask")).await });
+        }
+        for task in soon(race.join_all()).await {
+            assert_eq!(task.unwrap().status.state, TaskState::InputRequired);
+        }
+        let log = entries(&engine, &head).await;
+        let said = log.iter().filter_map(|entry| match &entry.event {
+            Event::Message(message) => Some(message.text()),
+            _ => None,
+        });
+        assert_eq!(said.skip(1).collect::<Vec<_>>(), agent.heard()[before..]);
+        let turns = |event: &Event| log.iter().filter(|entry| entry.event == *event).count();
+        assert_eq!((turns(&Event::TurnStarted), turns(&Event::TurnEnded)), (9, 9));
+    }
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_message_in_the_moment_a_task_parks_is_worked_on() {
+    let engine = racing(Obeys::default(), Settings::default());
+    for round in 0..ROUNDS {
+        let head = start(&engine, ["ask", "yield ask", "yield yield ask"][round % 3]).await.head;
+        for _ in 0..round % 5 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(answer(&engine, &head, "yield done").await.unwrap().status.state, TaskState::Completed);
+        let turns = words(&engine, &head).await.into_iter().filter(|word| word == "turn").count();
+        assert_eq!(turns, 2);
+    }
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_tasks_share_few_turns_and_none_is_forgotten() {
+    let engine = racing(Obeys::default(), Settings { max_turns: 3, ..Settings::default() });
+    let mut race = JoinSet::new();
+    for number in 0..300 {
+        let engine = engine.clone();
+        race.spawn(async move {
+            let accepted = engine.start(call(), opening("yield say ask")).await.unwrap();
+            let head = accepted.head.clone();
+            engine.settled(accepted).await.unwrap();
+            if number % 3 == 0 {
+                engine.cancel(&head, None).await.unwrap()
+            } else {
+                answer(&engine, &head, "yield done").await.unwrap()
+            }
+        });
+    }
+    for task in soon(race.join_all()).await {
+        assert!(task.is_ended());
+    }
+    quiet(&engine).await;
+    assert_eq!(at_rest(&engine).await.len(), 300);
+}

@@ -1,0 +1,145 @@
+//! What is kept, for how long, and what those see who come too late.
+
+use super::world::*;
+use super::*;
+
+struct House {
+    engine: Engine,
+    clock: Arc<Hands>,
+    store: Arc<Faulty>,
+}
+
+fn house(settings: Settings) -> House {
+    let (clock, store) = (Hands::at(0), Arc::new(Faulty::default()));
+    let engine = engine_with(store.clone(), Obeys::default(), settings, clock.clone());
+    House { engine, clock, store }
+}
+
+impl House {
+    async fn send_at(&self, millis: i64, text: &str) -> Head {
+        self.clock.set(millis);
+        let head = start(&self.engine, text).await.head;
+        settle_down().await;
+        head
+    }
+
+    async fn has(&self, head: &Head) -> bool {
+        self.engine.find(&super::scope(), &head.id).await.unwrap().is_some()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_ended_tasks_go_first_and_live_ones_never() {
+    let house = house(Settings { max_tasks: Some(2), ..Settings::default() });
+    let running = house.send_at(1, "hang").await;
+    let parked = house.send_at(2, "ask").await;
+    let mut ended = Vec::new();
+    for (millis, text) in [(30, "done"), (10, "fail"), (20, "done"), (40, "reject")] {
+        ended.push(house.send_at(millis, text).await);
+    }
+    soon(house.engine.sweep()).await.unwrap();
+    let mut there = Vec::new();
+    for head in ended.iter().chain([&running, &parked]) {
+        there.push(house.has(head).await);
+    }
+    assert_eq!(there, [true, false, false, true, true, true]);
+    soon(house.engine.sweep()).await.unwrap();
+    assert_eq!(house.engine.journal.store.count_ended().await.unwrap(), 2);
+    let gone = house.engine.task(&ended[1]).await.unwrap_err();
+    assert_eq!(model::Error::from(gone).kind(), ErrorKind::TaskNotFound);
+    // One who found the task just before: not there, and nobody is left to work on it.
+    for error in [
+        soon(house.engine.cancel(&ended[1], None)).await.unwrap_err(),
+        soon(house.engine.resume(call(), &ended[1], message("more"), None)).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Gone), "{error:?}");
+    }
+    assert!(house.engine.journal.registry.get(&ended[1].id).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_tasks_are_kept_for_a_time() {
+    let age = Some(Duration::from_secs(10));
+    let house = house(Settings { max_tasks: None, max_age: age, ..Settings::default() });
+    let old = house.send_at(0, "done").await;
+    let parked = house.send_at(0, "ask").await;
+    let young = house.send_at(1, "done").await;
+    house.clock.set(10_000);
+    soon(house.engine.sweep()).await.unwrap();
+    assert!(house.has(&old).await);
+    house.clock.set(10_001);
+    soon(house.engine.sweep()).await.unwrap();
+    assert!(!house.has(&old).await);
+    assert!(house.has(&young).await && house.has(&parked).await);
+    assert_eq!(answer(&house.engine, &parked, "done").await.unwrap().status.state, TaskState::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r43_a_task_that_waits_too_long_for_an_answer_fails_and_says_so() {
+    let waiting = Waiting::FailAfter(Duration::from_secs(10));
+    let house = house(Settings { on_waiting: waiting, ..Settings::default() });
+    let asked = house.send_at(0, "ask").await;
+    let auth = house.send_at(0, "auth").await;
+    let busy = house.send_at(0, "login hang").await;
+    let young = house.send_at(5_000, "ask").await;
+    house.clock.set(10_001);
+    soon(house.engine.sweep()).await.unwrap();
+    settle_down().await;
+    for head in [&asked, &auth] {
+        let task = lawful(&house.engine, head).await;
+        assert_eq!(task.status.state, TaskState::Failed);
+        assert_eq!(task.metadata.unwrap().get("attache.reason").unwrap().get(), "\"expired\"");
+    }
+    assert!(matches!(answer(&house.engine, &asked, "done").await, Err(Error::Ended(TaskState::Failed))));
+    // Somebody works on this one, and this one has time left.
+    assert_eq!(lawful(&house.engine, &busy).await.status.state, TaskState::AuthRequired);
+    assert_eq!(lawful(&house.engine, &young).await.status.state, TaskState::InputRequired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r43_an_answer_that_comes_with_the_expiry_is_not_lost() {
+    let waiting = Waiting::FailAfter(Duration::from_secs(10));
+    let house = house(Settings { on_waiting: waiting, max_turns: 1, ..Settings::default() });
+    let asked = house.send_at(0, "ask").await;
+    let busy = house.send_at(0, "hang").await;
+    // Answered, but no turn is free: it looks as if it still waited.
+    let answered = soon(house.engine.resume(call(), &asked, message("done"), None)).await.unwrap();
+    house.clock.set(60_000);
+    soon(house.engine.sweep()).await.unwrap();
+    settle_down().await;
+    soon(house.engine.cancel(&busy, None)).await.unwrap();
+    assert_eq!(soon(house.engine.settled(answered)).await.unwrap().status.state, TaskState::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_follow_a_task_that_is_removed_are_told() {
+    let house = house(Settings { max_tasks: Some(0), max_tail_entries: 1, ..Settings::default() });
+    let head = house.send_at(0, "say say say done").await;
+    let mut slow = house.engine.follow(&head, Seq(2));
+    let mut waits = house.engine.follow(&head, Seq(0));
+    let read = soon(waits.next()).await.unwrap();
+    assert!(matches!(read.last().unwrap().event, Event::TurnEnded));
+    let (cut, swept) = soon(async { tokio::join!(waits.next(), house.engine.sweep()) }).await;
+    swept.unwrap();
+    assert!(matches!(cut, Err(Error::Gone)), "{cut:?}");
+    assert!(matches!(soon(slow.next()).await, Err(Error::Gone)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_house_is_kept_whatever_the_store_does() {
+    let settings =
+        Settings { max_tasks: Some(0), sweep_every: Duration::from_secs(60), ..Settings::default() };
+    let house = house(settings);
+    let head = house.send_at(0, "done").await;
+    house.store.break_down(Fault::Before);
+    let keeping = async {
+        timeout(Duration::from_secs(90), house.engine.keep_house()).await.unwrap_err();
+        house.store.heal();
+        timeout(Duration::from_secs(90), house.engine.keep_house()).await.unwrap_err();
+    };
+    keeping.await;
+    assert!(!house.has(&head).await);
+    let zero = Settings { sweep_every: Duration::ZERO, ..Settings::default() };
+    let hasty = engine_on(house.store.clone(), Obeys::default(), zero);
+    timeout(Duration::from_secs(1), hasty.keep_house()).await.unwrap_err();
+}

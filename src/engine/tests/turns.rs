@@ -1,0 +1,208 @@
+//! What a turn sees and how what it says is written down.
+
+use super::world::*;
+use super::*;
+use crate::agent::Question;
+use crate::model::{INPUT_REQUEST, Json, Part};
+
+fn engine_of(agent: impl Agent) -> Engine {
+    engine_on(Arc::new(Memory::new()), agent, Settings::default())
+}
+
+#[tokio::test]
+async fn a_prompt_has_a_line_for_every_part() {
+    let agent = |turn: Turn| async move { Ok(Outcome::CompletedWith(Message::agent(turn.text()))) };
+    let said = Message::user("look:")
+        .part(Part::data(Json::parse(r#"{"a": 1.50}"#).unwrap()))
+        .part(Part::file([1, 2, 3], "image/png").with_filename("cat.png"))
+        .part(Part::url("https://example.org/dog"));
+    let engine = engine_of(agent);
+    let accepted = soon(engine.start(call(), Opening::from(said))).await.unwrap();
+    let task = soon(engine.settled(accepted)).await.unwrap();
+    assert_eq!(
+        task.status.message.unwrap().text(),
+        "look:\n{\"a\": 1.50}\n[file cat.png, image/png, 3 bytes]\n[file unnamed, unknown type, at https://example.org/dog]"
+    );
+}
+
+#[tokio::test]
+async fn a_writer_sets_the_flags_of_its_chunks() {
+    let engine = engine_of(Obeys::default());
+    let (head, task) = send(&engine, "chunk chunk chunk close").await;
+    assert_eq!(
+        words(&engine, &head).await[3..7],
+        ["artifact false false", "artifact true false", "artifact true false", "artifact true true"]
+    );
+    assert_eq!(task.artifacts.len(), 1);
+    assert_eq!(task.artifacts[0].name.as_deref(), Some("long"));
+    assert_eq!(task.artifacts[0].as_text(), "piecepiecepiece");
+}
+
+#[tokio::test]
+async fn a_blocked_caller_returns_when_credentials_are_needed_and_the_turn_goes_on() {
+    let engine = engine_of(Obeys::default());
+    let (head, task) = send(&engine, "login listen").await;
+    assert_eq!(task.status.state, TaskState::AuthRequired);
+    assert_eq!(task.status.message.unwrap().text(), "log in");
+    assert!(engine.journal.registry.get(&head.id).is_some());
+    let accepted = soon(engine.resume(call(), &head, message("more"), None)).await.unwrap();
+    let canceled = soon(engine.cancel(&head, None)).await.unwrap();
+    assert_eq!(soon(engine.settled(accepted)).await.unwrap().status, canceled.status);
+}
+
+#[tokio::test]
+async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
+    let engine = engine_of(Obeys::default());
+    let keyed = || Opening { key: key("k", 1), ..opening("login hang") };
+    for _ in 0..2 {
+        let accepted = soon(engine.start(call(), keyed())).await.unwrap();
+        assert_eq!(soon(engine.settled(accepted)).await.unwrap().status.state, TaskState::AuthRequired);
+    }
+    assert_eq!(
+        engine
+            .journal
+            .store
+            .list(&super::scope(), &Query { limit: 9, ..Query::default() })
+            .await
+            .unwrap()
+            .total,
+        1
+    );
+}
+
+#[tokio::test]
+async fn metadata_is_added_to_the_task() {
+    let agent = |turn: Turn| async move {
+        for (key, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
+            turn.metadata([(key, Json::from(value))].into_iter().collect()).await;
+        }
+        Ok(Outcome::Completed)
+    };
+    let metadata = send(&engine_of(agent), "go").await.1.metadata.unwrap();
+    assert_eq!(metadata.get("a").unwrap().get(), "\"3\"");
+    assert_eq!(metadata.get("b").unwrap().get(), "\"2\"");
+}
+
+#[tokio::test]
+async fn a_question_has_a_form_for_programs() {
+    let agent = |_: Turn| async {
+        let request = Json::parse(r#"{"type":"object"}"#).unwrap();
+        Ok(Outcome::InputRequired(Question::from("which port?").with_request(request)))
+    };
+    let (head, task) = send(&engine_of(agent), "go").await;
+    let asked = task.status.message.unwrap();
+    assert_eq!(asked.text(), "which port?");
+    assert_eq!(asked.extensions, [INPUT_REQUEST]);
+    assert_eq!(asked.metadata.as_ref().unwrap().get(INPUT_REQUEST).unwrap().get(), r#"{"type":"object"}"#);
+    assert_eq!(asked.task_id.as_ref(), Some(&head.id));
+    assert_eq!(asked.context_id, Some(task.context_id));
+}
+
+/// Tells what the turn can see of other tasks.
+async fn looks_around(turn: Turn) -> Result<Outcome, Failure> {
+    let limit = turn.text().parse().unwrap_or(10);
+    let texts =
+        |tasks: Vec<Task>| tasks.iter().map(|task| task.history[0].text()).collect::<Vec<_>>().join(",");
+    let (context, referenced) = (turn.context(limit).await, turn.referenced_tasks().await);
+    Ok(Outcome::CompletedWith(Message::agent(format!("{} | {}", texts(context), texts(referenced)))))
+}
+
+#[tokio::test]
+async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_for() {
+    let clock = Hands::at(0);
+    let engine = engine_with(Arc::new(Memory::new()), looks_around, Settings::default(), clock.clone());
+    let stranger = Call::new(Scope { owner: Caller::named("stranger"), ..super::scope() });
+    let mut ids = Vec::new();
+    let mut time = 0;
+    let mut ask = async |call: Call, context: &str, text: &str, refers: Vec<TaskId>| {
+        time += 1;
+        clock.set(time);
+        let said = Message { reference_task_ids: refers, ..Message::user(text).in_context(context) };
+        let accepted = soon(engine.start(call, Opening::from(said))).await.unwrap();
+        ids.push(accepted.head.id.clone());
+        soon(engine.settled(accepted)).await.unwrap().status.message.unwrap().text()
+    };
+    assert_eq!(ask(call(), "c", "one", vec![]).await, " | ");
+    assert_eq!(ask(stranger, "c", "secret", vec![]).await, " | ");
+    assert_eq!(ask(call(), "d", "elsewhere", vec![]).await, " | ");
+    assert_eq!(ask(call(), "c", "two", vec![]).await, "one | ");
+    assert_eq!(ask(call(), "c", "1", vec![]).await, "two | ");
+    assert_eq!(ask(call(), "c", "0", vec![]).await, " | ");
+    let refers = ["id-000001", "nobody"].map(TaskId::from).to_vec();
+    assert_eq!(ask(call(), "e", "refers", refers).await, " | one");
+    let secret = ids[1].clone();
+    let elsewhere = ids[2].clone();
+    let ask = async |refers: Vec<TaskId>| {
+        let said = Message { reference_task_ids: refers, ..Message::user("x") };
+        let accepted = soon(engine.start(call(), Opening::from(said))).await.unwrap();
+        soon(engine.settled(accepted)).await.unwrap().status.message.unwrap().text()
+    };
+    assert_eq!(ask(vec![secret, elsewhere]).await, " | elsewhere");
+}
+
+struct Careful {
+    store: Arc<Faulty>,
+    durable: bool,
+}
+
+impl Agent for Careful {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let head = self.store.find(&turn.call().scope, turn.task_id()).await?;
+        let entries = match &head {
+            Some(head) => Store::read(&*self.store, head, Seq(0), 100).await?,
+            None => Vec::new(),
+        };
+        let turns = entries.iter().filter(|entry| entry.event == Event::TurnStarted).count();
+        match turn.text().as_str() {
+            "ask" => Ok(Outcome::ask(turns.to_string())),
+            _ => Ok(Outcome::CompletedWith(Message::agent(turns.to_string()))),
+        }
+    }
+
+    fn durable_start(&self) -> bool {
+        self.durable
+    }
+}
+
+#[tokio::test]
+async fn a_durable_start_is_in_the_store_before_the_turn_begins() {
+    for (durable, turns) in [(true, ["1", "2"]), (false, ["0", "2"])] {
+        let store = Arc::new(Faulty::default());
+        let engine = engine_on(store.clone(), Careful { store: store.clone(), durable }, Settings::default());
+        let (head, task) = send(&engine, "ask").await;
+        assert_eq!(task.status.message.unwrap().text(), turns[0]);
+        let task = answer(&engine, &head, "done").await.unwrap();
+        assert_eq!(task.status.message.unwrap().text(), turns[1]);
+    }
+}
+
+#[tokio::test]
+async fn a_quick_turn_is_one_commit() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    send(&engine, "say write done").await;
+    assert_eq!(store.calls(), 1);
+    assert!(engine.tracker.is_empty());
+}
+
+#[tokio::test]
+async fn every_turn_has_the_call_of_its_own_message() {
+    let agent = |turn: Turn| async move {
+        tokio::task::yield_now().await;
+        Ok(Outcome::ask(turn.call().traceparent.clone().unwrap_or_default()))
+    };
+    let store = Arc::new(Faulty::default());
+    let traced = |trace: &str| Call { traceparent: Some(trace.to_owned()), ..call() };
+    let first = engine_on(store.clone(), Obeys::default(), Settings { max_turns: 1, ..Settings::default() });
+    start(&first, "hang").await;
+    let head = soon(first.start(traced("lost"), opening("one"))).await.unwrap().head;
+    kill(&first).await;
+    let settings =
+        Settings { on_restart: Restart::RunAgain { attempts: 2 }, max_turns: 1, ..Settings::default() };
+    let engine = engine_on(store, agent, settings);
+    let accepted = soon(engine.resume(traced("two"), &head, message("two"), None)).await.unwrap();
+    let task = soon(engine.settled(accepted)).await.unwrap();
+    assert_eq!(task.status.message.unwrap().text(), "two");
+    let asked: Vec<_> = task.history.iter().map(|said| said.text()).collect();
+    assert_eq!(asked, ["one", "two", ""]);
+}

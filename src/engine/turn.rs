@@ -1,0 +1,311 @@
+//! One turn: the agent speaks, the log takes it down, and others may interrupt.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::journal::Journal;
+use super::live::Wish;
+use super::runner::{Runner, status};
+use super::{Error, Result};
+use crate::agent::{Failure, Library, Outcome, Question, Queue, Setting, Turn};
+use crate::model::{
+    ContextId, Event, INPUT_REQUEST, Json, Message, Object, Scope, Task, TaskId, TaskState, TaskStatus,
+};
+use crate::store::Query;
+
+/// After so many events a turn lets others run.
+const A_LOT: usize = 256;
+
+type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + 'a>>;
+
+/// How a turn came to its end.
+pub(super) enum Ending {
+    /// The agent said so.
+    Said(Result<Outcome, Failure>),
+    /// Somebody asked for it.
+    Canceled,
+}
+
+/// A cancel that the agent was told of, and how long it may take.
+struct Stopping {
+    until: Option<Instant>,
+    answers: Vec<oneshot::Sender<Result<Task>>>,
+}
+
+/// Runs the agent on a message and records what it says at the same time. On an error nothing more can be recorded,
+/// and the agent is dropped.
+pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()> {
+    let setting = Arc::new(setting(runner, message));
+    // However the turn ends: whoever still speaks must not wait for ever.
+    let _over = Over(&setting.queue);
+    let agent = runner.engine.agent.clone();
+    let mut work = agent.run(Turn::new(setting.clone()));
+    let mut ended = None;
+    let mut stopping: Option<Stopping> = None;
+    let mut heard = Instant::now();
+    let mut spoken = 0;
+    tracing::info!(task = %runner.id, caller = setting.call.caller().name(), "turn started");
+    loop {
+        if ended.is_none() {
+            ended = poll_once(&mut work).await.map(Ending::Said);
+        }
+        let said = setting.queue.take();
+        if !said.is_empty() {
+            heard = Instant::now();
+            spoken += said.len();
+            let said = said.into_iter().map(|event| with_ids(runner, event)).collect();
+            runner.plan(said);
+        }
+        if let Some(ending) = ended.take() {
+            // What the agent holds is let go before anybody hears that its turn is over.
+            drop(work);
+            return finish(runner, &setting, ending, stopping).await;
+        }
+        if runner.has_plans() {
+            // While one commit runs, the next batch gathers.
+            let mut commit = std::pin::pin!(runner.commit(None, false));
+            loop {
+                tokio::select! {
+                    biased;
+                    committed = &mut commit => break committed?,
+                    outcome = &mut work, if ended.is_none() => ended = Some(Ending::Said(outcome)),
+                }
+            }
+            if spoken >= A_LOT {
+                // An agent that needs no pause, with a store that needs none, must not have the thread for itself.
+                tokio::task::yield_now().await;
+                spoken = 0;
+            }
+        }
+        if ended.is_some() {
+            continue;
+        }
+        let silence = later(heard, runner.engine.settings.max_silence);
+        let until = stopping.as_ref().and_then(|stopping| stopping.until);
+        tokio::select! {
+            biased;
+            // Before the agent: one that always has more to say is stopped like any other.
+            wish = runner.wish() => ended = interrupt(runner, &setting, &mut stopping, wish).await?,
+            ending = limit(until, setting.deadline, silence) => ended = Some(ending),
+            outcome = &mut work => ended = Some(Ending::Said(outcome)),
+            () = setting.queue.news() => {}
+        }
+    }
+}
+
+/// Closes the queue of a turn that is over.
+struct Over<'a>(&'a Queue);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The time after another one; none if there is no such limit, or it is beyond all time.
+fn later(from: Instant, time: Option<Duration>) -> Option<Instant> {
+    from.checked_add(time?)
+}
+
+async fn poll_once(work: &mut Work<'_>) -> Option<Result<Outcome, Failure>> {
+    std::future::poll_fn(|context| match work.as_mut().poll(context) {
+        std::task::Poll::Ready(outcome) => std::task::Poll::Ready(Some(outcome)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
+fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
+    let call = runner.call();
+    let (engine, scope) = (&runner.engine, runner.scope().clone());
+    Setting {
+        task: Arc::new(runner.log.task.clone()),
+        message,
+        call,
+        queue: Queue::new(engine.settings.max_queued_events.max(1)),
+        cancel: CancellationToken::new(),
+        listens: AtomicBool::new(false),
+        deadline: later(Instant::now(), engine.settings.max_turn_time),
+        library: Arc::new(Shelf { journal: engine.journal.clone(), scope }),
+    }
+}
+
+/// Ends the turn: what the agent said up to now counts, what comes after does not.
+async fn finish(
+    runner: &mut Runner,
+    setting: &Setting,
+    ending: Ending,
+    stopping: Option<Stopping>,
+) -> Result<()> {
+    setting.queue.close();
+    let said = setting.queue.take().into_iter().map(|event| with_ids(runner, event)).collect();
+    runner.plan(said);
+    // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
+    let ending = if stopping.is_some() { Ending::Canceled } else { ending };
+    runner.end(ending);
+    let last = runner.log.waiting().is_none();
+    let committed = runner.commit(None, last).await;
+    tracing::info!(task = %runner.id, state = %runner.log.task.status.state, "turn ended");
+    let failed = committed.is_err();
+    for answer in stopping.into_iter().flat_map(|stopping| stopping.answers) {
+        let outcome = if failed { Err(Error::Lost) } else { Ok(()) };
+        let _ = runner.answer_cancel(answer, outcome);
+    }
+    committed
+}
+
+/// Ready when the turn has taken or been silent too long, or has not stopped in time.
+async fn limit(until: Option<Instant>, deadline: Option<Instant>, silence: Option<Instant>) -> Ending {
+    tokio::select! {
+        biased;
+        () = at(until) => Ending::Canceled,
+        () = at(deadline) => {
+            Ending::Said(Err(Failure::new("deadline", "the turn took longer than max_turn_time")))
+        }
+        () = at(silence) => {
+            Ending::Said(Err(Failure::new("inactivity", "the agent was silent for longer than max_silence")))
+        }
+    }
+}
+
+/// No timer where there is no limit.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Does what somebody wants of a task in the middle of a turn.
+async fn interrupt(
+    runner: &mut Runner,
+    setting: &Setting,
+    stopping: &mut Option<Stopping>,
+    wish: Wish,
+) -> Result<Option<Ending>> {
+    match wish {
+        Wish::Message(incoming) => {
+            runner.take_message(*incoming).await?;
+            Ok(None)
+        }
+        Wish::Cancel { metadata, answer } => {
+            if let Some(stopping) = stopping {
+                stopping.answers.push(answer);
+                return Ok(None);
+            }
+            runner.plan(vec![Event::CancelRequested { metadata }]);
+            let listens = setting.listens.load(Ordering::Acquire);
+            let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
+            setting.cancel.cancel();
+            *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: vec![answer] });
+            Ok((!listens).then_some(Ending::Canceled))
+        }
+        // Somebody does work on it.
+        Wish::Recover | Wish::Expire { .. } => Ok(None),
+    }
+}
+
+/// What the end of a turn becomes in the log.
+pub(super) fn ending(runner: &Runner, ending: Ending) -> Vec<Event> {
+    let event = match ending {
+        Ending::Canceled => status(TaskState::Canceled),
+        Ending::Said(Ok(outcome)) => outcome_status(outcome),
+        Ending::Said(Err(failure)) => {
+            let cause = failure.cause() as &dyn std::error::Error;
+            tracing::warn!(task = %runner.id, kind = failure.kind(), cause, "agent failed");
+            said(TaskState::Failed, Message::agent(failure.to_string()))
+        }
+    };
+    vec![with_ids(runner, event), Event::TurnEnded]
+}
+
+fn outcome_status(outcome: Outcome) -> Event {
+    match outcome {
+        Outcome::Completed => status(TaskState::Completed),
+        Outcome::CompletedWith(message) => said(TaskState::Completed, message),
+        Outcome::InputRequired(Question { mut message, request }) => {
+            if let Some(request) = request {
+                message.metadata.get_or_insert_default().insert(INPUT_REQUEST, request);
+                message.extensions.push(INPUT_REQUEST.to_owned());
+            }
+            said(TaskState::InputRequired, message)
+        }
+        Outcome::AuthRequired(message) => said(TaskState::AuthRequired, message),
+        Outcome::Rejected(message) => said(TaskState::Rejected, message),
+        Outcome::Failed(message) => said(TaskState::Failed, message),
+    }
+}
+
+fn said(state: TaskState, message: Message) -> Event {
+    Event::Status { status: TaskStatus::new(state).with_message(message), metadata: None }
+}
+
+/// What a task that was cut off ends with.
+pub(super) fn interrupted(runner: &Runner, reason: &'static str) -> Vec<Event> {
+    let message = Message::agent(format!("Agent execution failed ({reason})"));
+    let metadata: Object = [("attache.reason", Json::from(reason))].into_iter().collect();
+    let status = TaskStatus::new(TaskState::Failed).with_message(message);
+    let failed = with_ids(runner, Event::Status { status, metadata: Some(metadata) });
+    let turn_ended = runner.log.turn_runs().then_some(Event::TurnEnded);
+    [failed].into_iter().chain(turn_ended).collect()
+}
+
+/// Fills what the agent left to us: ids, and the task that its messages belong to.
+fn with_ids(runner: &Runner, mut event: Event) -> Event {
+    match &mut event {
+        Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
+            artifact.artifact_id = runner.engine.clock.id().into();
+        }
+        Event::Status { status, .. } => {
+            if let Some(message) = &mut status.message {
+                let message = Arc::make_mut(message);
+                if message.message_id.is_empty() {
+                    message.message_id = runner.engine.clock.id().into();
+                }
+                message.task_id = Some(runner.id.clone());
+                message.context_id = Some(runner.log.task.context_id.clone());
+            }
+        }
+        Event::Created { .. }
+        | Event::Message(_)
+        | Event::TurnStarted
+        | Event::Artifact { .. }
+        | Event::CancelRequested { .. }
+        | Event::Ignored { .. }
+        | Event::TurnEnded => {}
+    }
+    event
+}
+
+/// What a turn may look up: only what its caller may see.
+struct Shelf {
+    journal: Journal,
+    scope: Scope,
+}
+
+#[async_trait]
+impl Library for Shelf {
+    async fn task(&self, id: &TaskId) -> Option<Task> {
+        let head = self.journal.find(&self.scope, id).await.ok()??;
+        self.journal.log(&head).await.ok().map(|log| log.task)
+    }
+
+    async fn context(&self, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task> {
+        let query =
+            Query { context_id: Some(id.clone()), limit: limit.saturating_add(1), ..Query::default() };
+        let Ok(page) = self.journal.list(&self.scope, &query).await else { return Vec::new() };
+        let mut tasks = Vec::new();
+        for head in page.tasks.iter().filter(|head| head.id != *but).take(limit) {
+            tasks.extend(self.journal.log(head).await.ok().map(|log| log.task));
+        }
+        tasks.reverse();
+        tasks
+    }
+}
