@@ -11,9 +11,9 @@ mod golden_grpc;
 mod harness;
 #[cfg(feature = "grpc")]
 mod judges;
-mod lossy;
 #[cfg(feature = "server")]
 mod lists;
+mod lossy;
 #[cfg(feature = "server")]
 mod operations;
 #[cfg(feature = "grpc")]
