@@ -41,7 +41,7 @@ async fn r18_cancel_and_completion_agree() {
     }
     quiet(&engine).await;
     assert_eq!(at_rest(&engine).await.len(), ROUNDS);
-    assert!(ends[0] + ends[1] == ROUNDS, "{ends:?}");
+    assert!(ends[0] > 0 && ends[1] > 0, "no race: {ends:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

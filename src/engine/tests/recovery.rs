@@ -187,3 +187,62 @@ async fn those_who_wait_are_told_when_an_engine_stops() {
     assert!(matches!(followed, Err(Error::Stopped)), "{followed:?}");
     assert!(matches!(soon(engine.cancel(&parked, None)).await, Err(Error::Stopped)));
 }
+
+/// Talks to an engine whose store goes down at some call and stays down; gives what was acknowledged.
+async fn talk(engine: &Engine) -> Vec<(TaskId, MessageId)> {
+    let mut taken = Vec::new();
+    for (first, second) in [("say yield ask", "yield write done"), ("write", ""), ("say hang", "done")] {
+        let first = message(first);
+        let Ok(accepted) = soon(engine.start(call(), Opening::from(first.clone()))).await else { continue };
+        let head = accepted.head.clone();
+        taken.push((head.id.clone(), first.message_id));
+        settle_down().await;
+        let second = message(second);
+        if let Ok(accepted) = soon(engine.resume(call(), &head, second.clone(), None)).await {
+            taken.push((accepted.head.id, second.message_id));
+        }
+        settle_down().await;
+    }
+    taken
+}
+
+#[tokio::test(start_paused = true)]
+async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end() {
+    let whole = Arc::new(Faulty::default());
+    talk(&engine_on(whole.clone(), Obeys::default(), Settings::default())).await;
+    let policies = [Restart::Fail, Restart::RunAgain { attempts: 1 }, Restart::RunAgain { attempts: 3 }];
+    for fault in [Fault::Before, Fault::After] {
+        for (first, policy) in
+            (1..=whole.calls() + 1).flat_map(|first| policies.map(|policy| (first, policy)))
+        {
+            let settings = || Settings { on_restart: policy, ..Settings::default() };
+            let store = Arc::new(Faulty::failing(first..u64::MAX, fault));
+            let engine = engine_on(store.clone(), Obeys::default(), settings());
+            let taken = talk(&engine).await;
+            kill(&engine).await;
+            // The new process meets a store that fails once more, at one call or another.
+            let again = store.calls() + first % 7;
+            store.fail(again..again + 2, fault);
+            let engine = engine_on(store.clone(), Obeys::default(), settings());
+            while soon(engine.recover()).await.is_err() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            tokio::time::sleep(Duration::from_secs(600)).await;
+            store.heal();
+            for head in engine.journal.store.unfinished(None, 100).await.unwrap() {
+                let runs = engine.journal.registry.get(&head.id).is_some();
+                assert!(head.state.is_interrupted() || runs, "a silent {head:?}");
+                let _ = soon(engine.cancel(&head, None)).await;
+            }
+            quiet(&engine).await;
+            let context = format!("{fault:?} {first} {policy:?}");
+            let tasks = at_rest(&engine).await;
+            for (task, message) in taken {
+                let task = tasks.iter().find(|known| known.id == task).expect(&context);
+                assert!(task.is_ended(), "{context}: {task:?}");
+                let times = task.history.iter().filter(|said| said.message_id == message).count();
+                assert_eq!(times, 1, "{context}: {task:?}");
+            }
+        }
+    }
+}

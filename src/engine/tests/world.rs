@@ -355,6 +355,11 @@ pub(super) async fn lawful(engine: &Engine, head: &Head) -> Task {
     assert!(entries.iter().map(|entry| entry.seq.0).eq(1..=entries.len() as u64), "{entries:?}");
     let shown = &entries[..usize::try_from(at.0).unwrap()];
     assert_eq!(Task::fold(shown).unwrap().unwrap(), task);
+    let live = engine.journal.registry.get(&head.id).and_then(|live| live.log());
+    if let Some(live) = live.filter(|live| live.at == Seq(entries.len() as u64)) {
+        let stored = engine.journal.stored(head).await.unwrap();
+        assert_eq!(format!("{live:?}"), format!("{stored:?}"));
+    }
     let ends =
         |entry: &Entry| matches!(&entry.event, Event::Status { status, .. } if status.state.is_terminal());
     let end = entries.iter().position(ends).unwrap_or(entries.len());
