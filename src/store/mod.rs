@@ -3,6 +3,8 @@
 //! A log is a list of numbered entries that only grows. A store keeps it and finds it again; it never folds one,
 //! and knows no rule of the protocol.
 
+#[cfg(test)]
+mod codec;
 mod memory;
 
 use std::fmt;
