@@ -3,10 +3,12 @@
 //! A log is a list of numbered entries that only grows. A store keeps it and finds it again; it never folds one,
 //! and knows no rule of the protocol.
 
-#[cfg(test)]
+#[cfg(feature = "sqlite")]
 mod codec;
 mod conformance;
 mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::fmt;
 
@@ -19,6 +21,8 @@ use crate::model::{
 
 pub use conformance::conformance;
 pub use memory::Memory;
+#[cfg(feature = "sqlite")]
+pub use sqlite::Sqlite;
 
 /// The result of anything a store does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
