@@ -14,6 +14,8 @@ CREATE TABLE task (
     id TEXT NOT NULL UNIQUE,
     scope INTEGER NOT NULL REFERENCES scope (number),
     context TEXT NOT NULL,
+    -- A number made of the context, see `task_context`.
+    context_hash INTEGER NOT NULL,
     alias TEXT,
     -- Of the last entry.
     position INTEGER NOT NULL,
@@ -24,11 +26,14 @@ CREATE TABLE task (
     status_time INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX task_listed ON task (scope, status_time DESC, id DESC, state);
-CREATE INDEX task_context ON task (scope, context);
+-- Read from its end: lists go from the newest status, and what is new is cheapest to add at the end.
+CREATE INDEX task_listed ON task (scope, status_time, id, state);
+-- Contexts are as random as ids, and a second index in random order would cost as much again. So this one is in slices of
+-- 1,024 tasks: a new task touches the last slice alone, and whoever looks for a context looks into each of them.
+CREATE INDEX task_context ON task (number >> 10, context_hash);
 CREATE UNIQUE INDEX task_alias ON task (scope, alias) WHERE alias IS NOT NULL;
 CREATE INDEX task_unfinished ON task (id) WHERE ended = 0;
-CREATE INDEX task_ended ON task (status_time, id) WHERE ended = 1;
+CREATE INDEX task_ended ON task (status_time) WHERE ended = 1;
 
 -- The logs. A row is a batch, or a piece of a large one, under the position of its last entry.
 CREATE TABLE batch (

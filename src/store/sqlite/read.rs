@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::error::damaged;
 use super::write::ALL_SCOPES;
-use crate::model::{Caller, Entry, Scope, Seq, Task, TaskId, TaskState, Timestamp};
+use crate::model::{Caller, ContextId, Entry, Scope, Seq, Task, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, Corrupt, state_number, state_of};
 use crate::store::{Head, Page, Query, Registered};
 
@@ -70,8 +70,7 @@ pub(super) fn list(connection: &mut Connection, scope: &Scope, query: &Query) ->
 
 fn total(connection: &Connection, scope: i64, query: &Query, filter: &Filter) -> rusqlite::Result<u64> {
     if query.context_id.is_some() || query.since.is_some() {
-        let sql = format!("SELECT count(*) {}", filter.sql);
-        let mut statement = connection.prepare_cached(&sql)?;
+        let mut statement = connection.prepare_cached(&filter.select("count(*)"))?;
         return statement.query_row(params_from_iter(&filter.values), |row| count(row, 0));
     }
     tallied(connection, scope, |state| query.state.is_none_or(|wanted| wanted == state))
@@ -91,20 +90,25 @@ fn tallied(connection: &Connection, scope: i64, counts: impl Fn(TaskState) -> bo
 }
 
 /// The tasks of a scope that a query lets through, wherever they stand in the order.
+///
+/// Indexes are named, because without statistics SQLite cannot know which is the better one.
 struct Filter {
-    sql: String,
+    with: &'static str,
+    from: String,
     values: Vec<Value>,
 }
 
+/// The slices of `task_context` that are not empty, one step each.
+const SLICES: &str = "WITH RECURSIVE slice (n) AS (
+    SELECT min(number) >> 10 FROM task UNION ALL
+    SELECT (SELECT min(number) >> 10 FROM task WHERE number >= (n + 1) << 10) FROM slice WHERE n IS NOT NULL)";
+
 impl Filter {
     fn new(scope: i64, query: &Query) -> Self {
-        // Named, because without statistics SQLite cannot know which is the better one.
-        let index = if query.context_id.is_some() { "task_context" } else { "task_listed" };
-        let sql = format!("FROM task INDEXED BY {index} WHERE scope = ?1");
-        let mut filter = Self { sql, values: vec![Value::Integer(scope)] };
-        if let Some(context_id) = &query.context_id {
-            filter.and("context = ?", context_id.to_string());
-        }
+        let mut filter = match &query.context_id {
+            None => Self::whole_scope(scope),
+            Some(context_id) => Self::context(scope, context_id),
+        };
         if let Some(state) = query.state {
             filter.and("state = ?", i64::from(state_number(state)));
         }
@@ -114,10 +118,30 @@ impl Filter {
         filter
     }
 
+    fn whole_scope(scope: i64) -> Self {
+        let from = "FROM task INDEXED BY task_listed WHERE scope = ?1".to_owned();
+        Self { with: "", from, values: vec![Value::Integer(scope)] }
+    }
+
+    fn context(scope: i64, context_id: &ContextId) -> Self {
+        let from = "FROM slice CROSS JOIN task INDEXED BY task_context
+                    WHERE task.number >> 10 = slice.n AND context_hash = ?1 AND context = ?2 AND scope = ?3";
+        let values = vec![
+            Value::Integer(context_hash(context_id)),
+            Value::Text(context_id.to_string()),
+            Value::Integer(scope),
+        ];
+        Self { with: SLICES, from: from.to_owned(), values }
+    }
+
     fn and(&mut self, condition: &str, value: impl Into<Value>) {
-        self.sql.push_str(" AND ");
-        self.sql.push_str(condition);
+        self.from.push_str(" AND ");
+        self.from.push_str(condition);
         self.values.push(value.into());
+    }
+
+    fn select(&self, what: &str) -> String {
+        format!("{} SELECT {what} {}", self.with, self.from)
     }
 
     /// One page of them, in order.
@@ -127,8 +151,15 @@ impl Filter {
             self.values.push(id.to_string().into());
         }
         self.values.push(limited(query.limit).into());
-        (format!("SELECT {HEAD} {} ORDER BY status_time DESC, id DESC LIMIT ?", self.sql), self.values)
+        (format!("{} ORDER BY status_time DESC, id DESC LIMIT ?", self.select(HEAD)), self.values)
     }
+}
+
+/// FNV-1a, its upper half. It is in files: never changed.
+pub(super) fn context_hash(context_id: &ContextId) -> i64 {
+    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = context_id.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    i64::from((hash >> 32) as u32)
 }
 
 pub(super) fn unfinished(
@@ -151,7 +182,7 @@ pub(super) fn ended(connection: &Connection, before: Timestamp, limit: usize) ->
     let sql = format!(
         "SELECT {HEAD}, agent, tenant, owner FROM task INDEXED BY task_ended
          JOIN scope ON scope.number = task.scope WHERE ended = 1 AND status_time < ?1
-         ORDER BY status_time, task.id LIMIT ?2"
+         ORDER BY status_time LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     statement.query_map(params![before.as_millis(), limited(limit)], scoped_head)?.collect()

@@ -109,6 +109,29 @@ async fn a_closed_store_says_so_and_lets_go_of_the_file() {
 }
 
 #[tokio::test]
+async fn a_context_is_found_in_every_slice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    let mut expected = Vec::new();
+    // Numbers far apart, as they are when most tasks between them were removed.
+    for number in [1_u64, 1_023, 1_024, 5_000, 1 << 40] {
+        let id = format!("t{number}");
+        expected.push(create(&store, &id).await.unwrap());
+        let tool = Connection::open(&path).unwrap();
+        tool.execute_batch(&format!(
+            "PRAGMA foreign_keys = OFF; UPDATE task SET number = {number} WHERE id = '{id}'"
+        ))
+        .unwrap();
+    }
+    expected.sort_by(|a, b| b.id.cmp(&a.id));
+    let query = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
+    assert_eq!(store.list(&scope(), &query).await.unwrap(), Page { tasks: expected, total: 5 });
+    let other = Query { context_id: Some("d".into()), ..query };
+    assert_eq!(store.list(&scope(), &other).await.unwrap(), Page::default());
+}
+
+#[tokio::test]
 async fn queries_follow_their_indexes() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
@@ -131,6 +154,10 @@ async fn queries_follow_their_indexes() {
             "SEARCH task USING COVERING INDEX task_listed (scope=? AND status_time>?)",
         ),
         (
+            "SELECT position FROM task INDEXED BY task_context WHERE number >> 10 = 5 AND context_hash = 7",
+            "SEARCH task USING INDEX task_context (<expr>=? AND context_hash=?)",
+        ),
+        (
             "SELECT position FROM task WHERE scope = 1 AND id = 'x'",
             "SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)",
         ),
@@ -143,8 +170,8 @@ async fn queries_follow_their_indexes() {
             "SEARCH task USING COVERING INDEX task_unfinished (id>?)",
         ),
         (
-            "SELECT id FROM task INDEXED BY task_ended WHERE ended = 1 AND status_time < 5
-             ORDER BY status_time, id LIMIT 5",
+            "SELECT number FROM task INDEXED BY task_ended WHERE ended = 1 AND status_time < 5
+             ORDER BY status_time LIMIT 5",
             "SEARCH task USING COVERING INDEX task_ended (status_time<?)",
         ),
         (

@@ -200,13 +200,15 @@ impl<'a> Work<'a> {
 
     /// `None` when the id or the alias is taken.
     fn insert_task(&self, scope: i64, task: &Creation) -> rusqlite::Result<Option<i64>> {
-        let sql = "INSERT INTO task (id, scope, context, alias, position, state, ended, status_time)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+        let sql =
+            "INSERT INTO task (id, scope, context, context_hash, alias, position, state, ended, status_time)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
         let position = task.batch.rows.iter().map(|(count, _)| count).sum();
         let inserted = self.connection.prepare_cached(sql)?.execute(params![
             task.id.as_str(),
             scope,
             task.context_id.as_str(),
+            read::context_hash(&task.context_id),
             task.alias.as_ref().map(TaskId::as_str),
             signed(Seq(position)),
             state_number(task.batch.state),

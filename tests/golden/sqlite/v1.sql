@@ -14,6 +14,8 @@ CREATE TABLE task (
     id TEXT NOT NULL UNIQUE,
     scope INTEGER NOT NULL REFERENCES scope (number),
     context TEXT NOT NULL,
+    -- A number made of the context, see `task_context`.
+    context_hash INTEGER NOT NULL,
     alias TEXT,
     -- Of the last entry.
     position INTEGER NOT NULL,
@@ -23,8 +25,8 @@ CREATE TABLE task (
     -- In milliseconds since 1970.
     status_time INTEGER NOT NULL
 ) STRICT;
-INSERT INTO task VALUES(1,'task',1,'c','alias',2,6,0,2000);
-INSERT INTO task VALUES(2,'ended',1,'c',NULL,1,3,1,1500);
+INSERT INTO task VALUES(1,'task',1,'c',2942557772,'alias',2,6,0,2000);
+INSERT INTO task VALUES(2,'ended',1,'c',2942557772,NULL,1,3,1,1500);
 CREATE TABLE batch (
     task INTEGER NOT NULL REFERENCES task (number) ON DELETE CASCADE,
     last INTEGER NOT NULL,
@@ -69,11 +71,11 @@ INSERT INTO tally VALUES(0,6,1);
 INSERT INTO tally VALUES(1,1,0);
 INSERT INTO tally VALUES(1,3,1);
 INSERT INTO tally VALUES(1,6,1);
-CREATE INDEX task_listed ON task (scope, status_time DESC, id DESC, state);
-CREATE INDEX task_context ON task (scope, context);
+CREATE INDEX task_listed ON task (scope, status_time, id, state);
+CREATE INDEX task_context ON task (number >> 10, context_hash);
 CREATE UNIQUE INDEX task_alias ON task (scope, alias) WHERE alias IS NOT NULL;
 CREATE INDEX task_unfinished ON task (id) WHERE ended = 0;
-CREATE INDEX task_ended ON task (status_time, id) WHERE ended = 1;
+CREATE INDEX task_ended ON task (status_time) WHERE ended = 1;
 CREATE INDEX key_task ON key (task);
 PRAGMA application_id = 1093812596;
 PRAGMA user_version = 1;

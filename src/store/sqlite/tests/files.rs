@@ -113,6 +113,20 @@ fn old_file(folder: &TempDir) -> std::path::PathBuf {
     path
 }
 
+#[test]
+fn a_new_file_has_the_schema_of_an_old_one_brought_up_to_date() {
+    let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let schema = |path: &Path| {
+        drop(open(path));
+        let connection = Connection::open(path).unwrap();
+        let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map((), |row| row.get::<_, String>(0)).unwrap();
+        rows.collect::<rusqlite::Result<Vec<_>>>().unwrap()
+    };
+    assert_eq!(schema(&old_file(&folder)), schema(&fresh.path().join("a.db")));
+}
+
 #[tokio::test]
 async fn r27_a_file_of_version_1_is_read_as_it_was_written() {
     let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -120,6 +134,8 @@ async fn r27_a_file_of_version_1_is_read_as_it_was_written() {
     let new = open(&fresh.path().join("a.db"));
     let head = fill(&new).await;
     assert_eq!(all_of(&old, &head).await, all_of(&new, &head).await);
+    let context = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
+    assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
     old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000)).await.unwrap();
 }
 
