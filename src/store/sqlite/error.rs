@@ -67,6 +67,16 @@ impl OpenError {
         Self::Failed { file: file.to_owned(), source: Box::new(source) }
     }
 
+    /// A file beside the database, or the database itself, could not be made.
+    pub(super) fn not_made(database: &Path, file: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { file: database.to_owned() }
+            }
+            _ => Self::io(file, source),
+        }
+    }
+
     pub(super) fn sqlite(file: &Path, source: rusqlite::Error) -> Self {
         Self::Failed { file: file.to_owned(), source: Box::new(Trouble::new(file, source)) }
     }

@@ -63,7 +63,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 fn lock(path: &Path) -> Result<File, OpenError> {
     let name = beside(path, "-lock");
     let file = private().create(true).truncate(false).open(&name);
-    let file = file.map_err(|error| OpenError::io(&name, error))?;
+    let file = file.map_err(|error| OpenError::not_made(path, &name, error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse { file: path.to_owned(), lock: name }),
@@ -76,7 +76,7 @@ fn create(path: &Path) -> Result<(), OpenError> {
     match private().create_new(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(OpenError::io(path, error)),
+        Err(error) => Err(OpenError::not_made(path, path, error)),
     }
 }
 

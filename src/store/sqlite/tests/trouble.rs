@@ -174,6 +174,15 @@ fn a_path_that_cannot_be_a_file_is_refused_in_clear_words() {
 }
 
 #[test]
+fn r26_a_folder_that_cannot_be_written_is_named_with_its_file() {
+    // Tests may run as root, whom permissions do not bind.
+    for kind in [std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::ReadOnlyFilesystem] {
+        let error = OpenError::not_made(Path::new("/a.db"), Path::new("/a.db-lock"), kind.into()).to_string();
+        assert_eq!(error, "/a.db cannot be written: make the file and its folder writable");
+    }
+}
+
+#[test]
 fn a_row_larger_than_sqlite_takes_is_refused_before_it_reaches_others() {
     // The length alone counts; nothing touches the pages behind it.
     assert!(words(write::checked(vec![0; 900_000_001])).starts_with("900000001 bytes are too many"));
