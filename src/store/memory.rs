@@ -52,6 +52,15 @@ impl Memory {
 }
 
 impl Shelf {
+    /// A log by its head; one whose scope is not the log's own is as good as none.
+    fn log(&self, head: &Head) -> Option<&Log> {
+        self.logs.get(&head.id).filter(|log| log.head.scope == head.scope)
+    }
+
+    fn log_mut(&mut self, head: &Head) -> Option<&mut Log> {
+        self.logs.get_mut(&head.id).filter(|log| log.head.scope == head.scope)
+    }
+
     /// The task a key stands for, if it was seen.
     fn seen(&self, scope: &Scope, key: Option<&Key>) -> Result<Option<Head>> {
         let Some(key) = key else { return Ok(None) };
@@ -101,8 +110,11 @@ impl Shelf {
         self.unfinished.remove(&head.id);
     }
 
-    fn remove(&mut self, id: &TaskId) {
-        let Some(log) = self.logs.remove(id) else { return };
+    fn remove(&mut self, head: &Head) {
+        if self.log(head).is_none() {
+            return;
+        }
+        let Some(log) = self.logs.remove(&head.id) else { return };
         self.unlist(&log.head);
         for key in log.keys {
             self.keys.remove(&(log.head.scope.clone(), key));
@@ -124,7 +136,9 @@ impl Store for Memory {
         if let Some(head) = shelf.seen(&task.scope, task.batch.key.as_ref())? {
             return Ok(Opened::Again(head));
         }
-        if shelf.logs.contains_key(&task.id) {
+        let named = task.alias.clone().map(|alias| (task.scope.clone(), alias));
+        if shelf.logs.contains_key(&task.id) || named.is_some_and(|alias| shelf.aliases.contains_key(&alias))
+        {
             return Err(Error::Conflict);
         }
         let NewTask { id, scope, context_id, alias, config, batch } = task;
@@ -146,7 +160,7 @@ impl Store for Memory {
         if shelf.seen(&task.scope, batch.key.as_ref())?.is_some() {
             return Err(Error::Repeated);
         }
-        match shelf.logs.get(&task.id) {
+        match shelf.log(task) {
             Some(log) if log.head.position == at => Ok(shelf.add(&task.id, batch)),
             _ => Err(Error::Conflict),
         }
@@ -154,7 +168,7 @@ impl Store for Memory {
 
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
         let shelf = self.shelf();
-        let Some(log) = shelf.logs.get(&task.id) else { return Ok(Vec::new()) };
+        let Some(log) = shelf.log(task) else { return Ok(Vec::new()) };
         let after = usize::try_from(after.0).unwrap_or(usize::MAX);
         Ok(log.entries.iter().skip(after).take(limit).cloned().collect())
     }
@@ -200,7 +214,7 @@ impl Store for Memory {
     }
 
     async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> Result<()> {
-        if let Some(log) = self.shelf().logs.get_mut(&task.id)
+        if let Some(log) = self.shelf().log_mut(task)
             && log.kept.as_ref().is_none_or(|(kept, _)| *kept <= at)
         {
             log.kept = Some((at, folded.clone()));
@@ -209,17 +223,17 @@ impl Store for Memory {
     }
 
     async fn kept(&self, task: &Head) -> Result<Option<(Seq, Task)>> {
-        Ok(self.shelf().logs.get(&task.id).and_then(|log| log.kept.clone()))
+        Ok(self.shelf().log(task).and_then(|log| log.kept.clone()))
     }
 
     async fn remove(&self, tasks: &[Head]) -> Result<()> {
         let mut shelf = self.shelf();
-        tasks.iter().for_each(|head| shelf.remove(&head.id));
+        tasks.iter().for_each(|head| shelf.remove(head));
         Ok(())
     }
 
     async fn put_config(&self, task: &Head, config: &Registered) -> Result<()> {
-        if let Some(log) = self.shelf().logs.get_mut(&task.id) {
+        if let Some(log) = self.shelf().log_mut(task) {
             match log.configs.iter_mut().find(|known| known.config.id == config.config.id) {
                 Some(known) => known.clone_from(config),
                 None => log.configs.push(config.clone()),
@@ -229,22 +243,24 @@ impl Store for Memory {
     }
 
     async fn configs(&self, task: &Head) -> Result<Vec<Registered>> {
-        Ok(self.shelf().logs.get(&task.id).map(|log| log.configs.clone()).unwrap_or_default())
+        Ok(self.shelf().log(task).map(|log| log.configs.clone()).unwrap_or_default())
     }
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
-        if let Some(log) = self.shelf().logs.get_mut(&task.id) {
+        if let Some(log) = self.shelf().log_mut(task) {
             log.configs.retain(|known| known.config.id.as_ref() != Some(id));
         }
         Ok(())
     }
 }
 
-impl Query {
-    /// Whether a task passes the filters, wherever it stands in the order.
-    fn matches(&self, head: &Head) -> bool {
-        self.context_id.as_ref().is_none_or(|context_id| *context_id == head.context_id)
-            && self.state.is_none_or(|state| state == head.state)
-            && self.since.is_none_or(|since| head.status_time >= since)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn memory_keeps_the_contract() {
+        conformance(async || Memory::new()).await;
     }
 }

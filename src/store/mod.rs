@@ -3,7 +3,12 @@
 //! A log is a list of numbered entries that only grows. A store keeps it and finds it again; it never folds one,
 //! and knows no rule of the protocol.
 
+#[cfg(feature = "sqlite")]
+mod codec;
+mod conformance;
 mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::fmt;
 
@@ -14,7 +19,10 @@ use crate::model::{
     Version,
 };
 
+pub use conformance::conformance;
 pub use memory::Memory;
+#[cfg(feature = "sqlite")]
+pub use sqlite::Sqlite;
 
 /// The result of anything a store does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -29,20 +37,20 @@ pub trait Store: Send + Sync + 'static {
     /// durable on return.
     ///
     /// The same key in the same scope finds the first task instead; another body under it is `KeyReused`.
-    /// `Conflict` when the id is taken.
+    /// `Conflict` when anybody has the id, or the scope has the alias. A key that was seen goes before both.
     async fn create(&self, task: NewTask) -> Result<Opened>;
 
     /// Adds a batch after `at`, all or none, durable on return; `Conflict` when the log has moved on.
     ///
     /// Batches of many tasks may share one commit: a conflict is that batch's alone. A key that the scope has seen
-    /// adds nothing and is `Repeated`, or `KeyReused` with another body. After any other error the batch is there
-    /// whole or not at all: read before trying again.
+    /// adds nothing and is `Repeated`, or `KeyReused` with another body, wherever the log stands. After any other
+    /// error the batch is there whole or not at all: read before trying again.
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq>;
 
     /// Entries after `after`, oldest first, at most `limit` of them; none for a task that was removed.
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>>;
 
-    /// By id, or by the alias a client chose; a task of another scope is as good as none.
+    /// By id, else by the alias a client chose; a task of another scope is as good as none.
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>>;
 
     /// The tasks that match, newest status first, ties by id from the last, and how many there are in all.
@@ -51,13 +59,13 @@ pub trait Store: Send + Sync + 'static {
     /// Tasks of every scope that have not ended, by id, after the given one. For the engine's own sweeps.
     async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>>;
 
-    /// Tasks of every scope that have ended before this time, oldest first. For the engine's own sweeps.
+    /// Tasks of every scope that ended before this time, oldest first. For the engine's own sweeps.
     async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>>;
 
     /// How many tasks of every scope have ended.
     async fn count_ended(&self) -> Result<u64>;
 
-    /// Keeps a folded task to shorten later reads. A cache: losing it costs time only.
+    /// Keeps a folded task to shorten later reads, unless a newer one is kept. A cache: losing it costs time only.
     async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> Result<()>;
 
     /// The newest folded task that was kept, and the position it stands for.
@@ -66,7 +74,7 @@ pub trait Store: Send + Sync + 'static {
     /// Forgets tasks with all that belongs to them. A reader in the middle of one ends as if cut.
     async fn remove(&self, tasks: &[Head]) -> Result<()>;
 
-    /// Registers a webhook, in place of the one of the same id.
+    /// Registers a webhook, in the place of the one of the same id. For a task that was removed it does nothing.
     async fn put_config(&self, task: &Head, config: &Registered) -> Result<()>;
 
     /// The webhooks of a task, oldest first.
@@ -173,6 +181,15 @@ pub struct Query {
     pub after: Option<(Timestamp, TaskId)>,
     /// At most so many.
     pub limit: usize,
+}
+
+impl Query {
+    /// Whether a task passes the filters, wherever it stands in the order.
+    pub(crate) fn matches(&self, head: &Head) -> bool {
+        self.context_id.as_ref().is_none_or(|context_id| *context_id == head.context_id)
+            && self.state.is_none_or(|state| state == head.state)
+            && self.since.is_none_or(|since| head.status_time >= since)
+    }
 }
 
 /// A page of tasks.

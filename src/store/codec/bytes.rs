@@ -1,0 +1,170 @@
+//! The small pieces that the binary form is made of.
+//!
+//! Whole numbers are LEB128; text is its length and its bytes; what may be absent is its length plus one, or zero.
+
+use std::fmt;
+
+use crate::model::Timestamp;
+
+/// Bytes that are not what we once wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) struct Corrupt(pub(in crate::store) &'static str);
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stored bytes are damaged, or from a newer program: {}", self.0)
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+pub(super) type Read<T> = Result<T, Corrupt>;
+
+/// Bytes that grow.
+pub(super) struct Writer(Vec<u8>);
+
+impl Writer {
+    /// Begins with the byte that says which format follows.
+    pub(super) fn new(format: u8) -> Self {
+        Self(vec![format])
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    pub(super) fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    pub(super) fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number.to_le_bytes()[0]);
+    }
+
+    pub(super) fn count(&mut self, count: usize) {
+        self.number(count as u64);
+    }
+
+    /// Small numbers of either sign are short: 0, -1, 1, -2 become 0, 1, 2, 3.
+    pub(super) fn time(&mut self, time: Timestamp) {
+        let millis = time.as_millis();
+        self.number(((millis << 1) ^ (millis >> 63)).cast_unsigned());
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.count(text.len());
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    pub(super) fn maybe_text(&mut self, text: Option<&str>) {
+        match text {
+            None => self.byte(0),
+            Some(text) => {
+                self.count(text.len() + 1);
+                self.0.extend_from_slice(text.as_bytes());
+            }
+        }
+    }
+
+    pub(super) fn maybe<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        self.byte(u8::from(value.is_some()));
+        if let Some(value) = value {
+            write(self, value);
+        }
+    }
+
+    pub(super) fn list<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T)) {
+        self.count(items.len());
+        items.iter().for_each(|item| write(self, item));
+    }
+}
+
+/// Bytes yet to be read.
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Takes off the byte that says which format follows, which must be `format`.
+    pub(super) fn new(bytes: &'a [u8], format: u8) -> Read<Self> {
+        match bytes.split_first() {
+            Some((&first, rest)) if first == format => Ok(Self(rest)),
+            Some(_) => Err(Corrupt("an unknown format")),
+            None => Err(Corrupt("nothing there")),
+        }
+    }
+
+    /// What was read, if that was all there is.
+    pub(super) fn end<T>(self, value: T) -> Read<T> {
+        if self.0.is_empty() { Ok(value) } else { Err(Corrupt("bytes behind the end")) }
+    }
+
+    pub(super) fn byte(&mut self) -> Read<u8> {
+        let (&byte, rest) = self.0.split_first().ok_or(Corrupt("cut off"))?;
+        self.0 = rest;
+        Ok(byte)
+    }
+
+    pub(super) fn number(&mut self) -> Read<u64> {
+        let mut number = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                break;
+            }
+            number |= bits << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(Corrupt("a number beyond 64 bits"))
+    }
+
+    /// How many things follow; each takes a byte at least, so that no lie makes us reserve memory.
+    pub(super) fn count(&mut self) -> Read<usize> {
+        let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        if count <= self.0.len() { Ok(count) } else { Err(Corrupt("cut off")) }
+    }
+
+    pub(super) fn time(&mut self) -> Read<Timestamp> {
+        let number = self.number()?;
+        let millis = (number >> 1).cast_signed() ^ -(number & 1).cast_signed();
+        Timestamp::from_millis(millis).ok_or(Corrupt("a time outside the years 1 to 9999"))
+    }
+
+    pub(super) fn flag(&mut self) -> Read<bool> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Corrupt("neither yes nor no")),
+        }
+    }
+
+    pub(super) fn text(&mut self) -> Read<&'a str> {
+        let length = self.count()?;
+        self.take(length)
+    }
+
+    pub(super) fn maybe_text(&mut self) -> Read<Option<&'a str>> {
+        let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
+        length.checked_sub(1).map(|length| self.take(length)).transpose()
+    }
+
+    pub(super) fn maybe<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
+        if self.flag()? { read(self).map(Some) } else { Ok(None) }
+    }
+
+    pub(super) fn list<T>(&mut self, read: impl Fn(&mut Self) -> Read<T>) -> Read<Vec<T>> {
+        let count = self.count()?;
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    fn take(&mut self, length: usize) -> Read<&'a str> {
+        let (text, rest) = self.0.split_at_checked(length).ok_or(Corrupt("cut off"))?;
+        self.0 = rest;
+        std::str::from_utf8(text).map_err(|_| Corrupt("text that is not UTF-8"))
+    }
+}

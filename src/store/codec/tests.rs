@@ -1,0 +1,270 @@
+use std::path::Path;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::{Artifact, Base64, Content, Json, Message, Object, Part, Role};
+
+#[test]
+fn every_golden_file_reads_as_it_says_and_is_written_the_same() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/log");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 11, "only {} golden files", files.len());
+    for path in files {
+        let golden: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let (reads, again) = golden_read(&golden);
+        assert_eq!(reads, golden["reads"], "{}", path.display());
+        // A file of a format that is no longer written is read only.
+        if golden["hex"].as_str().unwrap().starts_with(&format!("{FORMAT:02x}")) {
+            assert_eq!(hex(&again), golden["hex"].as_str().unwrap(), "{}", path.display());
+        }
+    }
+}
+
+fn golden_read(golden: &Value) -> (Value, Vec<u8>) {
+    let bytes = unhex(golden["hex"].as_str().unwrap());
+    match golden["kind"].as_str().unwrap() {
+        "events" => {
+            let (time, events) = read_events(&bytes).unwrap();
+            let told: Vec<_> = events.iter().map(event_json).collect();
+            (json!({ "time": time, "events": told }), write_events(time, &events))
+        }
+        "task" => {
+            let task = read_task(&bytes).unwrap();
+            (json!(task), write_task(&task))
+        }
+        "config" => {
+            let registered = read_config(&bytes).unwrap();
+            (config_json(&registered), write_config(&registered))
+        }
+        kind => panic!("a kind this test does not know: {kind}"),
+    }
+}
+
+/// Events in the words of 1.0's JSON, for golden files that people can read.
+fn event_json(event: &Event) -> Value {
+    match event {
+        Event::Created { id, context_id, metadata } => {
+            json!({ "created": { "id": id, "contextId": context_id, "metadata": metadata } })
+        }
+        Event::Message(message) => json!({ "message": message }),
+        Event::TurnStarted => json!("turnStarted"),
+        Event::Status { status, metadata } => json!({ "status": status, "metadata": metadata }),
+        Event::Artifact { artifact, append, last_chunk, metadata } => {
+            json!({ "artifact": artifact, "append": append, "lastChunk": last_chunk, "metadata": metadata })
+        }
+        Event::CancelRequested { metadata } => json!({ "cancelRequested": { "metadata": metadata } }),
+        Event::Ignored { reason } => json!({ "ignored": reason }),
+        Event::TurnEnded => json!("turnEnded"),
+    }
+}
+
+fn config_json(registered: &Registered) -> Value {
+    let Registered { config, version } = registered;
+    let headers: Vec<_> = config.headers.iter().map(|(name, value)| json!([name, value])).collect();
+    let other = &config.other_schemes;
+    json!({ "version": version.as_str(), "config": config, "otherSchemes": other, "headers": headers })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+    digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(time in times(), events in vec(events(), 0..6)) {
+        let bytes = write_events(time, &events);
+        let read = read_events(&bytes).unwrap();
+        prop_assert_eq!(&read, &(time, events));
+        prop_assert_eq!(write_events(read.0, &read.1), bytes);
+    }
+
+    #[test]
+    fn a_folded_task_is_read_as_it_was(task in tasks()) {
+        prop_assert_eq!(read_task(&write_task(&task)).unwrap(), task);
+    }
+
+    #[test]
+    fn a_webhook_is_read_as_it_was(registered in configs()) {
+        prop_assert_eq!(read_config(&write_config(&registered)).unwrap(), registered);
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
+        for first in [bytes.first().copied().unwrap_or(0), FORMAT] {
+            let bytes: Vec<u8> = std::iter::once(first).chain(bytes.iter().copied()).collect();
+            let (_, _, _) = (read_events(&bytes), read_task(&bytes), read_config(&bytes));
+        }
+    }
+
+    #[test]
+    fn damage_is_read_as_something_else_or_refused(
+        events in vec(events(), 1..4),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut bytes = write_events(Timestamp::default(), &events);
+        let at = at.index(bytes.len());
+        prop_assert!(read_events(&bytes[..at]).is_err(), "cut off at {}", at);
+        bytes[at] = byte;
+        let _ = read_events(&bytes);
+    }
+}
+
+#[test]
+fn a_lie_about_a_length_reserves_nothing() {
+    for lie in [&[FORMAT, 0, 0xff, 0xff, 0xff, 0xff, 0x7f][..], &[FORMAT, 0, 1, MESSAGE, 0xff, 0xff, 0x7f]] {
+        assert_eq!(read_events(lie), Err(Corrupt("cut off")));
+    }
+    let endless = [&[FORMAT, 0][..], &[0xff; 20]].concat();
+    assert_eq!(read_events(&endless), Err(Corrupt("a number beyond 64 bits")));
+}
+
+#[test]
+fn other_formats_and_trailing_bytes_are_refused() {
+    assert_eq!(read_events(&[]), Err(Corrupt("nothing there")));
+    assert_eq!(read_events(&[FORMAT + 1, 0, 0]), Err(Corrupt("an unknown format")));
+    assert_eq!(read_events(&[FORMAT, 0, 0, 0]), Err(Corrupt("bytes behind the end")));
+}
+
+fn times() -> impl Strategy<Value = Timestamp> {
+    (-62_135_596_800_000..=253_402_207_200_999_i64).prop_map(|millis| Timestamp::from_millis(millis).unwrap())
+}
+
+fn objects() -> impl Strategy<Value = Option<Object>> {
+    let members =
+        vec((".{0,4}", prop_oneof![Just(json!(null)), any::<i64>().prop_map(|n| json!([n]))]), 0..3);
+    option::weighted(0.3, members.prop_map(|members| members.into_iter().collect()))
+}
+
+fn parts() -> impl Strategy<Value = Part> {
+    let content = prop_oneof![
+        ".{0,20}".prop_map(Content::Text),
+        vec(any::<u8>(), 0..9).prop_map(|bytes| Content::Raw(Base64::encode(bytes))),
+        ".{0,9}".prop_map(|url| Content::Url(url.into())),
+        "[0-9]{1,30}\\.[0-9]e9"
+            .prop_map(|n| Content::Data(Json::parse(&format!("{{\"n\":[-1{n}]}}")).unwrap())),
+    ];
+    let more = (objects(), option::weighted(0.2, ".{0,5}"), option::weighted(0.2, ".{0,5}"));
+    (content, more).prop_map(|(content, (metadata, filename, media_type))| {
+        let mut part = Part::from(content);
+        if let Some(metadata) = metadata {
+            part = part.with_metadata(metadata);
+        }
+        if let Some(name) = filename {
+            part = part.with_filename(name);
+        }
+        if let Some(media_type) = media_type {
+            part = part.with_media_type(media_type);
+        }
+        part
+    })
+}
+
+fn messages() -> impl Strategy<Value = Arc<Message>> {
+    let role = prop::sample::select(&[Role::Unspecified, Role::User, Role::Agent][..]);
+    let ids = (".{0,9}", option::of(".{0,9}"), option::of(".{0,9}"), vec(".{0,9}", 0..3));
+    (role, ids, vec(parts(), 0..3), vec(".{0,9}", 0..3), objects()).prop_map(
+        |(role, (message_id, context_id, task_id, references), parts, extensions, metadata)| {
+            Arc::new(Message {
+                message_id: message_id.into(),
+                role,
+                parts,
+                context_id: context_id.map(Into::into),
+                task_id: task_id.map(Into::into),
+                reference_task_ids: references.into_iter().map(Into::into).collect(),
+                extensions,
+                metadata,
+            })
+        },
+    )
+}
+
+fn artifacts() -> impl Strategy<Value = Artifact> {
+    let names = (".{0,9}", option::of(".{0,9}"), option::of(".{0,9}"));
+    (names, vec(parts(), 0..3), vec(".{0,9}", 0..3), objects()).prop_map(
+        |((artifact_id, name, description), parts, extensions, metadata)| Artifact {
+            artifact_id: artifact_id.into(),
+            name,
+            description,
+            parts,
+            extensions,
+            metadata,
+        },
+    )
+}
+
+fn statuses() -> impl Strategy<Value = TaskStatus> {
+    let state = (0..9_u8).prop_map(|number| state_of(number).unwrap());
+    (state, option::of(messages()), option::of(times())).prop_map(|(state, message, timestamp)| TaskStatus {
+        state,
+        message,
+        timestamp,
+    })
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (".{0,40}", ".{0,40}", objects()).prop_map(|(id, context_id, metadata)| Event::Created {
+            id: id.into(),
+            context_id: context_id.into(),
+            metadata
+        }),
+        messages().prop_map(Event::Message),
+        Just(Event::TurnStarted),
+        (statuses(), objects()).prop_map(|(status, metadata)| Event::Status { status, metadata }),
+        (artifacts(), any::<(bool, bool)>(), objects()).prop_map(
+            |(artifact, (append, last_chunk), metadata)| Event::Artifact {
+                artifact,
+                append,
+                last_chunk,
+                metadata
+            }
+        ),
+        objects().prop_map(|metadata| Event::CancelRequested { metadata }),
+        ".{0,9}".prop_map(|reason| Event::Ignored { reason }),
+        Just(Event::TurnEnded),
+    ]
+}
+
+fn tasks() -> impl Strategy<Value = Task> {
+    (".{0,9}", ".{0,9}", statuses(), vec(artifacts(), 0..3), vec(messages(), 0..3), objects()).prop_map(
+        |(id, context_id, status, artifacts, history, metadata)| Task {
+            id: id.into(),
+            context_id: context_id.into(),
+            status,
+            artifacts,
+            history,
+            metadata,
+        },
+    )
+}
+
+fn configs() -> impl Strategy<Value = Registered> {
+    let names = (option::of(".{0,9}"), option::of(".{0,9}"), option::of(".{0,9}"), ".{0,9}");
+    let secrets = (option::of(".{0,9}"), option::of((".{0,9}", option::of(".{0,9}"))));
+    let rest = (vec(".{0,9}", 0..3), vec((".{0,9}", ".{0,9}"), 0..3));
+    (prop::sample::select(&Version::ALL[..]), names, secrets, rest).prop_map(
+        |(version, (tenant, id, task_id, url), (token, authentication), (other_schemes, headers))| {
+            let authentication = authentication.map(|(scheme, credentials)| AuthenticationInfo {
+                scheme,
+                credentials: credentials.map(Secret::from),
+            });
+            let headers = headers.into_iter().map(|(name, value)| (name, value.into())).collect();
+            let (id, task_id) = (id.map(Into::into), task_id.map(Into::into));
+            let token = token.map(Secret::from);
+            let config =
+                PushConfig { tenant, id, task_id, url, token, authentication, other_schemes, headers };
+            Registered { config, version }
+        },
+    )
+}

@@ -1,0 +1,125 @@
+//! What belongs to a task beside its log: the folded task, the webhooks; and the end of all of it.
+
+use super::{ending, find, given, key, log, new_task, open, rule, same, scope, webhook};
+use crate::model::{Seq, Task, TaskState};
+use crate::store::{Batch, Error, Head, NewTask, Opened, Query, Registered, Store};
+
+pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
+    the_newest_folded_task_is_kept(&make().await).await;
+    webhooks_come_in_order(&make().await).await;
+    a_removed_task_leaves_nothing(&make().await).await;
+    many_are_removed_at_once(&make().await).await;
+}
+
+async fn the_newest_folded_task_is_kept(store: &dyn Store) {
+    let head = open(store, new_task("t")).await;
+    let other = open(store, new_task("u")).await;
+    let kept = async |head: &Head| given(store.kept(head).await, "a folded task can be asked for");
+    same(kept(&head).await, None, "a new task has nothing kept");
+    let folded = |time| Task::submitted(head.id.clone(), head.context_id.clone(), super::at(time));
+    for (at, time, expected) in [(5, 50, (5, 50)), (9, 90, (9, 90)), (7, 70, (9, 90))] {
+        given(store.keep(&head, Seq(at), &folded(time)).await, "a folded task can be kept");
+        let expected = Some((Seq(expected.0), folded(expected.1)));
+        same(kept(&head).await, expected, "the newest folded task is kept, whatever came last");
+    }
+    same(kept(&other).await, None, "a folded task is of its own task alone");
+}
+
+async fn configs(store: &dyn Store, head: &Head) -> Vec<Registered> {
+    given(store.configs(head).await, "webhooks can be read")
+}
+
+async fn webhooks_come_in_order(store: &dyn Store) {
+    let first = webhook("z", "https://example.org/1");
+    let head = open(store, NewTask { config: Some(first.clone()), ..new_task("t") }).await;
+    let other = open(store, new_task("u")).await;
+    same(configs(store, &head).await, vec![first.clone()], "a webhook that came with the task is there");
+    let (second, third) = (webhook("y", "https://example.org/2"), webhook("x", "https://example.org/3"));
+    for config in [&second, &third] {
+        given(store.put_config(&head, config).await, "a webhook is registered");
+    }
+    same(
+        configs(store, &head).await,
+        vec![first, second.clone(), third.clone()],
+        "webhooks come oldest first",
+    );
+    let changed = webhook("z", "https://example.org/4");
+    given(store.put_config(&head, &changed).await, "a webhook is registered");
+    let expected = vec![changed.clone(), second, third.clone()];
+    same(
+        configs(store, &head).await,
+        expected,
+        "a webhook of the same id replaces the old one, in its place",
+    );
+    for id in ["y", "y", "none"] {
+        let deleted = store.delete_config(&head, &id.into()).await;
+        given(deleted, "a webhook that is not there is as good as removed");
+    }
+    same(
+        configs(store, &head).await,
+        vec![changed, third],
+        "a webhook that was removed is gone, the others stay",
+    );
+    same(configs(store, &other).await, Vec::new(), "a webhook is of its own task alone");
+    given(
+        store.delete_config(&other, &"z".into()).await,
+        "a webhook that is not there is as good as removed",
+    );
+    same(configs(store, &head).await.len(), 2, "removing a webhook touches its own task alone");
+}
+
+async fn a_removed_task_leaves_nothing(store: &dyn Store) {
+    let full = || {
+        let mut task = new_task("t");
+        task.alias = Some("alias".into());
+        task.config = Some(webhook("hook", "https://example.org"));
+        task.batch.key = key("k", 1);
+        task
+    };
+    let head = open(store, full()).await;
+    let message = Batch { key: key("k2", 1), ..ending(TaskState::Completed, 2_000) };
+    given(store.append(&head, Seq(1), &message).await, "a batch is added");
+    let folded = Task::submitted(head.id.clone(), head.context_id.clone(), super::at(5));
+    given(store.keep(&head, Seq(2), &folded).await, "a folded task can be kept");
+    for _ in 0..2 {
+        given(store.remove(std::slice::from_ref(&head)).await, "removing is no error, once or twice");
+    }
+    gone(store, &head).await;
+    let again = Batch { key: key("k2", 2), ..ending(TaskState::Working, 2_000) };
+    let refused = store.append(&head, Seq(2), &again).await;
+    rule(matches!(refused, Err(Error::Conflict)), "nothing is added to a task that was removed");
+    given(store.keep(&head, Seq(2), &folded).await, "keeping for a removed task is no error");
+    given(store.put_config(&head, &webhook("hook", "u")).await, "registering for a removed task is no error");
+    gone(store, &head).await;
+    // Id, alias and keys are free again, and the new task is a new one.
+    let opened = given(store.create(full()).await, "what belonged to a removed task is free again");
+    let Opened::New(new) = opened else { panic!("rule broken: a key goes with its task") };
+    same(log(store, &new).await.len(), 1, "a task with the id of a removed one begins anew");
+    same(given(store.kept(&new).await, "kept"), None, "a folded task goes with its task");
+    same(configs(store, &new).await.len(), 1, "webhooks go with their task");
+    given(store.append(&new, Seq(1), &again).await, "a key goes with its task");
+}
+
+async fn gone(store: &dyn Store, head: &Head) {
+    for name in ["t", "alias"] {
+        same(find(store, "ann", name).await, None, "a removed task is not found");
+    }
+    same(log(store, head).await, Vec::new(), "a removed task has no log");
+    same(given(store.kept(head).await, "kept"), None, "a removed task has nothing kept");
+    same(configs(store, head).await, Vec::new(), "a removed task has no webhooks");
+    let page = given(store.list(&scope("ann"), &Query { limit: 10, ..Query::default() }).await, "list");
+    same((page.tasks, page.total), (Vec::new(), 0), "a removed task is not listed");
+    same(given(store.count_ended().await, "count"), 0, "a removed task is not counted");
+    same(given(store.unfinished(None, 10).await, "unfinished"), Vec::new(), "a removed task is not swept");
+    same(given(store.ended(super::at(9_000), 10).await, "ended"), Vec::new(), "a removed task is not swept");
+}
+
+async fn many_are_removed_at_once(store: &dyn Store) {
+    let heads = super::open_all(store, (0..50).map(|number| new_task(&format!("t{number:02}")))).await;
+    given(store.remove(&[]).await, "removing nothing is no error");
+    given(store.remove(&heads[10..]).await, "many tasks are removed at once");
+    let left = given(store.unfinished(None, 100).await, "unfinished tasks can be swept");
+    same(left, heads[..10].to_vec(), "removing leaves the other tasks alone");
+    let page = given(store.list(&scope("ann"), &Query { limit: 1, ..Query::default() }).await, "list");
+    same(page.total, 10, "the total follows what is removed");
+}

@@ -1,0 +1,169 @@
+//! Logs in one SQLite file.
+//!
+//! One thread writes. It takes every command that waits, does them all in one transaction and answers when that is on
+//! disk: under load a flush is shared by many tasks. Readers have connections of their own and wait for nobody.
+
+mod error;
+mod open;
+mod read;
+mod readers;
+mod schema;
+mod write;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Batch, Head, NewTask, Opened, Page, Query, Registered, Result, Store, codec};
+use crate::model::{Entry, PushConfigId, Scope, Seq, Task, TaskId, Timestamp};
+use readers::Readers;
+use write::{Addition, Creation};
+use writer::Writer;
+
+pub use error::OpenError;
+
+/// Keeps logs in a SQLite file, for one process at a time.
+///
+/// Dropping it finishes what was asked for and waits for that; [`Sqlite::close`] does the same without blocking.
+#[derive(Debug)]
+pub struct Sqlite {
+    writer: Writer,
+    readers: Arc<Readers>,
+}
+
+/// How a [`Sqlite`] store works. The defaults suit most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// What a commit waits for.
+    pub synchronous: Synchronous,
+    /// How many commands may wait for the writer; whoever comes later waits for a place.
+    pub queue: usize,
+    /// How many reads may run at a time.
+    pub readers: usize,
+    /// How long to wait for another program that has locked the file, such as a shell or a backup.
+    pub busy_timeout: Duration,
+}
+
+/// What a commit waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// Until the disk has it: what was acknowledged survives a loss of power.
+    #[default]
+    Full,
+    /// Until the operating system has it. Faster where commits are rare. What was acknowledged survives the end of the
+    /// process, however it ends; a loss of power may take the last commits, whole ones, and damages nothing.
+    Normal,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { synchronous: Synchronous::Full, queue: 256, readers: 4, busy_timeout: Duration::from_secs(5) }
+    }
+}
+
+impl Sqlite {
+    /// Opens a store, or makes one where there is no file yet; only its owner may read it, on Unix.
+    ///
+    /// A file of an older version is brought up to date, after a copy was put beside it. Blocks while it does that.
+    ///
+    /// # Errors
+    /// The file cannot be used; the message says why and what to do. It is as it was.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
+        let opened = open::open(path.as_ref(), &options)?;
+        let readers = Arc::new(Readers::new(Arc::clone(&opened.path), &options));
+        Ok(Self { writer: Writer::start(opened, &options)?, readers })
+    }
+
+    /// Finishes what was asked for, moves it into the main file and lets go of it. Later calls fail.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        // The last connection tidies up; that is the writer's.
+        self.readers.forget();
+        self.writer.end();
+    }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    async fn create(&self, task: NewTask) -> Result<Opened> {
+        let task = Creation::new(task)?;
+        self.writer.ask(move |work| work.create(task)).await
+    }
+
+    async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq> {
+        let (id, scope, batch) = (task.id.clone(), task.scope.clone(), Addition::new(batch)?);
+        self.writer.ask(move |work| work.append(&scope, &id, at, &batch)).await
+    }
+
+    async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
+        let (id, scope) = (task.id.clone(), task.scope.clone());
+        self.readers.ask(move |connection| read::entries(connection, &scope, &id, after, limit)).await
+    }
+
+    async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
+        let (id, scope) = (task.clone(), scope.clone());
+        self.readers.ask(move |connection| read::find(connection, &scope, &id)).await
+    }
+
+    async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
+        let (scope, query) = (scope.clone(), query.clone());
+        self.readers.ask(move |connection| read::list(connection, &scope, &query)).await
+    }
+
+    async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
+        let after = after.cloned();
+        self.readers.ask(move |connection| read::unfinished(connection, after.as_ref(), limit)).await
+    }
+
+    async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
+        self.readers.ask(move |connection| read::ended(connection, before, limit)).await
+    }
+
+    async fn count_ended(&self) -> Result<u64> {
+        self.readers.ask(|connection| read::count_ended(connection)).await
+    }
+
+    async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> Result<()> {
+        let (id, scope) = (task.id.clone(), task.scope.clone());
+        let body = write::checked(codec::write_task(folded))?;
+        self.writer.ask(move |work| work.keep(&scope, &id, at, &body)).await
+    }
+
+    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Task)>> {
+        let (id, scope) = (task.id.clone(), task.scope.clone());
+        self.readers.ask(move |connection| read::kept(connection, &scope, &id)).await
+    }
+
+    async fn remove(&self, tasks: &[Head]) -> Result<()> {
+        let tasks: Vec<_> = tasks.iter().map(|head| (head.scope.clone(), head.id.clone())).collect();
+        self.writer.ask(move |work| work.remove(&tasks)).await
+    }
+
+    async fn put_config(&self, task: &Head, config: &Registered) -> Result<()> {
+        let (id, scope) = (task.id.clone(), task.scope.clone());
+        let config = write::Config::new(config)?;
+        self.writer.ask(move |work| work.put_config(&scope, &id, &config)).await
+    }
+
+    async fn configs(&self, task: &Head) -> Result<Vec<Registered>> {
+        let (id, scope) = (task.id.clone(), task.scope.clone());
+        self.readers.ask(move |connection| read::configs(connection, &scope, &id)).await
+    }
+
+    async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
+        let (task, scope, id) = (task.id.clone(), task.scope.clone(), id.clone());
+        self.writer.ask(move |work| work.delete_config(&scope, &task, &id)).await
+    }
+}

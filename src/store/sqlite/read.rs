@@ -1,0 +1,269 @@
+//! What is read.
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+
+use super::error::damaged;
+use super::write::ALL_SCOPES;
+use crate::model::{Caller, ContextId, Entry, Scope, Seq, Task, TaskId, TaskState, Timestamp};
+use crate::store::codec::{self, Corrupt, state_number, state_of};
+use crate::store::{Head, Page, Query, Registered};
+
+/// The columns that [`head`] reads.
+const HEAD: &str = "task.id, task.context, task.position, task.state, task.status_time";
+
+/// The number of the task with the id `?1` in the scope `?2`, `?3`, `?4`.
+const TASK: &str = "(SELECT task.number FROM task JOIN scope ON scope.number = task.scope
+    WHERE task.id = ?1 AND agent = ?2 AND tenant = ?3 AND owner = ?4)";
+
+pub(super) fn entries(
+    connection: &Connection,
+    scope: &Scope,
+    id: &TaskId,
+    after: Seq,
+    limit: usize,
+) -> rusqlite::Result<Vec<Entry>> {
+    let sql = format!("SELECT last, body FROM batch WHERE task = {TASK} AND last > ?5 ORDER BY last");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let start = i64::try_from(after.0).unwrap_or(i64::MAX);
+    let mut rows =
+        statement.query(params![id.as_str(), scope.agent, scope.tenant, scope.owner.name(), start])?;
+    let mut entries = Vec::new();
+    while entries.len() < limit {
+        let Some(row) = rows.next()? else { break };
+        let last = seq(row, 0)?;
+        let (time, events) = codec::read_events(row.get_ref(1)?.as_blob()?).map_err(damaged)?;
+        let before = last.0.checked_sub(events.len() as u64);
+        let before = before.ok_or_else(|| damaged(Corrupt("more events than positions")))?;
+        let numbered =
+            events.into_iter().zip(before + 1..).map(|(event, seq)| Entry { seq: Seq(seq), time, event });
+        let room = limit - entries.len();
+        entries.extend(numbered.skip_while(|entry| entry.seq <= after).take(room));
+    }
+    Ok(entries)
+}
+
+pub(super) fn find(connection: &Connection, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<Head>> {
+    let Some(number) = scope_number(connection, scope)? else { return Ok(None) };
+    for name in ["id", "alias"] {
+        let sql = format!("SELECT {HEAD} FROM task WHERE scope = ?1 AND {name} = ?2");
+        let mut statement = connection.prepare_cached(&sql)?;
+        let found = statement.query_row(params![number, id.as_str()], |row| head(row, scope.clone()));
+        if let Some(head) = found.optional()? {
+            return Ok(Some(head));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) fn list(connection: &mut Connection, scope: &Scope, query: &Query) -> rusqlite::Result<Page> {
+    // One transaction: the total is of the same moment as the tasks.
+    let transaction = connection.transaction()?;
+    let Some(number) = scope_number(&transaction, scope)? else { return Ok(Page::default()) };
+    let filter = Filter::new(number, query);
+    let total = total(&transaction, number, query, &filter)?;
+    let (sql, values) = filter.page(query);
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let heads = statement.query_map(params_from_iter(values), |row| head(row, scope.clone()))?;
+    Ok(Page { tasks: heads.collect::<rusqlite::Result<_>>()?, total })
+}
+
+fn total(connection: &Connection, scope: i64, query: &Query, filter: &Filter) -> rusqlite::Result<u64> {
+    if query.context_id.is_some() || query.since.is_some() {
+        let mut statement = connection.prepare_cached(&filter.select("count(*)"))?;
+        return statement.query_row(params_from_iter(&filter.values), |row| count(row, 0));
+    }
+    tallied(connection, scope, |state| query.state.is_none_or(|wanted| wanted == state))
+}
+
+/// How many tasks the tally has in the states that `counts`.
+fn tallied(connection: &Connection, scope: i64, counts: impl Fn(TaskState) -> bool) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached("SELECT state, tasks FROM tally WHERE scope = ?1")?;
+    let mut rows = statement.query([scope])?;
+    let mut total = 0;
+    while let Some(row) = rows.next()? {
+        if counts(state_in(row, 0)?) {
+            total += count(row, 1)?;
+        }
+    }
+    Ok(total)
+}
+
+/// The tasks of a scope that a query lets through, wherever they stand in the order.
+///
+/// Indexes are named, because without statistics SQLite cannot know which is the better one.
+struct Filter {
+    with: &'static str,
+    from: String,
+    values: Vec<Value>,
+}
+
+/// The slices of `task_context` that are not empty, one step each.
+const SLICES: &str = "WITH RECURSIVE slice (n) AS (
+    SELECT min(number) >> 10 FROM task UNION ALL
+    SELECT (SELECT min(number) >> 10 FROM task WHERE number >= (n + 1) << 10) FROM slice WHERE n IS NOT NULL)";
+
+impl Filter {
+    fn new(scope: i64, query: &Query) -> Self {
+        let mut filter = match &query.context_id {
+            None => Self::whole_scope(scope),
+            Some(context_id) => Self::context(scope, context_id),
+        };
+        if let Some(state) = query.state {
+            filter.and("state = ?", i64::from(state_number(state)));
+        }
+        if let Some(since) = query.since {
+            filter.and("status_time >= ?", since.as_millis());
+        }
+        filter
+    }
+
+    fn whole_scope(scope: i64) -> Self {
+        let from = "FROM task INDEXED BY task_listed WHERE scope = ?1".to_owned();
+        Self { with: "", from, values: vec![Value::Integer(scope)] }
+    }
+
+    fn context(scope: i64, context_id: &ContextId) -> Self {
+        let from = "FROM slice CROSS JOIN task INDEXED BY task_context
+                    WHERE task.number >> 10 = slice.n AND context_hash = ?1 AND context = ?2 AND scope = ?3";
+        let values = vec![
+            Value::Integer(context_hash(context_id)),
+            Value::Text(context_id.to_string()),
+            Value::Integer(scope),
+        ];
+        Self { with: SLICES, from: from.to_owned(), values }
+    }
+
+    fn and(&mut self, condition: &str, value: impl Into<Value>) {
+        self.from.push_str(" AND ");
+        self.from.push_str(condition);
+        self.values.push(value.into());
+    }
+
+    fn select(&self, what: &str) -> String {
+        format!("{} SELECT {what} {}", self.with, self.from)
+    }
+
+    /// One page of them, in order.
+    fn page(mut self, query: &Query) -> (String, Vec<Value>) {
+        if let Some((time, id)) = &query.after {
+            self.and("(status_time, id) < (?, ?)", time.as_millis());
+            self.values.push(id.to_string().into());
+        }
+        self.values.push(limited(query.limit).into());
+        (format!("{} ORDER BY status_time DESC, id DESC LIMIT ?", self.select(HEAD)), self.values)
+    }
+}
+
+/// FNV-1a, its upper half. It is in files: never changed.
+pub(super) fn context_hash(context_id: &ContextId) -> i64 {
+    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = context_id.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    i64::from((hash >> 32) as u32)
+}
+
+pub(super) fn unfinished(
+    connection: &Connection,
+    after: Option<&TaskId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
+    let condition = if after.is_some() { "AND task.id > ?2" } else { "" };
+    let sql = format!(
+        "SELECT {HEAD}, agent, tenant, owner FROM task INDEXED BY task_unfinished
+         JOIN scope ON scope.number = task.scope WHERE ended = 0 {condition} ORDER BY task.id LIMIT ?1"
+    );
+    let mut values = vec![Value::Integer(limited(limit))];
+    values.extend(after.map(|id| Value::Text(id.to_string())));
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_map(params_from_iter(values), scoped_head)?.collect()
+}
+
+pub(super) fn ended(connection: &Connection, before: Timestamp, limit: usize) -> rusqlite::Result<Vec<Head>> {
+    let sql = format!(
+        "SELECT {HEAD}, agent, tenant, owner FROM task INDEXED BY task_ended
+         JOIN scope ON scope.number = task.scope WHERE ended = 1 AND status_time < ?1
+         ORDER BY status_time LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_map(params![before.as_millis(), limited(limit)], scoped_head)?.collect()
+}
+
+pub(super) fn count_ended(connection: &Connection) -> rusqlite::Result<u64> {
+    tallied(connection, ALL_SCOPES, TaskState::is_terminal)
+}
+
+pub(super) fn kept(
+    connection: &Connection,
+    scope: &Scope,
+    id: &TaskId,
+) -> rusqlite::Result<Option<(Seq, Task)>> {
+    let sql = format!("SELECT position, body FROM snapshot WHERE task = {TASK}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let found = statement.query_row(names(id, scope), |row| {
+        // A cache: what cannot be read, of another format perhaps, is as good as lost.
+        let task = codec::read_task(row.get_ref(1)?.as_blob()?).ok();
+        Ok(task.map(|task| Ok((seq(row, 0)?, task))))
+    });
+    found.optional()?.flatten().transpose()
+}
+
+pub(super) fn configs(
+    connection: &Connection,
+    scope: &Scope,
+    id: &TaskId,
+) -> rusqlite::Result<Vec<Registered>> {
+    let sql = format!("SELECT body FROM config WHERE task = {TASK} ORDER BY number");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let configs = statement
+        .query_map(names(id, scope), |row| codec::read_config(row.get_ref(0)?.as_blob()?).map_err(damaged))?;
+    configs.collect()
+}
+
+/// The parameters of [`TASK`].
+fn names<'a>(id: &'a TaskId, scope: &'a Scope) -> [&'a str; 4] {
+    [id.as_str(), &scope.agent, &scope.tenant, scope.owner.name()]
+}
+
+pub(super) fn scope_number(connection: &Connection, scope: &Scope) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT number FROM scope WHERE agent = ?1 AND tenant = ?2 AND owner = ?3";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_row(params![scope.agent, scope.tenant, scope.owner.name()], |row| row.get(0));
+    found.optional()
+}
+
+pub(super) fn head(row: &Row<'_>, scope: Scope) -> rusqlite::Result<Head> {
+    Ok(Head {
+        id: row.get_ref(0)?.as_str()?.into(),
+        scope,
+        context_id: row.get_ref(1)?.as_str()?.into(),
+        position: seq(row, 2)?,
+        state: state_in(row, 3)?,
+        status_time: time(row, 4)?,
+    })
+}
+
+fn scoped_head(row: &Row<'_>) -> rusqlite::Result<Head> {
+    let owner = Caller::named(row.get_ref(7)?.as_str()?);
+    head(row, Scope { agent: row.get(5)?, tenant: row.get(6)?, owner })
+}
+
+pub(super) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<Seq> {
+    count(row, column).map(Seq)
+}
+
+pub(super) fn state_in(row: &Row<'_>, column: usize) -> rusqlite::Result<TaskState> {
+    state_of(row.get(column)?).map_err(damaged)
+}
+
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    Timestamp::from_millis(row.get(column)?)
+        .ok_or_else(|| damaged(Corrupt("a time outside the years 1 to 9999")))
+}
+
+fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    u64::try_from(row.get::<_, i64>(column)?).map_err(|_| damaged(Corrupt("a number below zero")))
+}
+
+fn limited(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

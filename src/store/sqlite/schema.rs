@@ -1,0 +1,80 @@
+//! The versions of the schema, and the way from each to the newest.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use super::error::{OpenError, Trouble};
+use super::open::{beside, private};
+
+/// Migration `n` leads from version `n - 1` to `n`. What is here is never changed: a new version is a new file.
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("../migrations/1.sql")];
+
+/// Says to SQLite's own tools, and to us, whose file this is: `A2At`.
+pub(super) const APPLICATION: i32 = 0x4132_4174;
+
+/// The version of the schema in a file of ours; 0 when there is nothing in it yet.
+pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
+    let failed = |error| OpenError::sqlite(path, error);
+    let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let application = pragma("application_id").map_err(failed)?;
+    let version = u32::try_from(pragma("user_version").map_err(failed)?);
+    let tables = "SELECT count(*) FROM sqlite_schema";
+    let is_empty = connection.query_row(tables, (), |row| row.get::<_, i64>(0)).map_err(failed)? == 0;
+    let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
+    match version {
+        Ok(0) if application == 0 && is_empty => Ok(0),
+        Ok(found @ 1..) if application == APPLICATION => match found {
+            _ if found > known => Err(OpenError::Newer { file: path.to_owned(), found, known }),
+            _ => Ok(found),
+        },
+        _ => Err(OpenError::NotOurs { file: path.to_owned() }),
+    }
+}
+
+/// Brings a file up to date, in one transaction, after a copy of what is in it was put beside it.
+pub(super) fn migrate(
+    connection: &mut Connection,
+    path: &Path,
+    version: u32,
+    migrations: &[&str],
+) -> Result<(), OpenError> {
+    let missing = migrations.get(usize::try_from(version).unwrap_or(usize::MAX)..).unwrap_or_default();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if version > 0 {
+        let copy = beside(path, &format!("-v{version}.backup"));
+        back_up(connection, path, &copy).map_err(|source| OpenError::Backup { file: copy, source })?;
+    }
+    apply(connection, missing, migrations.len()).map_err(|error| OpenError::sqlite(path, error))
+}
+
+fn apply(connection: &mut Connection, missing: &[&str], version: usize) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for migration in missing {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", i64::try_from(version).unwrap_or(i64::MAX))?;
+    transaction.commit()
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// A copy that is there whole or not at all, and as private as the file itself.
+fn back_up(connection: &Connection, path: &Path, copy: &Path) -> Result<(), Cause> {
+    let part: PathBuf = beside(copy, ".part");
+    let name = part.to_str().ok_or_else(|| io::Error::other("its name is not Unicode"))?;
+    match fs::remove_file(&part) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let file = private().create_new(true).open(&part)?;
+    connection.execute("VACUUM INTO ?1", [name]).map_err(|error| Trouble::new(path, error))?;
+    file.sync_all()?;
+    fs::rename(&part, copy)?;
+    Ok(())
+}

@@ -1,0 +1,244 @@
+mod files;
+mod trouble;
+
+use std::path::Path;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::model::{Caller, Event, PushConfig, TaskState, Version};
+use crate::store::{Error, Key, conformance};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let number = std::sync::atomic::AtomicUsize::new(0);
+    conformance(async || {
+        let number = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        open(&folder.path().join(format!("{number}.db")))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_full_queue_makes_callers_wait_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { queue: 1, readers: 1, ..Options::default() };
+    let store = Arc::new(Sqlite::open(folder.path().join("a.db"), options).unwrap());
+    let mut callers = JoinSet::new();
+    for number in 0..50 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move {
+            let head = create(&store, &format!("t{number}")).await.unwrap();
+            store.read(&head, Seq(0), 9).await.unwrap().len()
+        });
+    }
+    assert_eq!(callers.join_all().await, [1; 50]);
+}
+
+#[tokio::test]
+async fn what_waits_is_committed_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Arc::new(open(&path));
+    create(&store, "first").await.unwrap();
+    let hold = hold(&store).await;
+    let mut callers = JoinSet::new();
+    for id in ["a", "b", "first", "c"] {
+        let store = Arc::clone(&store);
+        callers.spawn(async move { (id, create(&store, id).await.map_err(|error| error.to_string())) });
+    }
+    let others = Connection::open(&path).unwrap();
+    let probe = {
+        let store = Arc::clone(&store);
+        JoinSet::from_iter([async move {
+            let count = "SELECT count(*) FROM task";
+            let ask = move |work: &mut write::Work<'_>| {
+                let ours: i64 = work.connection.query_row(count, (), |row| row.get(0))?;
+                let theirs: i64 = others.query_row(count, (), |row| row.get(0))?;
+                Ok(Ok((ours, theirs)))
+            };
+            store.writer.ask(ask).await.unwrap()
+        }])
+    };
+    tokio::task::yield_now().await;
+    drop(hold);
+    assert_eq!(probe.join_all().await, [(4, 1)], "within one transaction, which nobody else sees yet");
+    for (id, result) in callers.join_all().await {
+        assert_eq!(result.is_err(), id == "first", "a conflict is the command's own: {id}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_asked_for_is_done_before_the_store_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Arc::new(open(&path));
+    let hold = hold(&store).await;
+    let mut callers = JoinSet::new();
+    for number in 0..20 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move { create(&store, &format!("t{number}")).await.is_ok() });
+    }
+    tokio::task::yield_now().await;
+    callers.abort_all();
+    while callers.join_next().await.is_some() {}
+    drop(hold);
+    drop(Arc::into_inner(store).unwrap());
+    assert!(!folder.path().join("a.db-wal").exists(), "the write-ahead log was moved into the file");
+    let page = open(&path).list(&scope(), &Query { limit: 99, ..Query::default() }).await.unwrap();
+    assert_eq!((page.tasks.len(), page.total), (20, 20));
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so_and_lets_go_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    let head = create(&store, "t").await.unwrap();
+    store.find(&head.scope, &head.id).await.unwrap();
+    store.close().await;
+    store.close().await;
+    assert_eq!(words(create(&store, "u").await), "the store is closed");
+    assert_eq!(words(store.find(&head.scope, &head.id).await), "the store is closed");
+    let again = open(&path);
+    assert_eq!(again.find(&head.scope, &head.id).await.unwrap(), Some(head));
+}
+
+#[tokio::test]
+async fn a_context_is_found_in_every_slice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    let mut expected = Vec::new();
+    // Numbers far apart, as they are when most tasks between them were removed.
+    for number in [1_u64, 1_023, 1_024, 5_000, 1 << 40] {
+        let id = format!("t{number}");
+        expected.push(create(&store, &id).await.unwrap());
+        let tool = Connection::open(&path).unwrap();
+        tool.execute_batch(&format!(
+            "PRAGMA foreign_keys = OFF; UPDATE task SET number = {number} WHERE id = '{id}'"
+        ))
+        .unwrap();
+    }
+    expected.sort_by(|a, b| b.id.cmp(&a.id));
+    let query = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
+    assert_eq!(store.list(&scope(), &query).await.unwrap(), Page { tasks: expected, total: 5 });
+    let other = Query { context_id: Some("d".into()), ..query };
+    assert_eq!(store.list(&scope(), &other).await.unwrap(), Page::default());
+}
+
+#[tokio::test]
+async fn queries_follow_their_indexes() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("a.db"));
+    let plan = async |sql: &'static str| {
+        let rows = store.readers.ask(move |connection| {
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+            let rows = statement.query_map((), |row| row.get::<_, String>(3))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        });
+        rows.await.unwrap().join("; ")
+    };
+    for (sql, expected) in [
+        (
+            "SELECT id FROM task INDEXED BY task_listed WHERE scope = 1 AND (status_time, id) < (5, 'x')
+             ORDER BY status_time DESC, id DESC LIMIT 5",
+            "SEARCH task USING COVERING INDEX task_listed (scope=? AND (status_time,id)<(?,?))",
+        ),
+        (
+            "SELECT count(*) FROM task INDEXED BY task_listed WHERE scope = 1 AND state = 3 AND status_time >= 5",
+            "SEARCH task USING COVERING INDEX task_listed (scope=? AND status_time>?)",
+        ),
+        (
+            "SELECT position FROM task INDEXED BY task_context WHERE number >> 10 = 5 AND context_hash = 7",
+            "SEARCH task USING INDEX task_context (<expr>=? AND context_hash=?)",
+        ),
+        (
+            "SELECT position FROM task WHERE scope = 1 AND id = 'x'",
+            "SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)",
+        ),
+        (
+            "SELECT position FROM task WHERE scope = 1 AND alias = 'x'",
+            "SEARCH task USING INDEX task_alias (scope=? AND alias=?)",
+        ),
+        (
+            "SELECT id FROM task INDEXED BY task_unfinished WHERE ended = 0 AND id > 'x' ORDER BY id LIMIT 5",
+            "SEARCH task USING COVERING INDEX task_unfinished (id>?)",
+        ),
+        (
+            "SELECT number FROM task INDEXED BY task_ended WHERE ended = 1 AND status_time < 5
+             ORDER BY status_time LIMIT 5",
+            "SEARCH task USING COVERING INDEX task_ended (status_time<?)",
+        ),
+        (
+            "SELECT body FROM batch WHERE task = 1 AND last > 5 ORDER BY last",
+            "SEARCH batch USING PRIMARY KEY (task=? AND last>?)",
+        ),
+    ] {
+        assert_eq!(plan(sql).await, expected, "{sql}");
+    }
+}
+
+fn open(path: &Path) -> Sqlite {
+    Sqlite::open(path, Options::default()).unwrap()
+}
+
+fn scope() -> Scope {
+    Scope { agent: Arc::from("agent"), tenant: Arc::from("tenant"), owner: Caller::named("ann") }
+}
+
+fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis).unwrap()
+}
+
+fn batch(text: &str, state: TaskState, millis: i64) -> Batch {
+    let events = vec![Event::Ignored { reason: text.to_owned() }];
+    Batch { time: time(millis), events, state, status_time: time(millis), key: None }
+}
+
+fn new_task(id: &str) -> NewTask {
+    let batch = batch("a", TaskState::Submitted, 1_000);
+    NewTask { id: id.into(), scope: scope(), context_id: "c".into(), alias: None, config: None, batch }
+}
+
+async fn create(store: &Sqlite, id: &str) -> Result<Head> {
+    match store.create(new_task(id)).await? {
+        Opened::New(head) | Opened::Again(head) => Ok(head),
+    }
+}
+
+/// Holds the writer in the middle of a transaction until the sender is dropped.
+async fn hold(store: &Arc<Sqlite>) -> SyncSender<()> {
+    let (holder, held) = sync_channel::<()>(0);
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let ask = {
+        let store = Arc::clone(store);
+        async move {
+            let wait = move |_: &mut write::Work<'_>| {
+                let _ = begun.send(());
+                let _ = held.recv();
+                Ok(Ok(()))
+            };
+            store.writer.ask(wait).await
+        }
+    };
+    // Polled once is sent; the answer is nobody's.
+    tokio::select! {
+        biased;
+        result = ask => result.unwrap(),
+        begun = has_begun => begun.unwrap(),
+    }
+    holder
+}
+
+/// What an operator reads of an error.
+fn words<T: std::fmt::Debug>(result: Result<T>) -> String {
+    match result.unwrap_err() {
+        Error::Failed(cause) => cause.to_string(),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,215 @@
+//! One file, over time: kept, locked, copied, brought up to date.
+
+use super::*;
+use crate::store::sqlite::schema::{MIGRATIONS, migrate};
+
+#[tokio::test]
+async fn everything_is_there_after_a_new_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    let head = fill(&store).await;
+    let before = all_of(&store, &head).await;
+    drop(store);
+    let store = open(&path);
+    assert_eq!(all_of(&store, &head).await, before);
+    let again = NewTask { id: "other".into(), ..full_task() };
+    assert!(matches!(store.create(again).await.unwrap(), Opened::Again(found) if found.id == head.id));
+}
+
+#[tokio::test]
+async fn the_writer_syncs_as_it_was_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for (synchronous, number) in [(Synchronous::Full, 2), (Synchronous::Normal, 1)] {
+        let options = Options { synchronous, ..Options::default() };
+        let store = Sqlite::open(folder.path().join(format!("{number}.db")), options).unwrap();
+        let read = |work: &mut write::Work<'_>| {
+            let pragma = |name| work.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+            let mode =
+                work.connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
+            Ok(Ok((pragma("synchronous")?, mode, pragma("foreign_keys")?)))
+        };
+        assert_eq!(store.writer.ask(read).await.unwrap(), (number, "wal".to_owned(), 1));
+    }
+    assert_eq!(Options::default().synchronous, Synchronous::Full);
+}
+
+#[tokio::test]
+async fn a_file_is_open_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let store = open(&path);
+    let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
+    let file = path.display();
+    assert_eq!(
+        error,
+        format!(
+            "{file} is in use: another process holds the lock on {file}-lock; stop that process, or choose another file"
+        )
+    );
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link.db");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let error = Sqlite::open(&link, Options::default()).unwrap_err();
+        assert!(matches!(error, OpenError::InUse { .. }), "a link is the same file: {error}");
+    }
+    drop(store);
+    open(&path);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_owner_may_read_the_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("a.db"));
+    create(&store, "t").await.unwrap();
+    let mut names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap()).collect();
+    names.sort_by_key(std::fs::DirEntry::file_name);
+    assert_eq!(
+        names.iter().map(std::fs::DirEntry::file_name).collect::<Vec<_>>(),
+        ["a.db", "a.db-lock", "a.db-shm", "a.db-wal"]
+    );
+    for entry in names {
+        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+    }
+}
+
+#[tokio::test]
+async fn others_may_copy_a_file_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("a.db"));
+    let head = fill(&store).await;
+    let copy = folder.path().join("copy.db");
+    let tool = Connection::open(folder.path().join("a.db")).unwrap();
+    tool.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    create(&store, "later").await.unwrap();
+    let copy = open(&copy);
+    assert_eq!(all_of(&copy, &head).await.0, all_of(&store, &head).await.0);
+    assert_eq!(copy.find(&scope(), &"later".into()).await.unwrap(), None);
+}
+
+#[test]
+fn r27_a_newer_file_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    drop(open(&path));
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
+    let known = MIGRATIONS.len();
+    let expected =
+        format!("has schema version 99, and this program knows versions up to {known}: use a newer program");
+    assert!(error.contains(&expected), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+/// A file that version 1 made, as text: `tests/golden/sqlite/v1.sql`.
+fn old_file(folder: &TempDir) -> std::path::PathBuf {
+    let path = folder.path().canonicalize().unwrap().join("old.db");
+    let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/sqlite/v1.sql");
+    Connection::open(&path).unwrap().execute_batch(&std::fs::read_to_string(sql).unwrap()).unwrap();
+    path
+}
+
+#[test]
+fn a_new_file_has_the_schema_of_an_old_one_brought_up_to_date() {
+    let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let schema = |path: &Path| {
+        drop(open(path));
+        let connection = Connection::open(path).unwrap();
+        let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map((), |row| row.get::<_, String>(0)).unwrap();
+        rows.collect::<rusqlite::Result<Vec<_>>>().unwrap()
+    };
+    assert_eq!(schema(&old_file(&folder)), schema(&fresh.path().join("a.db")));
+}
+
+#[tokio::test]
+async fn r27_a_file_of_version_1_is_read_as_it_was_written() {
+    let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let old = open(&old_file(&folder));
+    let new = open(&fresh.path().join("a.db"));
+    let head = fill(&new).await;
+    assert_eq!(all_of(&old, &head).await, all_of(&new, &head).await);
+    let context = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
+    assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
+    old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000)).await.unwrap();
+}
+
+#[test]
+fn r27_an_older_file_is_copied_and_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = old_file(&folder);
+    let mut connection = Connection::open(&path).unwrap();
+    let next = ["", "CREATE TABLE next (number INTEGER PRIMARY KEY) STRICT; INSERT INTO next VALUES (7);"];
+    migrate(&mut connection, &path, 1, &next).unwrap();
+    let sum =
+        |connection: &Connection| connection.query_row("SELECT sum(number) FROM next", (), |row| row.get(0));
+    assert_eq!(sum(&connection), Ok(7));
+    assert_eq!(pragma(&connection, "user_version"), 2);
+    let copy = folder.path().join("old.db-v1.backup");
+    assert_eq!(pragma(&Connection::open(&copy).unwrap(), "user_version"), 1);
+    drop(open(&copy));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    assert!(!folder.path().join("old.db-v1.backup.part").exists());
+}
+
+#[test]
+fn r27_an_update_that_fails_leaves_the_file_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = old_file(&folder);
+    let mut connection = Connection::open(&path).unwrap();
+    let next = ["", "CREATE TABLE next (number INTEGER) STRICT", "INSERT INTO nowhere VALUES (1)"];
+    assert!(migrate(&mut connection, &path, 1, &next).is_err());
+    assert_eq!(pragma(&connection, "user_version"), 1);
+    assert!(connection.prepare("SELECT * FROM next").is_err());
+    drop(connection);
+    open(&path);
+}
+
+fn pragma(connection: &Connection, name: &str) -> i64 {
+    connection.pragma_query_value(None, name, |row| row.get(0)).unwrap()
+}
+
+fn full_task() -> NewTask {
+    let mut task = new_task("task");
+    task.alias = Some("alias".into());
+    let config = PushConfig { id: Some("hook".into()), ..PushConfig::new("https://example.org/hook") };
+    task.config = Some(Registered { config, version: Version::V1 });
+    task.batch.key = Some(Key { text: "key".into(), body: [7; 32] });
+    task
+}
+
+/// One task with everything a store keeps.
+async fn fill(store: &Sqlite) -> Head {
+    let Opened::New(head) = store.create(full_task()).await.unwrap() else { panic!("it is new") };
+    store.append(&head, Seq(1), &batch("b", TaskState::InputRequired, 2_000)).await.unwrap();
+    let folded = Task::submitted(head.id.clone(), head.context_id.clone(), time(1_000));
+    store.keep(&head, Seq(2), &folded).await.unwrap();
+    let mut ended = new_task("ended");
+    ended.batch = batch("c", TaskState::Completed, 1_500);
+    store.create(ended).await.unwrap();
+    head
+}
+
+type All = (Vec<Entry>, Page, Option<Head>, Option<(Seq, Task)>, Vec<Registered>, u64, Vec<Head>, Vec<Head>);
+
+async fn all_of(store: &Sqlite, head: &Head) -> All {
+    (
+        store.read(head, Seq(0), 99).await.unwrap(),
+        store.list(&head.scope, &Query { limit: 9, ..Query::default() }).await.unwrap(),
+        store.find(&head.scope, &"alias".into()).await.unwrap(),
+        store.kept(head).await.unwrap(),
+        store.configs(head).await.unwrap(),
+        store.count_ended().await.unwrap(),
+        store.unfinished(None, 9).await.unwrap(),
+        store.ended(time(9_000), 9).await.unwrap(),
+    )
+}

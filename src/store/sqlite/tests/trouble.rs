@@ -1,0 +1,198 @@
+//! Disks, files and folders that do not do what they should.
+
+use std::fs;
+
+use rusqlite::OpenFlags;
+
+use super::*;
+
+/// Changes a setting of the writer's own connection.
+async fn set(store: &Sqlite, pragma: &'static str, value: i64) {
+    let ask = move |work: &mut write::Work<'_>| {
+        work.connection.pragma_update_and_check(None, pragma, value, |_| Ok(()))?;
+        Ok(Ok(()))
+    };
+    store.writer.ask(ask).await.unwrap();
+}
+
+#[tokio::test]
+async fn r26_a_full_disk_refuses_writes_and_nothing_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let store = open(&path);
+    let head = create(&store, "t").await.unwrap();
+    set(&store, "max_page_count", 1).await;
+    let large = batch(&"x".repeat(100_000), TaskState::Completed, 2_000);
+    for _ in 0..3 {
+        let error = words(store.append(&head, Seq(1), &large).await);
+        assert!(error.starts_with(&format!("no room left for {}", path.display())), "{error}");
+        assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head.clone()));
+        assert_eq!(store.read(&head, Seq(0), 9).await.unwrap().len(), 1);
+    }
+    set(&store, "max_page_count", 1 << 30).await;
+    assert_eq!(store.append(&head, Seq(1), &large).await.unwrap(), Seq(2));
+    drop(store);
+    sound(&path);
+}
+
+#[tokio::test]
+async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let head = create(&open(&path), "t").await.unwrap();
+    let options = Options::default();
+    let mut held = open::open(&path, &options).unwrap();
+    held.connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let readers = Arc::new(Readers::new(Arc::clone(&held.path), &options));
+    let store = Sqlite { writer: Writer::start(held, &options).unwrap(), readers };
+    let error = words(create(&store, "u").await);
+    assert!(error.ends_with("cannot be written: make the file and its folder writable"), "{error}");
+    assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head));
+    drop(store);
+    create(&open(&path), "u").await.unwrap();
+}
+
+#[tokio::test]
+async fn trouble_is_everybodys_whose_commit_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Arc::new(open(&path));
+    let hold = hold(&store).await;
+    let mut callers = JoinSet::new();
+    for number in 0..10 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move {
+            // A scope of its own each: numbers that were given out in vain are not used.
+            let scope = Scope { tenant: Arc::from(format!("{number}")), ..scope() };
+            store.create(NewTask { scope, ..new_task(&format!("t{number}")) }).await
+        });
+    }
+    let trouble = {
+        let store = Arc::clone(&store);
+        JoinSet::from_iter([async move {
+            let ask = |work: &mut write::Work<'_>| -> writer::Done<()> {
+                work.connection.execute("INSERT INTO nowhere VALUES (1)", ())?;
+                Ok(Ok(()))
+            };
+            store.writer.ask(ask).await
+        }])
+    };
+    tokio::task::yield_now().await;
+    drop(hold);
+    for result in
+        trouble.join_all().await.into_iter().chain(callers.join_all().await.into_iter().map(|r| r.map(drop)))
+    {
+        assert!(words(result).starts_with("SQLite failed on "));
+    }
+    assert_eq!(store.unfinished(None, 99).await.unwrap(), []);
+    for number in 0..10 {
+        let scope = Scope { tenant: Arc::from(format!("{number}")), ..scope() };
+        store.create(NewTask { scope: scope.clone(), ..new_task(&format!("t{number}")) }).await.unwrap();
+        let page = store.list(&scope, &Query { limit: 9, ..Query::default() }).await.unwrap();
+        assert_eq!((page.tasks.len(), page.total), (1, 1));
+    }
+    drop(store);
+    sound(&path);
+}
+
+#[tokio::test]
+async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let store = open(&path);
+    let (bad, good) = (create(&store, "bad").await.unwrap(), create(&store, "good").await.unwrap());
+    let folded = Task::submitted(bad.id.clone(), bad.context_id.clone(), time(1));
+    store.keep(&bad, Seq(1), &folded).await.unwrap();
+    let tool = Connection::open(&path).unwrap();
+    tool.execute(
+        "UPDATE batch SET body = x'01ff' WHERE task = (SELECT number FROM task WHERE id = 'bad')",
+        (),
+    )
+    .unwrap();
+    tool.execute("UPDATE snapshot SET body = x'ff'", ()).unwrap();
+    let error = words(store.read(&bad, Seq(0), 9).await);
+    let expected = "is damaged: stop, keep a copy of it for repair, and put a backup in its place";
+    assert_eq!(error, format!("{} {expected}", path.display()));
+    assert_eq!(store.kept(&bad).await.unwrap(), None, "a cache that cannot be read is as good as lost");
+    assert_eq!(store.read(&good, Seq(0), 9).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn r26_a_file_that_is_no_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    drop(open(&path));
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..100].fill(b'x');
+    for content in [b"hello".to_vec(), vec![0xff; 10_000], bytes] {
+        fs::write(&path, &content).unwrap();
+        let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
+        assert!(error.ends_with("is no SQLite database, or its beginning is damaged"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), content);
+    }
+}
+
+#[tokio::test]
+async fn r26_a_file_damaged_in_the_middle_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    for number in 0..200 {
+        create(&store, &format!("t{number}")).await.unwrap();
+    }
+    drop(store);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4_096..].fill(0x5a);
+    fs::write(&path, &bytes).unwrap();
+    let store = open(&path);
+    for error in [words(store.find(&scope(), &"t7".into()).await), words(create(&store, "new").await)] {
+        assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
+    }
+}
+
+#[test]
+fn another_programs_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    let before = fs::read(&path).unwrap();
+    let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
+    assert!(error.ends_with("is the database of another program: choose another file"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_path_that_cannot_be_a_file_is_refused_in_clear_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |path: &Path| Sqlite::open(path, Options::default()).unwrap_err().to_string();
+    assert!(refused(folder.path()).ends_with("is a folder: name a file in it"));
+    assert!(refused(&folder.path().join("none/a.db")).contains("its folder cannot be used"));
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(refused(&file.join("a.db")).starts_with("cannot open "));
+    assert!(refused(Path::new("")).starts_with("cannot open "));
+}
+
+#[test]
+fn r26_a_folder_that_cannot_be_written_is_named_with_its_file() {
+    // Tests may run as root, whom permissions do not bind.
+    for kind in [std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::ReadOnlyFilesystem] {
+        let error = OpenError::not_made(Path::new("/a.db"), Path::new("/a.db-lock"), kind.into()).to_string();
+        assert_eq!(error, "/a.db cannot be written: make the file and its folder writable");
+    }
+}
+
+#[test]
+fn a_row_larger_than_sqlite_takes_is_refused_before_it_reaches_others() {
+    // The length alone counts; nothing touches the pages behind it.
+    assert!(words(write::checked(vec![0; 900_000_001])).starts_with("900000001 bytes are too many"));
+    assert!(write::checked(vec![0; 9]).is_ok());
+}
+
+fn sound(path: &Path) {
+    let connection = Connection::open(path).unwrap();
+    let check: String = connection.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    let mut keys = connection.prepare("PRAGMA foreign_key_check").unwrap();
+    assert!(!keys.exists(()).unwrap());
+}

@@ -1,0 +1,319 @@
+//! What is done within the writer's transaction.
+//!
+//! Every command looks before it writes: one that is refused has changed nothing, so its neighbours may be committed.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::error::Trouble;
+use super::read::{self, head, state_in};
+use super::writer::Done;
+use crate::model::{ContextId, PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
+use crate::store::codec::{self, state_number};
+use crate::store::{Batch, Error, Head, Key, NewTask, Opened, Registered, Result};
+
+/// A larger batch takes several rows, so that a part of it can be read without all of it.
+const EVENTS_PER_ROW: usize = 256;
+
+/// SQLite takes a billion.
+const BYTES_PER_ROW: usize = 900_000_000;
+
+/// How many scopes the writer remembers the numbers of.
+const SCOPES: usize = 4_096;
+
+/// A batch, encoded by whoever asks rather than by the one thread that writes.
+pub(super) struct Addition {
+    rows: Vec<(u64, Vec<u8>)>,
+    state: TaskState,
+    status_time: Timestamp,
+    key: Option<Key>,
+}
+
+impl Addition {
+    pub(super) fn new(batch: &Batch) -> Result<Self> {
+        let row = |events: &[_]| Ok((events.len() as u64, checked(codec::write_events(batch.time, events))?));
+        let rows = batch.events.chunks(EVENTS_PER_ROW).map(row).collect::<Result<_>>()?;
+        let (state, status_time, key) = (batch.state, batch.status_time, batch.key.clone());
+        Ok(Self { rows, state, status_time, key })
+    }
+}
+
+/// A task to be opened, encoded.
+pub(super) struct Creation {
+    id: TaskId,
+    scope: Scope,
+    context_id: ContextId,
+    alias: Option<TaskId>,
+    config: Option<Config>,
+    batch: Addition,
+}
+
+impl Creation {
+    pub(super) fn new(task: NewTask) -> Result<Self> {
+        let NewTask { id, scope, context_id, alias, config, batch } = task;
+        let config = config.as_ref().map(Config::new).transpose()?;
+        Ok(Self { id, scope, context_id, alias, config, batch: Addition::new(&batch)? })
+    }
+}
+
+/// A webhook, encoded.
+pub(super) struct Config {
+    id: Option<PushConfigId>,
+    body: Vec<u8>,
+}
+
+impl Config {
+    pub(super) fn new(registered: &Registered) -> Result<Self> {
+        let body = checked(codec::write_config(registered))?;
+        Ok(Self { id: registered.config.id.clone(), body })
+    }
+}
+
+/// Refuses what SQLite would: that must not fail a commit that others share.
+pub(super) fn checked(body: Vec<u8>) -> Result<Vec<u8>> {
+    if body.len() <= BYTES_PER_ROW { Ok(body) } else { Err(Trouble::too_large(body.len())) }
+}
+
+/// What the writer knows without asking; as good when it is empty.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    scopes: HashMap<Scope, i64>,
+    /// By how much the number of tasks in a scope and state has changed in this transaction.
+    tally: HashMap<(i64, u8), i64>,
+}
+
+/// One transaction.
+pub(super) struct Work<'a> {
+    pub(super) connection: &'a Connection,
+    memo: &'a mut Memo,
+}
+
+/// The scope number that stands for all of them.
+pub(super) const ALL_SCOPES: i64 = 0;
+
+/// A task as the writer knows it.
+struct Row {
+    number: i64,
+    scope: i64,
+    position: Seq,
+    state: TaskState,
+    status_time: Timestamp,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(connection: &'a Connection, memo: &'a mut Memo) -> Self {
+        Self { connection, memo }
+    }
+
+    pub(super) fn create(&mut self, task: Creation) -> Done<Opened> {
+        let scope = self.scope_number(&task.scope)?;
+        match self.seen(scope, &task.scope, task.batch.key.as_ref())? {
+            Some(Ok(head)) => return Ok(Ok(Opened::Again(head))),
+            Some(Err(error)) => return Ok(Err(error)),
+            None => {}
+        }
+        let Some(number) = self.insert_task(scope, &task)? else { return Ok(Err(Error::Conflict)) };
+        let position = self.add(number, scope, Seq(0), &task.batch)?;
+        if let Some(config) = &task.config {
+            self.insert_config(number, config)?;
+        }
+        self.count(scope, task.batch.state, 1);
+        let (state, status_time) = (task.batch.state, task.batch.status_time);
+        let Creation { id, scope, context_id, .. } = task;
+        Ok(Ok(Opened::New(Head { id, scope, context_id, position, state, status_time })))
+    }
+
+    pub(super) fn append(&mut self, scope: &Scope, id: &TaskId, at: Seq, batch: &Addition) -> Done<Seq> {
+        let Some(number) = self.known_scope(scope)? else { return Ok(Err(Error::Conflict)) };
+        match self.seen(number, scope, batch.key.as_ref())? {
+            Some(Ok(_)) => return Ok(Err(Error::Repeated)),
+            Some(Err(error)) => return Ok(Err(error)),
+            None => {}
+        }
+        let row = self.row(scope, id)?.filter(|row| row.position == at);
+        let Some(row) = row else { return Ok(Err(Error::Conflict)) };
+        let position = self.add(row.number, row.scope, at, batch)?;
+        self.move_head(&row, position, batch)?;
+        Ok(Ok(position))
+    }
+
+    pub(super) fn keep(&mut self, scope: &Scope, id: &TaskId, at: Seq, body: &[u8]) -> Done<()> {
+        if let Some(row) = self.row(scope, id)? {
+            let sql = "INSERT INTO snapshot (task, position, body) VALUES (?1, ?2, ?3) ON CONFLICT (task) DO UPDATE
+                       SET position = excluded.position, body = excluded.body WHERE excluded.position >= position";
+            self.connection.prepare_cached(sql)?.execute(params![row.number, signed(at), body])?;
+        }
+        Ok(Ok(()))
+    }
+
+    pub(super) fn remove(&mut self, tasks: &[(Scope, TaskId)]) -> Done<()> {
+        for (scope, id) in tasks {
+            if let Some(row) = self.row(scope, id)? {
+                // All that belongs to it refers to it, and goes with it.
+                self.connection
+                    .prepare_cached("DELETE FROM task WHERE number = ?1")?
+                    .execute([row.number])?;
+                self.count(row.scope, row.state, -1);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    pub(super) fn put_config(&mut self, scope: &Scope, id: &TaskId, config: &Config) -> Done<()> {
+        if let Some(row) = self.row(scope, id)? {
+            self.insert_config(row.number, config)?;
+        }
+        Ok(Ok(()))
+    }
+
+    pub(super) fn delete_config(&mut self, scope: &Scope, id: &TaskId, config: &PushConfigId) -> Done<()> {
+        if let Some(row) = self.row(scope, id)? {
+            let sql = "DELETE FROM config WHERE task = ?1 AND id = ?2";
+            self.connection.prepare_cached(sql)?.execute(params![row.number, config.as_str()])?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes down what was counted. The last thing before the commit.
+    pub(super) fn finish(&mut self) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO tally (scope, state, tasks) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (scope, state) DO UPDATE SET tasks = tasks + excluded.tasks";
+        for ((scope, state), by) in self.memo.tally.drain().filter(|(_, by)| *by != 0) {
+            self.connection.prepare_cached(sql)?.execute(params![scope, state, by])?;
+        }
+        Ok(())
+    }
+
+    /// Whether the scope has seen a key: with the same body the task it stands for, with another the refusal.
+    fn seen(&self, number: i64, scope: &Scope, key: Option<&Key>) -> rusqlite::Result<Option<Result<Head>>> {
+        let Some(key) = key else { return Ok(None) };
+        let sql = "SELECT task.id, task.context, task.position, task.state, task.status_time, key.body
+                   FROM key JOIN task ON task.number = key.task WHERE key.scope = ?1 AND key.text = ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let found = statement.query_row(params![number, key.text], |row| {
+            let same = row.get_ref(5)?.as_blob()? == key.body;
+            Ok(if same { Ok(head(row, scope.clone())?) } else { Err(Error::KeyReused) })
+        });
+        found.optional()
+    }
+
+    /// `None` when the id or the alias is taken.
+    fn insert_task(&self, scope: i64, task: &Creation) -> rusqlite::Result<Option<i64>> {
+        let sql =
+            "INSERT INTO task (id, scope, context, context_hash, alias, position, state, ended, status_time)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
+        let position = task.batch.rows.iter().map(|(count, _)| count).sum();
+        let inserted = self.connection.prepare_cached(sql)?.execute(params![
+            task.id.as_str(),
+            scope,
+            task.context_id.as_str(),
+            read::context_hash(&task.context_id),
+            task.alias.as_ref().map(TaskId::as_str),
+            signed(Seq(position)),
+            state_number(task.batch.state),
+            task.batch.state.is_terminal(),
+            task.batch.status_time.as_millis(),
+        ])?;
+        Ok((inserted == 1).then(|| self.connection.last_insert_rowid()))
+    }
+
+    /// Adds the rows and the key of a batch; returns the new position.
+    fn add(&self, task: i64, scope: i64, at: Seq, batch: &Addition) -> rusqlite::Result<Seq> {
+        let mut last = at;
+        for (count, body) in &batch.rows {
+            last.0 += count;
+            let sql = "INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)";
+            self.connection.prepare_cached(sql)?.execute(params![task, signed(last), body])?;
+        }
+        if let Some(key) = &batch.key {
+            let sql = "INSERT INTO key (scope, text, body, task) VALUES (?1, ?2, ?3, ?4)";
+            self.connection.prepare_cached(sql)?.execute(params![scope, key.text, key.body, task])?;
+        }
+        Ok(last)
+    }
+
+    fn move_head(&mut self, row: &Row, position: Seq, batch: &Addition) -> rusqlite::Result<()> {
+        if (row.state, row.status_time) == (batch.state, batch.status_time) {
+            // No index knows the position, so that the many chunks of a stream touch none.
+            let sql = "UPDATE task SET position = ?2 WHERE number = ?1";
+            self.connection.prepare_cached(sql)?.execute(params![row.number, signed(position)])?;
+            return Ok(());
+        }
+        let sql = "UPDATE task SET position = ?2, state = ?3, ended = ?4, status_time = ?5 WHERE number = ?1";
+        self.connection.prepare_cached(sql)?.execute(params![
+            row.number,
+            signed(position),
+            state_number(batch.state),
+            batch.state.is_terminal(),
+            batch.status_time.as_millis(),
+        ])?;
+        self.count(row.scope, row.state, -1);
+        self.count(row.scope, batch.state, 1);
+        Ok(())
+    }
+
+    fn insert_config(&self, task: i64, config: &Config) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO config (task, id, body) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (task, id) DO UPDATE SET body = excluded.body";
+        let id = config.id.as_ref().map_or("", PushConfigId::as_str);
+        self.connection.prepare_cached(sql)?.execute(params![task, id, config.body])?;
+        Ok(())
+    }
+
+    fn row(&mut self, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<Row>> {
+        let Some(scope) = self.known_scope(scope)? else { return Ok(None) };
+        let sql = "SELECT number, position, state, status_time FROM task WHERE id = ?1 AND scope = ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let row = statement.query_row(params![id.as_str(), scope], |row| {
+            Ok(Row {
+                number: row.get(0)?,
+                scope,
+                position: read::seq(row, 1)?,
+                state: state_in(row, 2)?,
+                status_time: read::time(row, 3)?,
+            })
+        });
+        row.optional()
+    }
+
+    fn count(&mut self, scope: i64, state: TaskState, by: i64) {
+        for scope in [scope, ALL_SCOPES] {
+            *self.memo.tally.entry((scope, state_number(state))).or_default() += by;
+        }
+    }
+
+    fn scope_number(&mut self, scope: &Scope) -> rusqlite::Result<i64> {
+        if let Some(number) = self.known_scope(scope)? {
+            return Ok(number);
+        }
+        let sql = "INSERT INTO scope (agent, tenant, owner) VALUES (?1, ?2, ?3)";
+        self.connection.prepare_cached(sql)?.execute(params![
+            scope.agent,
+            scope.tenant,
+            scope.owner.name()
+        ])?;
+        Ok(self.remember(scope, self.connection.last_insert_rowid()))
+    }
+
+    fn known_scope(&mut self, scope: &Scope) -> rusqlite::Result<Option<i64>> {
+        if let Some(number) = self.memo.scopes.get(scope) {
+            return Ok(Some(*number));
+        }
+        let number = read::scope_number(self.connection, scope)?;
+        Ok(number.map(|number| self.remember(scope, number)))
+    }
+
+    fn remember(&mut self, scope: &Scope, number: i64) -> i64 {
+        if self.memo.scopes.len() >= SCOPES {
+            self.memo.scopes.clear();
+        }
+        self.memo.scopes.insert(scope.clone(), number);
+        number
+    }
+}
+
+/// No log is longer than SQLite counts.
+fn signed(seq: Seq) -> i64 {
+    i64::try_from(seq.0).unwrap_or(i64::MAX)
+}
