@@ -39,7 +39,8 @@ impl Json {
     /// # Errors
     /// The value cannot be written, for example a map whose keys are not strings.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        serde_json::value::to_raw_value(value).map(Self)
+        // Through the same check as what peers send: a value may carry raw text of its own.
+        Self::from_raw(serde_json::value::to_raw_value(value)?).map_err(serde::ser::Error::custom)
     }
 
     /// The text.

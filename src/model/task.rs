@@ -1,5 +1,6 @@
 //! A task: the fold of its events.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -237,6 +238,9 @@ impl Task {
         match update {
             StreamResponse::Task(task) => self.apply_task(task),
             StreamResponse::Message(_) => Err(Broken::MessageInTask),
+            StreamResponse::StatusUpdate(event) if self.says_nothing(event.status.state) => {
+                self.check_id(&event.task_id)
+            }
             StreamResponse::StatusUpdate(event) => {
                 self.check_id(&event.task_id)?;
                 self.apply_status(&event.status, event.metadata.as_ref(), None)
@@ -252,18 +256,40 @@ impl Task {
     /// server may close a stream with it (05 §1).
     fn apply_task(&mut self, seen: &Self) -> Result<(), Broken> {
         self.check_id(&seen.id)?;
-        if seen.status.state != self.status.state {
-            self.check_move(seen.status.state)?;
+        if !self.says_nothing(seen.status.state) {
+            if seen.status.state != self.status.state {
+                self.check_move(seen.status.state)?;
+            }
+            self.status.clone_from(&seen.status);
         }
-        self.status.clone_from(&seen.status);
         self.metadata.clone_from(&seen.metadata);
         if !seen.history.is_empty() {
             self.history.clone_from(&seen.history);
         }
-        for artifact in &seen.artifacts {
-            self.put_artifact(artifact);
-        }
+        self.put_artifacts(&seen.artifacts);
         Ok(())
+    }
+
+    /// Whether a state that a peer names tells us nothing: it is unknown to us, or goes back to the beginning
+    /// (07 §2: ignored rather than failing).
+    fn says_nothing(&self, state: TaskState) -> bool {
+        let back = state == TaskState::Submitted && self.status.state != state;
+        !self.is_ended() && (back || state == TaskState::Unspecified)
+    }
+
+    /// Each in the place of the one with its id; a map finds it, since a peer may send any number.
+    fn put_artifacts(&mut self, seen: &[Artifact]) {
+        let ids = self.artifacts.iter().map(|artifact| artifact.artifact_id.clone());
+        let mut places: HashMap<ArtifactId, usize> = ids.zip(0..).collect();
+        for artifact in seen {
+            match places.get(&artifact.artifact_id) {
+                Some(&place) => self.artifacts[place].clone_from(artifact),
+                None => {
+                    places.insert(artifact.artifact_id.clone(), self.artifacts.len());
+                    self.artifacts.push(artifact.clone());
+                }
+            }
+        }
     }
 
     fn apply_message(&mut self, message: &Arc<Message>) -> Result<(), Broken> {
@@ -294,8 +320,9 @@ impl Task {
         }
         self.check_move(status.state)?;
         self.retire_status_message();
-        // Within a task time does not go back, whatever the clocks say.
-        let timestamp = status.timestamp.or(recorded).max(self.status.timestamp);
+        // Within a task time does not go back, whatever the clocks say; a status without a time has none.
+        let timestamp =
+            status.timestamp.or(recorded).map(|time| time.max(self.status.timestamp.unwrap_or(time)));
         self.status = TaskStatus { timestamp, ..status.clone() };
         match (&mut self.metadata, metadata) {
             (Some(ours), Some(more)) => ours.merge(more),

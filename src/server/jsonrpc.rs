@@ -18,7 +18,7 @@ pub(super) const PATHS: [&str; 3] = ["", "/a2a", "/api/a2a"];
 
 pub(super) async fn answer(service: &Service, call: &Call, request: HttpRequest<Incoming>) -> Reply {
     let (head, body) = request.into_parts();
-    let asked = asked(&head.headers);
+    let asked = asked(&head.headers, head.uri.query());
     let read = match body::check_type(&head.headers) {
         Ok(()) => body::read(body).await,
         Err(error) => Err(error),
@@ -29,10 +29,12 @@ pub(super) async fn answer(service: &Service, call: &Call, request: HttpRequest<
     }
 }
 
-/// The version that the headers ask for; one that cannot be read is one that we do not speak.
-fn asked(headers: &HeaderMap) -> Asked {
-    let values = headers.get_all("a2a-version").iter();
-    Asked::read(values.map(|value| value.to_str().unwrap_or("?")))
+/// The version that the header and the query ask for; one that cannot be read is one that we do not speak.
+fn asked(headers: &HeaderMap, query: Option<&str>) -> Asked {
+    let in_headers = headers.get_all("a2a-version").iter().map(|value| value.to_str().unwrap_or("?"));
+    let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let in_query: Vec<_> = query.filter(|(name, _)| name == "A2A-Version").map(|(_, value)| value).collect();
+    Asked::read(in_headers.chain(in_query.iter().map(|value| &**value)))
 }
 
 /// In which version to answer what is no call.

@@ -433,10 +433,16 @@ impl ReadDetails {
             type_url: Cow<'a, str>,
             #[serde(borrow)]
             reason: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            domain: Option<Cow<'a, str>>,
             metadata: Option<Object>,
         }
         let Ok(typed) = serde_json::from_str::<Typed<'_>>(text) else { return };
         if typed.type_url.ends_with("google.rpc.ErrorInfo") {
+            // What lies between may add reasons of its own.
+            if typed.domain.as_deref() != Some(DOMAIN) {
+                return;
+            }
             self.reason = typed.reason.map(Cow::into_owned);
             self.metadata = typed.metadata.iter().flat_map(Object::iter).map(as_detail).collect();
         } else if typed.type_url.ends_with("google.rpc.BadRequest") {

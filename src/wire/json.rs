@@ -108,7 +108,7 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
 }
 
 /// A path as far as anybody would read it: the names in it may be a stranger's own.
-fn readable(path: &str) -> String {
+pub(crate) fn readable(path: &str) -> String {
     path.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 

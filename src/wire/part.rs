@@ -234,7 +234,9 @@ fn kind_of<E: de::Error>(members: &[(Cow<'_, str>, Json)]) -> Result<Option<(&'s
             if given.next().is_some() {
                 return Err(de::Error::duplicate_field(name));
             }
-            return kind.read().map(|kind| Some((name, kind))).map_err(|_| at(name, "must be a string"));
+            if !kind.is_null() {
+                return kind.read().map(|kind| Some((name, kind))).map_err(|_| at(name, "must be a string"));
+            }
         }
     }
     Ok(None)
@@ -257,6 +259,9 @@ fn known<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
             Name::Other => {}
         }
     }
+    // 0.x spells out what is absent; only a part that is nothing else can be the value `null`.
+    let other = read.text.is_some() || read.raw.is_some() || read.url.is_some() || read.file.is_some();
+    read.data = read.data.filter(|data| !(other && data.is_null()));
     read.into_part()
 }
 
@@ -293,10 +298,10 @@ fn unknown<E: de::Error>(
     let (mut metadata, mut seen) = (Object::new(), Seen::default());
     let mut data = Vec::with_capacity(members.len());
     for (name, value) in members {
+        seen.once::<E>(Name::of(&name))?;
         match &*name {
             name if name == kind_member => {}
             "metadata" => {
-                seen.once::<E>(Name::Metadata)?;
                 metadata = member::<E, Object>(Name::Metadata, &value)?.unwrap_or_default();
             }
             _ => data.push((name, value)),

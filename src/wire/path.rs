@@ -42,7 +42,9 @@ pub fn route(http_method: &str, path: &str) -> Result<Route, NoRoute> {
         [tenant, rest @ ..] if is_tenant(tenant) && !rest.is_empty() => (Key::PathV1, Some(*tenant), rest),
         rest => (Key::PathV1, None, rest),
     };
-    let (allowed, operation, task, config) = below(key, http_method, rest).ok_or(NoRoute::NotFound(key))?;
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let (allowed, operation, task, config) =
+        below(key, http_method, rest, last).ok_or(NoRoute::NotFound(key))?;
     if !allowed.split(", ").any(|allowed| allowed == http_method) {
         return Err(NoRoute::NotAllowed(key, allowed));
     }
@@ -57,8 +59,9 @@ pub fn route(http_method: &str, path: &str) -> Result<Route, NoRoute> {
 
 type Found<'a> = (&'static str, Operation, Option<&'a str>, Option<&'a str>);
 
-/// The routes below the version or the tenant; some paths mean two things, by method.
-fn below<'a>(key: Key, http_method: &str, segments: &[&'a str]) -> Option<Found<'a>> {
+/// The routes below the version or the tenant; some paths mean two things, by method. `last` is the last segment as it
+/// was sent.
+fn below<'a>(key: Key, http_method: &str, segments: &[&'a str], last: &str) -> Option<Found<'a>> {
     let v03 = key == Key::PathV03;
     Some(match *segments {
         ["message:send"] => ("POST", Operation::SendMessage, None, None),
@@ -67,7 +70,7 @@ fn below<'a>(key: Key, http_method: &str, segments: &[&'a str]) -> Option<Found<
         ["extendedAgentCard"] if !v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
         ["card"] if v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
         ["agent", "authenticatedExtendedCard"] if v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
-        ["tasks", task] => on_task(task)?,
+        ["tasks", task] => on_task(task, last)?,
         ["tasks", task, "pushNotificationConfigs"] if !task.is_empty() => on_configs(http_method, task),
         // The annotation of the 0.3.0 proto lost an s.
         ["task", task, "pushNotificationConfigs"] if v03 && !task.is_empty() => on_configs(http_method, task),
@@ -80,12 +83,14 @@ fn below<'a>(key: Key, http_method: &str, segments: &[&'a str]) -> Option<Found<
     })
 }
 
-/// The verb stands after the last colon; an id may have colons of its own.
-fn on_task(segment: &str) -> Option<Found<'_>> {
-    let found = match segment.rsplit_once(':') {
-        Some((task, "cancel")) => ("POST", Operation::CancelTask, Some(task), None),
+/// The verb stands after the last colon, which is sent as it is: an encoded one belongs to the id.
+fn on_task<'a>(segment: &'a str, sent: &str) -> Option<Found<'a>> {
+    let found = match sent.rsplit_once(':').map(|(_, verb)| verb) {
+        Some("cancel") => ("POST", Operation::CancelTask, segment.strip_suffix(":cancel"), None),
         // The proto says GET, the prose POST.
-        Some((task, "subscribe")) => ("GET, POST", Operation::SubscribeToTask, Some(task), None),
+        Some("subscribe") => {
+            ("GET, POST", Operation::SubscribeToTask, segment.strip_suffix(":subscribe"), None)
+        }
         _ => ("GET", Operation::GetTask, Some(segment), None),
     };
     found.2.is_some_and(|task| !task.is_empty()).then_some(found)
@@ -133,12 +138,16 @@ const SEGMENT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
+/// The same for an id that ends like a verb.
+const COLON_TOO: &AsciiSet = &SEGMENT.add(b':');
+
 /// The method and the path of a route, as a client calls it; `None` for what 0.3 has not.
 #[must_use]
 pub fn write(route: &Route) -> Option<(&'static str, String)> {
     let version = route.key.version();
     let task = route.task.as_ref().map_or("", TaskId::as_str);
-    let task = utf8_percent_encode(task, SEGMENT);
+    let verb_like = task.ends_with(":cancel") || task.ends_with(":subscribe");
+    let task = utf8_percent_encode(task, if verb_like { COLON_TOO } else { SEGMENT });
     let config = route.config.as_ref().map_or("", PushConfigId::as_str);
     let config = utf8_percent_encode(config, SEGMENT);
     let (method, path) = match route.operation {
@@ -215,6 +224,8 @@ mod tests {
         assert_eq!(on("GET", "/tasks/a:b").0, Operation::GetTask);
         assert_eq!(on("GET", "/tasks/a:b").3, task("a:b"));
         assert_eq!(on("GET", "/tasks/a%2Fb").3, task("a/b"));
+        assert_eq!(on("GET", "/tasks/a%3Acancel").3, task("a:cancel"));
+        assert_eq!(on("POST", "/tasks/a%3Acancel:cancel").3, task("a:cancel"));
         assert_eq!(on("POST", "/tasks/x:subscribe").0, Operation::SubscribeToTask);
         assert_eq!(on("GET", "/v1/tasks/x:subscribe").1, Key::PathV03);
         assert_eq!(on("POST", "/v1/task/x/pushNotificationConfigs").0, Operation::CreatePushConfig);

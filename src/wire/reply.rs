@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::Dialect;
 use super::card::read_card_text;
-use super::json::{inside, read, read_new};
+use super::json::{check_depth, inside, read, read_new};
 use super::v03::{ArtifactEventIn, MessageIn, PushConfigIn, StatusEventIn, TaskIn};
 use crate::model::{
     Error, ErrorKind, ListPushConfigsResponse, ListTasksResponse, Message, Operation, PushConfig, Response,
@@ -19,9 +19,25 @@ use crate::model::{
 /// # Errors
 /// The answer cannot be made sense of.
 pub fn read_reply(operation: Operation, text: &str, dialect: &Dialect) -> Result<Response, Error> {
+    check_depth(text.as_bytes())?;
+    reply(operation, text, dialect).map_err(peers_fault)
+}
+
+/// What a peer got wrong is not the fault of whoever asked us.
+fn peers_fault(error: Error) -> Error {
+    if error.kind() != ErrorKind::InvalidParams {
+        return error;
+    }
+    let rule = error.message().strip_prefix(ErrorKind::InvalidParams.message()).unwrap_or_default();
+    let message = format!("{}{rule}", ErrorKind::InvalidAgentResponse.message());
+    let fault = Error::new(ErrorKind::InvalidAgentResponse).with_message(message);
+    error.violations().iter().cloned().fold(fault, Error::with_violation)
+}
+
+fn reply(operation: Operation, text: &str, dialect: &Dialect) -> Result<Response, Error> {
     Ok(match operation {
         Operation::SendMessage | Operation::SendStreamingMessage => {
-            Response::SendMessage(match read_event(text, dialect)? {
+            Response::SendMessage(match event(text, dialect)? {
                 StreamResponse::Task(task) => SendMessageResponse::Task(task),
                 StreamResponse::Message(message) => SendMessageResponse::Message(message),
                 StreamResponse::StatusUpdate(_) | StreamResponse::ArtifactUpdate(_) => {
@@ -87,11 +103,25 @@ struct Shape<'a> {
     session_id: Option<&'a RawValue>,
 }
 
+impl Shape<'_> {
+    /// Whether nothing is there that a bare object would have; then `kind` is only beside a wrapper.
+    fn is_bare_of_all_but_kind(&self) -> bool {
+        [self.status, self.id, self.task_id, self.artifact, self.part, self.parts, self.message_id]
+            .iter()
+            .all(Option::is_none)
+    }
+}
+
 /// Reads one event of a stream, or the body of a webhook call.
 ///
 /// # Errors
 /// The event cannot be made sense of.
 pub fn read_event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
+    check_depth(text.as_bytes())?;
+    event(text, dialect).map_err(peers_fault)
+}
+
+fn event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
     if *dialect == Dialect::V1
         && let Some(event) = read_exact(text)
     {
@@ -99,14 +129,15 @@ pub fn read_event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error
     }
     let shape: Shape<'_> = read(text)?;
     let wrapped = [shape.task, shape.message, shape.status_update, shape.artifact_update];
-    match (shape.kind.as_deref(), wrapped.iter().flatten().count()) {
-        (None, 2..) => {
+    let wraps = shape.kind.is_none() || shape.is_bare_of_all_but_kind();
+    match (wraps, wrapped.iter().flatten().count()) {
+        (true, 2..) => {
             return Err(Error::invalid(
                 "",
                 "must have exactly one of task, message, statusUpdate, artifactUpdate",
             ));
         }
-        (None, 1) => return read_wrapped(&shape, dialect),
+        (true, 1) => return read_wrapped(&shape, dialect),
         _ => {}
     }
     // What is bare is 0.x, whatever was asked for.
@@ -233,20 +264,20 @@ impl SpeaksAsAgent for TaskArtifactUpdateEvent {
 fn read_page(text: &str, dialect: &Dialect) -> Result<ListTasksResponse, Error> {
     #[derive(Deserialize)]
     struct Page<'a> {
-        #[serde(borrow, default)]
-        tasks: Vec<&'a RawValue>,
+        #[serde(borrow)]
+        tasks: Option<Vec<&'a RawValue>>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Numbers {
-        #[serde(default, deserialize_with = "crate::model::or_default")]
+        #[serde(default, alias = "next_page_token", deserialize_with = "crate::model::or_default")]
         next_page_token: String,
-        #[serde(default, deserialize_with = "crate::model::int32")]
+        #[serde(default, alias = "page_size", deserialize_with = "crate::model::int32")]
         page_size: Option<i32>,
-        #[serde(default, deserialize_with = "crate::model::int32")]
+        #[serde(default, alias = "total_size", deserialize_with = "crate::model::int32")]
         total_size: Option<i32>,
     }
-    let tasks = read::<Page<'_>>(text)?.tasks;
+    let tasks = read::<Page<'_>>(text)?.tasks.unwrap_or_default();
     let numbers: Numbers = read(text)?;
     Ok(ListTasksResponse {
         tasks: tasks.into_iter().map(|task| read_task(task.get(), dialect)).collect::<Result<_, _>>()?,
@@ -269,16 +300,20 @@ fn read_configs(text: &str) -> Result<ListPushConfigsResponse, Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct List<'a> {
-        #[serde(borrow, default)]
-        configs: Vec<&'a RawValue>,
-        #[serde(default, deserialize_with = "crate::model::or_default")]
+        #[serde(borrow)]
+        configs: Option<Vec<&'a RawValue>>,
+        #[serde(default, alias = "next_page_token", deserialize_with = "crate::model::or_default")]
         next_page_token: String,
     }
     let list = match text.trim_start().starts_with('[') {
-        true => List { configs: read(text)?, next_page_token: String::new() },
+        true => List { configs: Some(read(text)?), next_page_token: String::new() },
         false => read::<List<'_>>(text)?,
     };
-    let configs =
-        list.configs.into_iter().map(|config| read_config(config.get())).collect::<Result<_, _>>()?;
+    let configs = list
+        .configs
+        .into_iter()
+        .flatten()
+        .map(|config| read_config(config.get()))
+        .collect::<Result<_, _>>()?;
     Ok(ListPushConfigsResponse { configs, next_page_token: list.next_page_token })
 }

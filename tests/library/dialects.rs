@@ -691,3 +691,53 @@ fn answers_are_read_bare_or_wrapped_and_empty_ones_are_enough() {
         assert_eq!(reply(Operation::DeletePushConfig, &Dialect::V1, text), Response::Empty);
     }
 }
+
+#[test]
+fn null_is_absent_beside_other_content_before_1_0_and_a_second_content_in_1_0() {
+    let read = |method: &str, part: &str| {
+        let params = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{part}]}}}}"#);
+        attache::wire::read_params(attache::wire::method::method(method).unwrap(), &params)
+    };
+    for part in [
+        r#"{"kind":"text","text":"a","data":null}"#,
+        r#"{"kind":null,"text":"a"}"#,
+        r#"{"text":"a","raw":null,"data":null}"#,
+    ] {
+        let (request, _) = read("message/send", part).unwrap();
+        let attache::model::Request::SendMessage(request) = request else { panic!("{request:?}") };
+        assert_eq!(request.message.parts, [attache::model::Part::text("a")], "{part}");
+    }
+    assert!(read("SendMessage", r#"{"text":"a","data":null}"#).is_err());
+    assert!(read("message/send", r#"{"kind":"odd","text":"a","text":"b"}"#).is_err());
+}
+
+#[test]
+fn answers_are_bounded_in_depth_and_their_faults_are_the_peers() {
+    use attache::ErrorKind;
+    use attache::model::Operation;
+    use attache::wire::{Dialect, read_event, read_reply};
+    let deep =
+        format!(r#"{{"task":{{"id":"t","metadata":{{"a":{}{}}}}}}}"#, "[".repeat(200), "]".repeat(200));
+    for dialect in [Dialect::V1, Dialect::V03, Dialect::V03Rest] {
+        assert_eq!(read_event(&deep, &dialect).unwrap_err().kind(), ErrorKind::Parse);
+        assert_eq!(read_reply(Operation::GetTask, &deep, &dialect).unwrap_err().kind(), ErrorKind::Parse);
+        let error = read_reply(Operation::GetTask, r#"{"id":5,"status":{}}"#, &dialect).unwrap_err();
+        assert_eq!((error.kind(), error.violations()[0].field()), (ErrorKind::InvalidAgentResponse, "id"));
+    }
+    let wrapped = r#"{"kind":"task","task":{"id":"t","status":{"state":"working"}}}"#;
+    let attache::model::StreamResponse::Task(task) = read_event(wrapped, &Dialect::V1).unwrap() else {
+        panic!()
+    };
+    assert_eq!(task.id.as_str(), "t");
+    let page = r#"{"tasks":null,"next_page_token":"x","page_size":3,"total_size":"9"}"#;
+    let read = read_reply(Operation::ListTasks, page, &Dialect::V1).unwrap();
+    let attache::model::Response::ListTasks(page) = read else { panic!("{read:?}") };
+    assert_eq!((page.next_page_token.as_str(), page.page_size, page.total_size), ("x", 3, 9));
+}
+
+#[test]
+fn a_reason_of_another_domain_does_not_decide() {
+    let body = r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",
+        "reason":"PERMISSION_DENIED","domain":"googleapis.com"}]}}"#;
+    assert_eq!(attache::wire::errors::read_rest(404, body).kind(), attache::ErrorKind::TaskNotFound);
+}

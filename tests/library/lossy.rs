@@ -79,9 +79,27 @@ impl<T: Lossy> Lossy for Option<T> {
     }
 }
 
+/// 08 §3: before 1.0 empty metadata is omitted; protobuf keeps it.
+fn omit_empty(metadata: &mut Option<Object>, form: Form) {
+    if matches!(form, Form::V03 | Form::V03Rest) {
+        *metadata = metadata.take().filter(|metadata| !metadata.is_empty());
+    }
+}
+
 impl Lossy for Part {
     fn lose(&mut self, form: Form) {
-        if form == Form::V1 || matches!(self.content, Content::Raw(_) | Content::Url(_)) {
+        if matches!(self.content, Content::Raw(_) | Content::Url(_)) {
+            let mut metadata = self.metadata().cloned();
+            omit_empty(&mut metadata, form);
+            let (name, media_type) =
+                (self.filename().map(str::to_owned), self.media_type().map(str::to_owned));
+            *self = Self::from(self.content.clone());
+            self.clone_from(&metadata.into_iter().fold(self.clone(), Self::with_metadata));
+            self.clone_from(&name.into_iter().fold(self.clone(), Self::with_filename));
+            self.clone_from(&media_type.into_iter().fold(self.clone(), Self::with_media_type));
+            return;
+        }
+        if form == Form::V1 {
             return;
         }
         // 08 §5: media type and filename of text and data parts.
@@ -94,6 +112,7 @@ impl Lossy for Part {
                 Ok(_) => {}
             }
         }
+        omit_empty(&mut metadata, form);
         *self = Self::from(self.content.clone());
         if let Some(metadata) = metadata {
             *self = self.clone().with_metadata(metadata);
@@ -115,6 +134,7 @@ fn restore_kind(data: &Object, metadata: &mut Option<Object>) {
 impl Lossy for Message {
     fn lose(&mut self, form: Form) {
         self.parts.lose(form);
+        omit_empty(&mut self.metadata, form);
         if form.dialect() == Dialect::V03Rest {
             // 08 §5: REST and gRPC have no field for them.
             self.reference_task_ids.clear();
@@ -125,6 +145,7 @@ impl Lossy for Message {
 impl Lossy for Artifact {
     fn lose(&mut self, form: Form) {
         self.parts.lose(form);
+        omit_empty(&mut self.metadata, form);
     }
 }
 
@@ -305,6 +326,9 @@ pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> 
     card.supported_interfaces.retain(|interface| is_older(&interface.protocol_version));
     let version = card.supported_interfaces[0].protocol_version.clone();
     let version = if matches!(&*version, "" | "0.3.0") { "0.3".to_owned() } else { version };
+    // 08 §7: a 0.2 card says so.
+    let newer = form == CardForm::V02 && !version.starts_with("0.2");
+    let version = if newer { "0.2.5".to_owned() } else { version };
     let mut seen = BTreeSet::new();
     card.supported_interfaces
         .retain(|interface| seen.insert((interface.url.clone(), interface.protocol_binding.clone())));

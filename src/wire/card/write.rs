@@ -16,7 +16,12 @@ impl Serialize for Old<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(card, older, form) = self;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("protocolVersion", older.protocol_version())?;
+        let version = match (*form, older.protocol_version()) {
+            // The last text of 0.2 that names a default.
+            (CardForm::V02, version) if !version.starts_with("0.2") => "0.2.5",
+            (_, version) => version,
+        };
+        map.serialize_entry("protocolVersion", version)?;
         map.serialize_entry("name", &card.name)?;
         map.serialize_entry("description", &card.description)?;
         map.serialize_entry("url", &older.first.url)?;

@@ -52,7 +52,11 @@ pub(crate) fn below(name: &str, error: Error) -> Error {
 }
 
 fn path(name: &str, rest: &str) -> String {
-    if rest.is_empty() || rest.starts_with('[') { format!("{name}{rest}") } else { format!("{name}.{rest}") }
+    let whole = match rest.is_empty() || rest.starts_with('[') {
+        true => format!("{name}{rest}"),
+        false => format!("{name}.{rest}"),
+    };
+    crate::wire::json::readable(&whole)
 }
 
 /// Writes each of several.

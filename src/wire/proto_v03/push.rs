@@ -114,6 +114,10 @@ fn named_id(task: &TaskId, name: &str) -> Result<Option<PushConfigId>, Error> {
     if name.is_empty() {
         return Ok(None);
     }
+    // The task is known, so its name ends where it ends, whatever the id behind it holds.
+    if let Some(id) = name.strip_prefix(&name::of_config(task, &PushConfigId::default())) {
+        return Ok(Some(id).filter(|id| !matches!(*id, "" | "None")).map(Into::into));
+    }
     match name::any_config("name", name)? {
         (named, id) if named == *task => Ok(id),
         _ => Err(Error::invalid("name", "must belong to parent")),

@@ -16,6 +16,9 @@ use crate::wire::{Dialect, v1};
 /// # Errors
 /// Invalid parameters, naming the field.
 pub fn read_params(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
+    if !params.starts_with('{') {
+        return Err(Error::invalid("params", "must be an object"));
+    }
     match method.key.version() {
         Version::V1 => Ok((read_v1(method.operation, params)?, Dialect::V1)),
         Version::V03 => read_v03(method, params),

@@ -31,11 +31,35 @@ pub fn write_rest(request: &Request, version: Version) -> Result<RestRequest, Er
     };
     let (operation, tenant, task, config) = parts_of(request);
     let tenant = tenant.filter(|_| version == Version::V1);
+    check_segments(tenant.as_deref(), task.as_ref(), config.as_ref(), operation)?;
     let route = Route { operation, key, tenant, task, config };
     let (method, path) = path::write(&route).ok_or_else(not_in_v03)?;
     let query = query_of(request, version);
     let path = if query.is_empty() { path } else { format!("{path}?{query}") };
     Ok(RestRequest { method, path, body: body_of(request, version) })
+}
+
+/// Refuses what a path cannot carry: URL libraries fold dots away, some names are routes, and nothing is no name.
+fn check_segments(
+    tenant: Option<&str>,
+    task: Option<&TaskId>,
+    config: Option<&PushConfigId>,
+    operation: Operation,
+) -> Result<(), Error> {
+    let dots = |text: &str| matches!(text, "." | "..");
+    if tenant.is_some_and(|tenant| dots(tenant) || !path::is_tenant(tenant)) {
+        return Err(Error::invalid("tenant", "must be a name that can stand in a path"));
+    }
+    if task.is_some_and(|task| dots(task.as_str())) {
+        return Err(Error::invalid("id", "must be a name that can stand in a path"));
+    }
+    let needed = matches!(operation, Operation::GetPushConfig | Operation::DeletePushConfig);
+    if config.is_some_and(|config| dots(config.as_str()))
+        || needed && config.is_none_or(PushConfigId::is_empty)
+    {
+        return Err(Error::invalid("id", "must be a name that can stand in a path"));
+    }
+    Ok(())
 }
 
 type Parts = (Operation, Option<String>, Option<TaskId>, Option<PushConfigId>);

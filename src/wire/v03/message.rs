@@ -109,11 +109,16 @@ impl Serialize for V03<'_, Part> {
                 }
             },
         }
-        if let Some(metadata) = self.metadata(wrapped, restored) {
-            map.serialize_entry("metadata", &metadata)?;
+        if let Some(metadata) = said(&self.metadata(wrapped, restored)) {
+            map.serialize_entry("metadata", metadata)?;
         }
         map.end()
     }
+}
+
+/// Metadata that says something: before 1.0 an empty object is left out (08 §3).
+pub(super) fn said(metadata: &Option<Object>) -> Option<&Object> {
+    metadata.as_ref().filter(|metadata| !metadata.is_empty())
 }
 
 /// A list, each of it as 0.3 writes it.
@@ -154,7 +159,7 @@ impl Serialize for V03<'_, Message> {
         if !message.extensions.is_empty() {
             map.serialize_entry("extensions", &message.extensions)?;
         }
-        if let Some(metadata) = &message.metadata {
+        if let Some(metadata) = said(&message.metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()
@@ -176,7 +181,7 @@ impl Serialize for V03<'_, Artifact> {
         if !artifact.extensions.is_empty() {
             map.serialize_entry("extensions", &artifact.extensions)?;
         }
-        if let Some(metadata) = &artifact.metadata {
+        if let Some(metadata) = said(&artifact.metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()

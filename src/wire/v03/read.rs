@@ -22,11 +22,11 @@ impl<'de, const PROTO: bool> Deserialize<'de> for PartIn<PROTO> {
     }
 }
 
-/// ProtoJSON has `{"data": {"data": {…}}}` where the others have `{"data": {…}}`.
+/// ProtoJSON has `{"data": {"data": {…}}}` where the others have `{"data": {…}}`; what is not nested stays as it is.
 fn unnest_data(members: &mut [(Cow<'_, str>, Json)]) {
     let Some((_, data)) = members.iter_mut().find(|(name, _)| name == "data") else { return };
-    if let Ok(object) = Object::try_from(data.clone()) {
-        *data = object.get("data").unwrap_or_else(|| Object::new().into());
+    if let Some(nested) = Object::try_from(data.clone()).ok().and_then(|object| object.get("data")) {
+        *data = nested;
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::message::said;
 use super::push::Nested;
 use super::request::some_history;
 use crate::model::{
@@ -62,7 +63,7 @@ impl Serialize for Proto<'_, Part> {
                 map.serialize_entry("data", &[("data", object)].into_iter().collect::<Object>())?;
             }
         }
-        if let Some(metadata) = &metadata {
+        if let Some(metadata) = said(&metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         map.end()
@@ -105,7 +106,7 @@ impl Serialize for Proto<'_, Message> {
         }
         map.serialize_entry("role", &message.role)?;
         map.serialize_entry("content", &List(&message.parts))?;
-        if let Some(metadata) = &message.metadata {
+        if let Some(metadata) = said(&message.metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         if !message.extensions.is_empty() {
@@ -127,7 +128,7 @@ impl Serialize for Proto<'_, Artifact> {
             map.serialize_entry("description", description)?;
         }
         map.serialize_entry("parts", &List(&artifact.parts))?;
-        if let Some(metadata) = &artifact.metadata {
+        if let Some(metadata) = said(&artifact.metadata) {
             map.serialize_entry("metadata", metadata)?;
         }
         if !artifact.extensions.is_empty() {
