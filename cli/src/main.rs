@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod data_dir;
 mod exit;
 
 use std::process::ExitCode;

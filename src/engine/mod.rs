@@ -90,6 +90,7 @@ impl Engine {
         settings: Settings,
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
+        let settings = settings.for_store(store.is_durable());
         let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
         Self {
             journal: Journal::new(store, bus, registry, stop.clone()),

@@ -25,9 +25,9 @@ pub struct Settings {
     pub on_restart: Restart,
     /// What becomes of a task that waits too long for somebody outside.
     pub on_waiting: Waiting,
-    /// Ended tasks that are kept; the oldest go first. `None` keeps all.
+    /// Ended tasks that are kept; the oldest go first. `None`: 2,000 in memory, any number on disk.
     pub max_tasks: Option<u64>,
-    /// How long ended tasks are kept. `None` keeps them for ever.
+    /// How long ended tasks are kept. `None`: for ever in memory, 30 days on disk.
     pub max_age: Option<Duration>,
     /// How often what has become too old or too many is looked for.
     pub sweep_every: Duration,
@@ -54,6 +54,16 @@ pub enum Waiting {
     FailAfter(Duration),
 }
 
+impl Settings {
+    /// Fills in what depends on where tasks are kept.
+    pub(super) fn for_store(mut self, durable: bool) -> Self {
+        const DAY: Duration = Duration::from_secs(60 * 60 * 24);
+        self.max_tasks = self.max_tasks.or((!durable).then_some(2000));
+        self.max_age = self.max_age.or(durable.then_some(30 * DAY));
+        self
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -67,7 +77,7 @@ impl Default for Settings {
             max_silence: None,
             on_restart: Restart::Fail,
             on_waiting: Waiting::Stay,
-            max_tasks: Some(2000),
+            max_tasks: None,
             max_age: None,
             sweep_every: Duration::from_secs(60),
         }

@@ -23,8 +23,11 @@ pub(super) async fn answer(service: &Service, call: &Call, request: HttpRequest<
         Ok(()) => body::read(body).await,
         Err(error) => Err(error),
     };
+    let key =
+        head.headers.get("idempotency-key").map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
+    let call = Call { idempotency_key: key, ..call.clone() };
     match read {
-        Ok(body) => json(called(service, call, &asked, &body).await),
+        Ok(body) => json(called(service, &call, &asked, &body).await),
         Err(error) => json(refused(&Id::NULL, &error, form(&asked))),
     }
 }

@@ -131,6 +131,10 @@ impl Shelf {
 
 #[async_trait]
 impl Store for Memory {
+    fn is_durable(&self) -> bool {
+        false
+    }
+
     async fn create(&self, task: NewTask) -> Result<Opened> {
         let mut shelf = self.shelf();
         if let Some(head) = shelf.seen(&task.scope, task.batch.key.as_ref())? {

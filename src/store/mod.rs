@@ -33,6 +33,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// scope. Every method but the sweeps stays within the scope it is given, or the one of the head.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
+    /// Whether tasks outlive the process. One that keeps them in memory is bounded unless told otherwise.
+    fn is_durable(&self) -> bool {
+        true
+    }
+
     /// Opens a log with its first batch, idempotency key, alias and push configuration: one commit, all or none,
     /// durable on return.
     ///

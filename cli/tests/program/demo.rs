@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -15,6 +16,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 struct Demo {
     process: Child,
     lines: Receiver<String>,
+    folder: TempDir,
 }
 
 impl Drop for Demo {
@@ -25,11 +27,16 @@ impl Drop for Demo {
 }
 
 fn demo(verb: &str) -> Demo {
-    let mut process = attache(&[verb, "--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    demo_in(verb, TempDir::new().unwrap())
+}
+
+fn demo_in(verb: &str, folder: TempDir) -> Demo {
+    let mut command = attache(&[verb, "--listen", "127.0.0.1:0", "--data-dir"]);
+    let mut process = command.arg(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = BufReader::new(process.stdout.take().unwrap());
     let (send, lines) = sync_channel(64);
     thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
-    Demo { process, lines }
+    Demo { process, lines, folder }
 }
 
 impl Demo {
@@ -77,6 +84,7 @@ fn the_demo_answers_the_command_that_it_prints() {
     let demo = demo("demo");
     let url = demo.line("Listening on ");
     let card = demo.line("Card: ");
+    assert_eq!(demo.line("Tasks: "), demo.folder.path().join("tasks.db").display().to_string());
     demo.line("Say hello:");
     let words = arguments(&demo.line("curl "));
     let after = |flag| words.windows(2).filter(move |pair| pair[0] == flag).map(|pair| pair[1].as_str());
@@ -96,6 +104,7 @@ fn the_printed_command_works_in_a_shell() {
     let demo = demo("demo-server");
     demo.line("Listening on ");
     demo.line("Card: ");
+    demo.line("Tasks: ");
     demo.line("Say hello:");
     let command = format!("curl --max-time 30 {}", demo.line("curl "));
     let output = Command::new("sh").args(["-c", &command]).output().unwrap();
@@ -108,7 +117,7 @@ fn the_printed_command_works_in_a_shell() {
 fn a_busy_port_is_named_with_what_to_type() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = attache(&["demo", "--listen", &address]).output().unwrap();
+    let output = attache(&["demo", "--store", "memory", "--listen", &address]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains(&format!("{address} is in use")), "{said}");
@@ -139,4 +148,35 @@ fn what_is_not_understood_ends_with_2_and_help_with_0() {
     let help = attache(&["demo", "--help"]).output().unwrap();
     assert_eq!(help.status.code(), Some(0));
     assert!(String::from_utf8(help.stdout).unwrap().contains("127.0.0.1:41241"));
+}
+
+#[test]
+fn r10_tasks_are_there_again_after_the_demo_was_killed() {
+    let mut first = demo("demo");
+    let url = first.line("Listening on ");
+    let headers = ["Content-Type: application/json", "A2A-Version: 1.0"];
+    let ask = |url: &str, method: &str, params: Value| {
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        send(url, "POST", &headers, &call.to_string())["result"].clone()
+    };
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "remember"}]});
+    let task = ask(&url, "SendMessage", json!({"message": message}))["task"].clone();
+    first.process.kill().unwrap();
+    first.process.wait().unwrap();
+    let folder = std::mem::replace(&mut first.folder, TempDir::new().unwrap());
+    let second = demo_in("demo", folder);
+    let url = second.line("Listening on ");
+    assert_eq!(ask(&url, "GetTask", json!({"id": task["id"]})), task);
+    assert_eq!(ask(&url, "ListTasks", json!({}))["totalSize"], 1);
+}
+
+#[test]
+fn a_data_directory_that_is_in_use_is_named() {
+    let demo = demo("demo");
+    demo.line("Listening on ");
+    let folder = demo.folder.path().display().to_string();
+    let output = attache(&["demo", "--listen", "127.0.0.1:0", "--data-dir", &folder]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains(&folder), "{said}");
 }

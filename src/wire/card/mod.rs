@@ -91,6 +91,26 @@ mod tests {
     }
 
     #[test]
+    fn a_scheme_of_an_unknown_kind_does_not_make_a_card_unreadable() {
+        let card = json!({
+            "url": "u",
+            "securitySchemes": {
+                "new": {"dpopSecurityScheme": {"x": 1}},
+                "odd": {"type": "basic"},
+                "key": {"type": "apiKey", "in": "header", "name": "K"},
+            },
+            "security": [{"new": []}, {"key": []}],
+        });
+        let card = read_card(card.to_string().as_bytes()).unwrap();
+        assert_eq!(card.security_schemes.keys().collect::<Vec<_>>(), ["key"]);
+        assert_eq!(card.security_requirements.len(), 2);
+        let both = json!({"url": "u", "securitySchemes": {"x": {
+            "apiKeySecurityScheme": {"location": "header", "name": "K"}, "mtlsSecurityScheme": {},
+        }}});
+        assert!(read_card(both.to_string().as_bytes()).is_err());
+    }
+
+    #[test]
     fn several_flows_under_one_name_become_several_schemes() {
         let flow = json!({"tokenUrl": "t", "authorizationUrl": "a", "scopes": {}});
         let card = json!({

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::CardForm;
 use crate::model::{
     ApiKeySecurityScheme, AuthorizationCodeFlow, Error, ErrorKind, Flows, HttpAuthSecurityScheme,
-    MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows, OpenIdConnectSecurityScheme,
+    MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows, Object, OpenIdConnectSecurityScheme,
     SecurityRequirement, SecurityScheme, non_empty, or_default,
 };
 use crate::wire::json::{below, read};
@@ -135,6 +135,9 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
         #[serde(default, deserialize_with = "or_default")]
         open_id_connect_url: String,
     }
+    if is_unknown(text) {
+        return Ok(Vec::new());
+    }
     let wrapped = read::<SecurityScheme>(text);
     let Ok(old) = read::<Old>(text) else { return wrapped.map(|scheme| vec![scheme]) };
     // Where both shapes are there, 1.0's wins.
@@ -179,6 +182,27 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
                 .map_or_else(|| ErrorKind::InvalidParams.into(), Error::from));
         }
     })
+}
+
+/// Whether a scheme is of a kind that nobody here knows. One such does not make a card unreadable; a requirement that
+/// names it stays, and cannot be met.
+fn is_unknown(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Kind {
+        #[serde(rename = "type")]
+        kind: Option<serde_json::Value>,
+    }
+    const WRAPPERS: [&str; 5] = ["apiKey", "httpAuth", "oauth2", "openIdConnect", "mtls"];
+    const TYPES: [&str; 5] = ["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"];
+    let Ok(members) = serde_json::from_str::<Object>(text) else { return false };
+    let is_wrapper = |name: &str| {
+        let name = name.to_ascii_lowercase().replace('_', "");
+        WRAPPERS.iter().any(|known| name == format!("{}securityscheme", known.to_ascii_lowercase()))
+    };
+    let known_type = serde_json::from_str::<Kind>(text).is_ok_and(|read| {
+        read.kind.is_some_and(|kind| kind.as_str().is_none_or(|kind| TYPES.contains(&kind)))
+    });
+    !members.is_empty() && !known_type && !members.iter().any(|(name, _)| is_wrapper(&name))
 }
 
 fn flow_name(scheme: &SecurityScheme) -> &'static str {

@@ -1,0 +1,35 @@
+//! Where the program keeps what it must not forget.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// The folder that was named, or the one that the system has for such things; it is made if need be.
+pub(crate) fn make(named: Option<&Path>, below: &str) -> anyhow::Result<PathBuf> {
+    let folder = match named {
+        Some(folder) => folder.to_owned(),
+        None => users()
+            .context("there is no data directory; name one: --data-dir <DIR>")?
+            .join("attache")
+            .join(below),
+    };
+    std::fs::create_dir_all(&folder).with_context(|| {
+        format!("cannot make the folder {}; name another: --data-dir <DIR>", folder.display())
+    })?;
+    Ok(folder)
+}
+
+/// The user's data directory, as each system has it.
+fn users() -> Option<PathBuf> {
+    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if cfg!(windows) {
+        return from("LOCALAPPDATA");
+    }
+    let home = || from("HOME");
+    match cfg!(target_os = "macos") {
+        true => Some(home()?.join("Library/Application Support")),
+        false => from("XDG_DATA_HOME")
+            .filter(|path| path.is_absolute())
+            .or_else(|| Some(home()?.join(".local/share"))),
+    }
+}
