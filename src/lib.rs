@@ -49,4 +49,5 @@ mod service;
 /// The pages of `docs/` whose programs are run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/codecs.md")]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
 struct Docs;
