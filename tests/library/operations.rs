@@ -248,3 +248,38 @@ async fn an_older_caller_is_answered_in_its_own_version() {
     let gone = server.error("tasks/get", json!({"id": "gone"})).await;
     assert_eq!(gone, json!({"code": -32001, "message": "Task not found"}));
 }
+
+#[tokio::test]
+async fn r14_the_same_key_and_body_are_the_same_task_and_another_body_is_refused() {
+    let server = start(Echo).await;
+    let send = async |text: &str, key: &str| {
+        let head = format!("POST / HTTP/1.1\r\nContent-Type: application/json\r\nIdempotency-Key: {key}");
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
+        server.send(&head, request("SendMessage", &json!({"message": message})).as_bytes()).await.json()
+    };
+    let first = send("hi", "k-1").await["result"]["task"].clone();
+    assert_eq!(send("hi", "k-1").await["result"]["task"], first);
+    assert_ne!(send("hi", "k-2").await["result"]["task"]["id"], first["id"]);
+    let refused = send("other", "k-1").await["error"].clone();
+    assert_eq!(
+        (&refused["code"], server.result("ListTasks", json!({})).await["totalSize"].clone()),
+        (&json!(-32602), json!(2))
+    );
+    let violation = &refused["data"][1]["fieldViolations"][0];
+    assert_eq!(violation["field"], "Idempotency-Key");
+}
+
+#[tokio::test]
+async fn s84_the_version_may_stand_in_the_header_or_the_query_but_not_differ() {
+    let server = start(Echo).await;
+    let code = async |path: &str, header: &str| {
+        let head = format!("POST {path} HTTP/1.1\r\nContent-Type: application/json{header}");
+        let answer = server.send(&head, request("GetTask", &json!({"id": "gone"})).as_bytes()).await.json();
+        answer["error"]["code"].clone()
+    };
+    assert_eq!(code("/?A2A-Version=1.0", "").await, -32001);
+    assert_eq!(code("/?A2A-Version=9.9", "").await, -32009);
+    assert_eq!(code("/?A2A-Version=1.0", "\r\nA2A-Version: 1.0").await, -32001);
+    assert_eq!(code("/?A2A-Version=0.3", "\r\nA2A-Version: 1.0").await, -32009);
+    assert_eq!(code("/", "\r\nA2A-Version: 1.0\r\nA2A-Version: 0.3").await, -32009);
+}
