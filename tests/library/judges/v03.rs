@@ -271,10 +271,12 @@ fn both_events(event: &StreamResponse, closes: bool) -> Tried {
     let mut text = Vec::new();
     wire::write_event(&mut text, event, closes, &Dialect::V03Rest);
     let (kind, bytes) = proto::write_event(event, closes, Version::V03);
-    let meant = event.after(Form::V03Rest);
     let read_bytes =
         |bytes: &[u8]| -> Result<StreamResponse, Error> { proto::read_event(Version::V03, bytes) };
-    for kept in [ask(&V03, kind, "restjson", &text)?, ask_bytes(&V03, kind, &bytes)?] {
+    let (in_rest, in_bytes) = (event.after(Form::V03Rest), event.after(Form::V03Grpc));
+    for (kept, meant) in
+        [(ask(&V03, kind, "restjson", &text)?, in_rest), (ask_bytes(&V03, kind, &bytes)?, in_bytes)]
+    {
         means(&kept.json, wire::read_event(&kept.json, &Dialect::V03Rest), &meant)?;
         means(&kept.json, read_bytes(&kept.bytes.unwrap()), &meant)?;
     }
