@@ -49,13 +49,19 @@ pub fn check(body: &[u8]) -> Result<&str, Error> {
 
 /// Makes sure that a body is UTF-8 and nests no deeper than [`MAX_DEPTH`], also inside what stays raw text.
 pub(crate) fn check_depth(body: &[u8]) -> Result<&str, Error> {
+    check_nesting(body)?;
+    std::str::from_utf8(body).map_err(|_| ErrorKind::Parse.into())
+}
+
+/// Makes sure that a text nests no deeper than [`MAX_DEPTH`], also inside what stays raw text.
+pub(crate) fn check_nesting(body: &[u8]) -> Result<(), Error> {
     // With few brackets it cannot be deep, and they are quickly counted.
     if brackets(body) > MAX_DEPTH && depth(body) > MAX_DEPTH {
         return Err(
             Error::new(ErrorKind::Parse).with_message("Invalid JSON payload: nested deeper than 128 levels")
         );
     }
-    std::str::from_utf8(body).map_err(|_| ErrorKind::Parse.into())
+    Ok(())
 }
 
 /// How many brackets open; `[` and `{` differ in one bit. Summed in bytes, so that the compiler takes many at once.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::Dialect;
 use super::card::read_card_text;
-use super::json::{check_depth, inside, read, read_new};
+use super::json::{check_nesting, inside, read, read_new};
 use super::v03::{ArtifactEventIn, MessageIn, PushConfigIn, StatusEventIn, TaskIn};
 use crate::model::{
     Error, ErrorKind, ListPushConfigsResponse, ListTasksResponse, Message, Operation, PushConfig, Response,
@@ -19,7 +19,7 @@ use crate::model::{
 /// # Errors
 /// The answer cannot be made sense of.
 pub fn read_reply(operation: Operation, text: &str, dialect: &Dialect) -> Result<Response, Error> {
-    check_depth(text.as_bytes())?;
+    check_nesting(text.as_bytes())?;
     reply(operation, text, dialect).map_err(peers_fault)
 }
 
@@ -117,7 +117,7 @@ impl Shape<'_> {
 /// # Errors
 /// The event cannot be made sense of.
 pub fn read_event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
-    check_depth(text.as_bytes())?;
+    check_nesting(text.as_bytes())?;
     event(text, dialect).map_err(peers_fault)
 }
 
