@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::live::{Live, Registry};
 use super::log::Log;
+use super::recorded::Recorded;
 use super::{Error, Result};
 use crate::bus::Bus;
-use crate::model::{Entry, Scope, Seq, TaskId};
+use crate::model::{Scope, Seq, TaskId};
 use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store};
 
 /// How many entries are read at once.
@@ -53,7 +54,7 @@ impl Journal {
 
     /// Lets readers see what is durable now.
     pub(super) fn publish(&self, task: &TaskId, live: &Live, at: Seq, batch: &Batch) {
-        live.publish(batch.entries(at).map(Arc::new));
+        live.publish(batch.entries(at).map(|entry| Arc::new(Recorded::new(entry))));
         self.announce(task, Seq(at.0 + batch.events.len() as u64));
     }
 
@@ -104,7 +105,7 @@ impl Follow {
     /// # Errors
     /// The task is gone, the engine stops, or nothing can be recorded for now. Nothing was skipped: whoever calls
     /// again goes on where they were.
-    pub(crate) async fn next(&mut self) -> Result<Vec<Arc<Entry>>> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<Arc<Recorded>>> {
         loop {
             // Seen before reading: what is announced while we read wakes us again.
             self.wake.mark_unchanged();
@@ -121,7 +122,7 @@ impl Follow {
         }
     }
 
-    async fn read(&self) -> Result<Vec<Arc<Entry>>> {
+    async fn read(&self) -> Result<Vec<Arc<Recorded>>> {
         if let Some(live) = self.journal.registry.get(&self.task.id) {
             match live.after(self.at, PAGE) {
                 Some(entries) if entries.is_empty() && live.is_lost() => return Err(Error::Lost),
@@ -133,7 +134,7 @@ impl Follow {
         if entries.is_empty() && !self.is_there().await? {
             return Err(Error::Gone);
         }
-        Ok(entries.into_iter().map(Arc::new).collect())
+        Ok(entries.into_iter().map(|entry| Arc::new(Recorded::new(entry))).collect())
     }
 
     /// Whether the log is there at all: a task is removed whole or not.

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::log::Log;
+use super::recorded::Recorded;
 use super::{Accepted, Result};
-use crate::model::{Call, Entry, Message, Object, Seq, Task, TaskId, Timestamp};
+use crate::model::{Call, Message, Object, Seq, Task, TaskId, Timestamp};
 use crate::store::Key;
 
 /// What others want of the one who works on a task.
@@ -39,7 +40,7 @@ pub(super) struct Live {
 
 struct Tail {
     log: Option<Log>,
-    entries: VecDeque<Arc<Entry>>,
+    entries: VecDeque<Arc<Recorded>>,
     limit: usize,
     /// The store cannot be written; those who follow are told, and come back later.
     lost: bool,
@@ -58,7 +59,7 @@ impl Live {
     }
 
     /// Takes in what is durable now. The fold is our own, so that an append costs what it adds and no more.
-    pub(super) fn publish(&self, entries: impl IntoIterator<Item = Arc<Entry>>) {
+    pub(super) fn publish(&self, entries: impl IntoIterator<Item = Arc<Recorded>>) {
         let mut tail = self.tail();
         for entry in entries {
             if entry.seq == Seq(1) {
@@ -102,7 +103,7 @@ impl Live {
     }
 
     /// The entries after `at`, none if the reader has them all; `None` when the tail does not reach back so far.
-    pub(super) fn after(&self, at: Seq, limit: usize) -> Option<Vec<Arc<Entry>>> {
+    pub(super) fn after(&self, at: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
         let tail = self.tail();
         if tail.log.as_ref()?.at <= at {
             return Some(Vec::new());

@@ -7,6 +7,7 @@ mod clock;
 mod journal;
 mod live;
 mod log;
+mod recorded;
 mod runner;
 mod settings;
 mod sweep;
@@ -38,6 +39,7 @@ use runner::Runner;
 
 pub(crate) use clock::System;
 pub(crate) use journal::Follow;
+pub(crate) use recorded::Recorded;
 pub use settings::{Restart, Settings, Waiting};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
