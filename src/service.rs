@@ -1,8 +1,14 @@
 //! The operations of the protocol, whatever carries them: validate, look within the caller's scope, call the engine.
 
 mod cursor;
+mod directory;
+mod offer;
+mod places;
+mod push;
+mod stream;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
@@ -10,90 +16,225 @@ use crate::agent::AnyAgent;
 use crate::engine::{Accepted, Engine, Opening};
 use crate::model::{
     Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Json, Limits, ListTasksRequest,
-    ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Task,
-    TaskId,
+    ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
+    SubscribeToTaskRequest, Task, TaskId,
 };
-use crate::store::{Head, Key};
+use crate::store::{Head, Key, Registered};
+
+pub(crate) use directory::{Asking, Directory, Resident};
+pub(crate) use offer::Offer;
+pub(crate) use places::{Most, Places};
+pub(crate) use stream::{Item, Stream};
 
 /// What a binding calls.
 pub(crate) struct Service {
     engine: Engine,
     agent: Arc<dyn AnyAgent>,
+    offer: Offer,
     limits: Limits,
+    places: Arc<Places>,
+    /// How long a stream stays with a task that waits for somebody outside.
+    patience: Option<Duration>,
+    /// How long a call waits for the end of a turn.
+    max_wait: Option<Duration>,
+}
+
+/// What an operation gives.
+pub(crate) enum Answer {
+    /// All at once.
+    One(Response),
+    /// As it happens.
+    Stream(Stream),
 }
 
 impl Service {
-    pub(crate) fn new(engine: Engine, agent: Arc<dyn AnyAgent>) -> Self {
-        Self { engine, agent, limits: Limits::default() }
+    pub(crate) fn new(
+        engine: Engine,
+        agent: Arc<dyn AnyAgent>,
+        offer: Offer,
+        limits: Limits,
+        places: Arc<Places>,
+        (patience, max_wait): (Option<Duration>, Option<Duration>),
+    ) -> Self {
+        Self { engine, agent, offer, limits, places, patience, max_wait }
     }
 
-    /// Any operation whose answer is not a stream.
-    pub(crate) async fn call(&self, call: &Call, request: Request) -> Result<Response> {
-        match request {
-            Request::SendMessage(request) => {
-                Ok(Response::SendMessage(self.send_message(call, request).await?))
+    /// Those of the extensions asked for that the agent knows.
+    pub(crate) fn activate<'a>(&self, asked: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        self.offer.activate(asked)
+    }
+
+    /// Any operation: what is wrong with the request itself comes first, then what the agent does not offer.
+    pub(crate) async fn call(&self, call: &Call, request: Request) -> Result<Answer> {
+        request.validate(&self.limits)?;
+        self.offer.check(request.operation(), call)?;
+        let response = match request {
+            Request::SendMessage(request) => Response::SendMessage(self.send_message(call, request).await?),
+            Request::SendStreamingMessage(request) => {
+                return Ok(Answer::Stream(self.send_streaming_message(call, request).await?));
             }
-            Request::GetTask(request) => Ok(Response::Task(self.get_task(call, request).await?)),
-            Request::ListTasks(request) => Ok(Response::ListTasks(self.list_tasks(call, request).await?)),
-            Request::CancelTask(request) => Ok(Response::Task(self.cancel_task(call, request).await?)),
-            Request::SendStreamingMessage(_)
-            | Request::SubscribeToTask(_)
-            | Request::CreatePushConfig(_)
-            | Request::GetPushConfig(_)
-            | Request::ListPushConfigs(_)
-            | Request::DeletePushConfig(_)
-            | Request::GetExtendedAgentCard(_) => Err(ErrorKind::UnsupportedOperation.into()),
-        }
+            Request::GetTask(request) => Response::Task(self.get_task(call, request).await?),
+            Request::ListTasks(request) => Response::ListTasks(self.list_tasks(call, request).await?),
+            Request::CancelTask(request) => Response::Task(self.cancel_task(call, request).await?),
+            Request::SubscribeToTask(request) => {
+                return Ok(Answer::Stream(self.subscribe_to_task(call, request).await?));
+            }
+            Request::CreatePushConfig(config) => {
+                Response::PushConfig(self.create_push_config(call, config).await?)
+            }
+            Request::GetPushConfig(request) => {
+                Response::PushConfig(self.get_push_config(call, request).await?)
+            }
+            Request::ListPushConfigs(request) => {
+                Response::ListPushConfigs(self.list_push_configs(call, request).await?)
+            }
+            Request::DeletePushConfig(request) => {
+                self.delete_push_config(call, request).await?;
+                Response::Empty
+            }
+            Request::GetExtendedAgentCard(_) => Response::AgentCard(self.offer.extended_card(call.version)?),
+        };
+        Ok(Answer::One(response))
     }
 
     /// Sends a message, to a new task or to one that is there; waits for the answer unless asked not to.
-    pub(crate) async fn send_message(
-        &self,
-        call: &Call,
-        request: SendMessageRequest,
-    ) -> Result<SendMessageResponse> {
-        request.validate(&self.limits)?;
-        refuse_push(&request)?;
+    async fn send_message(&self, call: &Call, request: SendMessageRequest) -> Result<SendMessageResponse> {
         let (history_length, at_once) = (request.history_length(), request.returns_immediately());
-        let call = within(call, request.tenant.as_deref());
-        let key = key(&call, &request)?;
-        let accepted = match self.continued(&call, &request).await? {
-            Some(head) => self.resume(call, head, request.message, key).await?,
-            None => match self.reply(&request.message, &call).await? {
-                Some(reply) => return Ok(SendMessageResponse::Message(reply)),
-                None => {
-                    let SendMessageRequest { message, alias, .. } = request;
-                    self.engine.start(call, Opening { message, key, alias, config: None }).await?
-                }
-            },
+        let accepted = match self.accept(call, request, |_| Ok(())).await? {
+            Sent::Reply(message) => return Ok(SendMessageResponse::Message(message)),
+            Sent::Opened(accepted, ()) | Sent::Continued(accepted, ()) => accepted,
         };
-        let mut task = if at_once { accepted.into_task().0 } else { self.engine.settled(accepted).await? };
+        let mut task = if at_once { accepted.into_task().0 } else { self.settled(accepted).await? };
         task.limit_history(history_length);
         Ok(SendMessageResponse::Task(task))
     }
 
+    /// The task at the end of the turn, or as it is when the caller has waited long enough.
+    async fn settled(&self, accepted: Accepted) -> Result<Task> {
+        let Some(max_wait) = self.max_wait else { return Ok(self.engine.settled(accepted).await?) };
+        let head = accepted.head.clone();
+        match tokio::time::timeout(max_wait, self.engine.settled(accepted)).await {
+            Ok(settled) => Ok(settled?),
+            Err(_) => Ok(self.engine.task(&head).await?.0),
+        }
+    }
+
+    /// Sends a message, and streams what comes of it.
+    async fn send_streaming_message(&self, call: &Call, request: SendMessageRequest) -> Result<Stream> {
+        let history_length = request.history_length();
+        // Before anything is written: whoever finds no place has sent nothing.
+        let place = self.places.take(call.caller())?;
+        let sent = self.accept(call, request, |head| match head {
+            Some(head) => place.at(&head.id),
+            None => Ok(place),
+        });
+        match sent.await? {
+            Sent::Reply(message) => Ok(Stream::message(message)),
+            Sent::Opened(accepted, place) => {
+                let place = place.at(&accepted.head.id)?;
+                Ok(Stream::opened(&self.engine, &accepted, history_length, place))
+            }
+            Sent::Continued(accepted, place) => {
+                Ok(Stream::continued(&self.engine, accepted, history_length, place))
+            }
+        }
+    }
+
+    /// Streams what happens to a task that is there: from where it stands, or from where the caller was cut off.
+    async fn subscribe_to_task(&self, call: &Call, request: SubscribeToTaskRequest) -> Result<Stream> {
+        let head = self.find(call, &request.id).await?;
+        let place = self.places.take(call.caller())?.at(&head.id)?;
+        let within_reach = |seen: &Seq| {
+            seen.0 > 0
+                && *seen <= head.position
+                && head.position.0 - seen.0 <= self.limits.max_replayed_entries
+        };
+        if let Some(seen) = call.last_seen.filter(within_reach) {
+            let follow = self.engine.follow(&head, seen);
+            if !head.state.is_terminal() || self.has_news(&head, seen).await? {
+                return Ok(Stream::resumed(&head, follow, self.patience, place));
+            }
+        }
+        let (task, at) = self.engine.task(&head).await?;
+        if task.status.state.is_terminal() {
+            return Err(Error::new(ErrorKind::UnsupportedOperation)
+                .with_message("the task has ended; there is nothing to subscribe to")
+                .with("taskId", head.id.as_str())
+                .with("state", task.status.state.as_str()));
+        }
+        Ok(Stream::subscribed(&self.engine, &head, (task, at), self.patience, place))
+    }
+
+    /// Whether something that callers are told of came after a position of a task that has ended.
+    async fn has_news(&self, head: &Head, seen: Seq) -> Result<bool> {
+        let mut follow = self.engine.follow(head, seen);
+        loop {
+            let entries = follow.ready().await?;
+            if entries.is_empty() {
+                return Ok(false);
+            }
+            if entries.iter().any(|entry| stream::is_visible(entry)) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Takes a message in. `prepare` is called before anything is written, with the task that is continued.
+    async fn accept<T>(
+        &self,
+        call: &Call,
+        mut request: SendMessageRequest,
+        prepare: impl FnOnce(Option<&Head>) -> Result<T>,
+    ) -> Result<Sent<T>> {
+        let key = key(call, &request)?;
+        let config = self.inline_config(call, &mut request)?;
+        if let Some(head) = self.continued(call, &request).await? {
+            let prepared = prepare(Some(&head))?;
+            return Ok(Sent::Continued(
+                self.resume(call.clone(), head, request.message, key, config).await?,
+                prepared,
+            ));
+        }
+        let prepared = prepare(None)?;
+        if let Some(reply) = self.reply(&request.message, call).await? {
+            return Ok(Sent::Reply(reply));
+        }
+        let SendMessageRequest { message, alias, .. } = request;
+        let accepted = self.engine.start(call.clone(), Opening { message, key, alias, config }).await?;
+        Ok(Sent::Opened(accepted, prepared))
+    }
+
+    /// The webhook that came with the message.
+    fn inline_config(&self, call: &Call, request: &mut SendMessageRequest) -> Result<Option<Registered>> {
+        let configuration = request.configuration.as_mut();
+        let Some(config) = configuration.and_then(|inner| inner.task_push_notification_config.take()) else {
+            return Ok(None);
+        };
+        if !self.offer.has_push() {
+            // 04 §3.7: a webhook that nobody would call is an error, not a silence.
+            return Err(ErrorKind::PushNotificationNotSupported.into());
+        }
+        let field = "configuration.taskPushNotificationConfig.url";
+        let task = request.message.task_id.clone().unwrap_or_default();
+        Ok(Some(self.registered(config, &task, call.version, field)?))
+    }
+
     /// Reads a task.
-    pub(crate) async fn get_task(&self, call: &Call, request: GetTaskRequest) -> Result<Task> {
-        request.validate()?;
-        let head = self.find(&within(call, request.tenant.as_deref()), &request.id).await?;
+    async fn get_task(&self, call: &Call, request: GetTaskRequest) -> Result<Task> {
+        let head = self.find(call, &request.id).await?;
         let (mut task, _) = self.engine.task(&head).await?;
         task.limit_history(request.history_length);
         Ok(task)
     }
 
     /// Lists the caller's tasks, newest status first.
-    pub(crate) async fn list_tasks(
-        &self,
-        call: &Call,
-        request: ListTasksRequest,
-    ) -> Result<ListTasksResponse> {
-        request.validate()?;
-        let scope = within(call, request.tenant.as_deref()).scope;
+    async fn list_tasks(&self, call: &Call, request: ListTasksRequest) -> Result<ListTasksResponse> {
+        let scope = &call.scope;
         let mut query = cursor::query(&request)?;
         let size = query.limit;
         // One more than asked for tells whether there is another page.
         query.limit += 1;
-        let page = self.engine.list(&scope, &query).await?;
+        let page = self.engine.list(scope, &query).await?;
         let next_page_token = match page.tasks.get(size.wrapping_sub(1)) {
             Some(last) if page.tasks.len() > size => cursor::write(&request, last),
             _ => String::new(),
@@ -117,9 +258,8 @@ impl Service {
     }
 
     /// Asks for a task to be canceled.
-    pub(crate) async fn cancel_task(&self, call: &Call, request: CancelTaskRequest) -> Result<Task> {
-        request.validate()?;
-        let head = self.find(&within(call, request.tenant.as_deref()), &request.id).await?;
+    async fn cancel_task(&self, call: &Call, request: CancelTaskRequest) -> Result<Task> {
+        let head = self.find(call, &request.id).await?;
         self.engine.cancel(&head, request.metadata).await.map_err(|error| match error {
             crate::engine::Error::Ended(_) => {
                 Error::new(ErrorKind::TaskNotCancelable).with("taskId", request.id.as_str())
@@ -142,9 +282,19 @@ impl Service {
         }
     }
 
-    async fn resume(&self, call: Call, head: Head, message: Message, key: Option<Key>) -> Result<Accepted> {
+    async fn resume(
+        &self,
+        call: Call,
+        head: Head,
+        message: Message,
+        key: Option<Key>,
+        config: Option<Registered>,
+    ) -> Result<Accepted> {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));
+        }
+        if let Some(config) = config {
+            self.register(&head, &config).await?;
         }
         let resumed = self.engine.resume(call, &head, message, key).await;
         resumed.map_err(|error| Error::from(error).with("taskId", head.id.as_str()))
@@ -165,13 +315,14 @@ impl Service {
     }
 }
 
-/// The call, within the tenant that the request names.
-fn within(call: &Call, tenant: Option<&str>) -> Call {
-    let mut call = call.clone();
-    if let Some(tenant) = tenant {
-        call.scope.tenant = tenant.into();
-    }
-    call
+/// What became of a message.
+enum Sent<T> {
+    /// A plain answer was enough.
+    Reply(Message),
+    /// It opened a task.
+    Opened(Accepted, T),
+    /// It went to a task that was there.
+    Continued(Accepted, T),
 }
 
 /// What makes the message the same message when it is sent again.
@@ -182,15 +333,6 @@ fn key(call: &Call, request: &SendMessageRequest) -> Result<Option<Key>> {
     }
     let body = Json::of(request).map_err(Error::internal)?;
     Ok(Some(Key { text: text.clone(), body: Sha256::digest(body.get()).into() }))
-}
-
-/// 04 §3.7: a webhook that nobody would call is an error, not a silence.
-fn refuse_push(request: &SendMessageRequest) -> Result<()> {
-    let configuration = request.configuration.as_ref();
-    match configuration.and_then(|configuration| configuration.task_push_notification_config.as_ref()) {
-        Some(_) => Err(ErrorKind::PushNotificationNotSupported.into()),
-        None => Ok(()),
-    }
 }
 
 fn not_found(id: &TaskId) -> Error {

@@ -122,6 +122,18 @@ impl Follow {
         }
     }
 
+    /// The next entries, none if there are none now; does not wait for them.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub(crate) async fn ready(&mut self) -> Result<Vec<Arc<Recorded>>> {
+        let entries = self.read().await?;
+        if let Some(last) = entries.last() {
+            self.at = last.seq;
+        }
+        Ok(entries)
+    }
+
     async fn read(&self) -> Result<Vec<Arc<Recorded>>> {
         if let Some(live) = self.journal.registry.get(&self.task.id) {
             match live.after(self.at, PAGE) {

@@ -28,7 +28,8 @@ use tokio_util::task::TaskTracker;
 use crate::agent::AnyAgent;
 use crate::bus::Bus;
 use crate::model::{
-    self, Broken, Call, ContextId, ErrorKind, Message, Object, Scope, Seq, Task, TaskId, TaskState,
+    self, Broken, Call, ContextId, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task, TaskId,
+    TaskState,
 };
 use crate::store::{self, Head, Key, Page, Query, Registered, Store};
 use clock::Clock;
@@ -42,7 +43,7 @@ pub(crate) use journal::Follow;
 pub(crate) use recorded::Recorded;
 pub use settings::{Restart, Settings, Waiting};
 
-type Result<T, E = Error> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Opens logs, runs the agent, and lets others wait for what comes of it.
 #[derive(Clone)]
@@ -132,6 +133,26 @@ impl Engine {
         self.clock.id().into()
     }
 
+    /// An id that nobody has.
+    pub(crate) fn fresh_id(&self) -> String {
+        self.clock.id()
+    }
+
+    /// Registers a webhook.
+    pub(crate) async fn put_config(&self, head: &Head, config: &Registered) -> Result<()> {
+        Ok(self.journal.store.put_config(head, config).await?)
+    }
+
+    /// The webhooks of a task, oldest first.
+    pub(crate) async fn configs(&self, head: &Head) -> Result<Vec<Registered>> {
+        Ok(self.journal.store.configs(head).await?)
+    }
+
+    /// Removes a webhook.
+    pub(crate) async fn delete_config(&self, head: &Head, id: &PushConfigId) -> Result<()> {
+        Ok(self.journal.store.delete_config(head, id).await?)
+    }
+
     /// Opens a task with this message and begins to work on it.
     pub(crate) async fn start(&self, call: Call, opening: Opening) -> Result<Accepted> {
         let (answer, accepted) = oneshot::channel();
@@ -200,6 +221,21 @@ impl Engine {
 }
 
 impl Accepted {
+    /// The number of the turn that takes the message.
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// How many turns had ended before.
+    pub(crate) fn turns_ended(&self) -> u64 {
+        self.log.turn() - 1
+    }
+
+    /// Whether what its sender waits for has happened already.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.log.has_settled(self.turn)
+    }
+
     /// The task as it was when it took the message, and the position that stands for.
     pub(crate) fn into_task(self) -> (Task, Seq) {
         (self.log.task, self.log.at)

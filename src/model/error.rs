@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::Version;
+
 /// The result of anything that can fail towards a caller.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -239,6 +241,15 @@ impl std::error::Error for Error {
 }
 
 impl ErrorKind {
+    /// What asking for an extended card is where the agent declares none.
+    #[must_use]
+    pub fn undeclared_extended_card(version: Version) -> Self {
+        match version {
+            Version::V1 => Self::UnsupportedOperation,
+            Version::V03 => Self::ExtendedAgentCardNotConfigured,
+        }
+    }
+
     /// Every kind but the peers' own.
     pub const ALL: [Self; 23] = [
         Self::Parse,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{PushConfigId, Secret, TaskId, Violation, non_empty, or_default};
+use super::{PushConfigId, Secret, TaskId, Version, Violation, non_empty, or_default};
 
 /// Where to post the updates of a task, and how to prove who posts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -43,6 +43,15 @@ impl PushConfig {
     /// A registration for this address.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), ..Self::default() }
+    }
+
+    /// Gives a registration that has no id one of its own; `fresh` makes one that nobody has.
+    pub fn name(&mut self, task: &TaskId, version: Version, fresh: impl FnOnce() -> PushConfigId) {
+        self.id.get_or_insert_with(|| match version {
+            // 0.3 says that a second registration without an id replaces the first.
+            Version::V03 if !task.is_empty() => PushConfigId::from(task.as_str()),
+            Version::V03 | Version::V1 => fresh(),
+        });
     }
 
     /// Checks what can be checked without asking the network; `field` is the place, empty at the top.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::event::is_false;
 use super::{
-    AgentCard, ContextId, Message, Object, PushConfig, PushConfigId, Result, Task, TaskId, TaskState,
-    Timestamp, Violation, int32, non_empty, or_default,
+    AgentCard, ContextId, Message, Object, Operation, PushConfig, PushConfigId, Result, Task, TaskId,
+    TaskState, Timestamp, Violation, int32, non_empty, or_default,
 };
 
 /// What a request may not exceed.
@@ -14,11 +14,15 @@ use super::{
 pub struct Limits {
     /// Parts in one message.
     pub max_parts: usize,
+    /// Webhooks of one task.
+    pub max_push_configs: usize,
+    /// Entries that a stream is told again where it was cut; beyond that it begins with the task as it stands.
+    pub max_replayed_entries: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_parts: 1000 }
+        Self { max_parts: 1000, max_push_configs: 32, max_replayed_entries: 10_000 }
     }
 }
 
@@ -508,6 +512,41 @@ pub enum Request {
 }
 
 impl Request {
+    /// What it asks for.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::SendMessage(_) => Operation::SendMessage,
+            Self::SendStreamingMessage(_) => Operation::SendStreamingMessage,
+            Self::GetTask(_) => Operation::GetTask,
+            Self::ListTasks(_) => Operation::ListTasks,
+            Self::CancelTask(_) => Operation::CancelTask,
+            Self::SubscribeToTask(_) => Operation::SubscribeToTask,
+            Self::CreatePushConfig(_) => Operation::CreatePushConfig,
+            Self::GetPushConfig(_) => Operation::GetPushConfig,
+            Self::ListPushConfigs(_) => Operation::ListPushConfigs,
+            Self::DeletePushConfig(_) => Operation::DeletePushConfig,
+            Self::GetExtendedAgentCard(_) => Operation::GetExtendedAgentCard,
+        }
+    }
+
+    /// The tenant that it names.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        match self {
+            Self::SendMessage(request) | Self::SendStreamingMessage(request) => request.tenant.as_deref(),
+            Self::GetTask(request) => request.tenant.as_deref(),
+            Self::ListTasks(request) => request.tenant.as_deref(),
+            Self::CancelTask(request) => request.tenant.as_deref(),
+            Self::SubscribeToTask(request) => request.tenant.as_deref(),
+            Self::CreatePushConfig(config) => config.tenant.as_deref(),
+            Self::GetPushConfig(request) => request.tenant.as_deref(),
+            Self::ListPushConfigs(request) => request.tenant.as_deref(),
+            Self::DeletePushConfig(request) => request.tenant.as_deref(),
+            Self::GetExtendedAgentCard(request) => request.tenant.as_deref(),
+        }
+    }
+
     /// Checks every rule that needs no task.
     ///
     /// # Errors

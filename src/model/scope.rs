@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::{Seq, Version};
+
 /// Somebody who calls us, by the name that authentication gave them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Caller(Arc<str>);
@@ -48,13 +50,24 @@ pub struct Call {
     pub extensions: Vec<String>,
     /// The trace it belongs to, as W3C has it.
     pub traceparent: Option<String>,
+    /// The version of the protocol it is made in: its webhooks are called in the same.
+    pub version: Version,
+    /// The last position that the caller of a stream has seen.
+    pub last_seen: Option<Seq>,
 }
 
 impl Call {
     /// A call within a scope, and nothing else.
     #[must_use]
     pub fn new(scope: Scope) -> Self {
-        Self { scope, idempotency_key: None, extensions: Vec::new(), traceparent: None }
+        Self {
+            scope,
+            idempotency_key: None,
+            extensions: Vec::new(),
+            traceparent: None,
+            version: Version::V1,
+            last_seen: None,
+        }
     }
 
     /// Who calls.

@@ -3,12 +3,12 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
+use tokio::time::timeout;
 
+use super::settings::ServerSettings;
 use crate::model::{Error, ErrorKind, Result};
 
-/// The largest body that is read.
-const MAX_BODY: usize = 8 << 20;
 /// How much more is read and thrown away, so that a caller who is still sending gets to see the refusal.
 const MAX_DISCARDED: usize = 64 << 20;
 
@@ -27,13 +27,17 @@ fn is_json(media_type: &str) -> bool {
     essence == "application/json" || (essence.contains('/') && essence.ends_with("+json"))
 }
 
-/// Reads a body whole.
-pub(super) async fn read(body: Incoming) -> Result<Vec<u8>> {
-    read_at_most(body, MAX_BODY).await
+/// Reads a body whole, within the limits.
+pub(super) async fn read(body: Incoming, settings: &ServerSettings) -> Result<Vec<u8>> {
+    match timeout(settings.body_timeout, read_at_most(body, settings.max_body_bytes)).await {
+        Ok(read) => read,
+        Err(_) => Err(Error::new(ErrorKind::Canceled).with_message("the body did not arrive in time")),
+    }
 }
 
 async fn read_at_most(mut body: Incoming, limit: usize) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut bytes = Vec::with_capacity(announced.min(limit).min(64 << 10));
     let mut length = 0;
     while let Some(frame) = body.frame().await {
         // The caller left, or spoke no HTTP; nobody will read what we say to that.
@@ -42,11 +46,15 @@ async fn read_at_most(mut body: Incoming, limit: usize) -> Result<Vec<u8>> {
         length += data.len();
         if length <= limit {
             bytes.extend_from_slice(&data);
-        } else if length > MAX_DISCARDED {
+        } else if length > limit.saturating_add(MAX_DISCARDED) {
             break;
         }
     }
-    if length > limit { Err(ErrorKind::PayloadTooLarge.into()) } else { Ok(bytes) }
+    if length <= limit {
+        return Ok(bytes);
+    }
+    let message = format!("Payload too large: more than {limit} bytes (max_body_bytes)");
+    Err(Error::new(ErrorKind::PayloadTooLarge).with_message(message))
 }
 
 #[cfg(test)]

@@ -7,23 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::io::Io;
 use super::routes::Routes;
+use super::settings::ServerSettings;
 
-/// How long a caller may take to send the head of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long calls and turns may take to end when the server is to stop.
-const GRACE: Duration = Duration::from_secs(10);
 /// How long to wait when there are no more file descriptors: some will come free.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often a silent HTTP/2 peer is asked whether it is there, and how long it may take to say so.
+const PING: Duration = Duration::from_secs(20);
 
 /// Serves until `shutdown` is ready, then drains. Whatever is left after the grace period is dropped.
 pub(super) async fn serve(
@@ -35,15 +36,17 @@ pub(super) async fn serve(
 ) {
     // Also when this future is dropped: nothing outlives it.
     let _stop = stop.clone().drop_guard();
-    let server = Connections { routes: Arc::new(routes), http: http(&tasks), tasks, stop };
+    let places = Arc::new(Semaphore::new(routes.settings.max_connections.min(Semaphore::MAX_PERMITS)));
+    let http = Arc::new(Http::new(&tasks, &routes.settings));
+    let server = Connections { routes: Arc::new(routes), http, tasks, stop };
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => server.take(stream, &graceful),
+            (place, accepted) = accept(&places, &listener) => match accepted {
+                Ok(stream) => server.take(stream, place, graceful.watcher()),
                 Err(error) => refused(&error).await,
             },
         }
@@ -52,51 +55,89 @@ pub(super) async fn serve(
     server.drain(graceful).await;
 }
 
+type Place = Option<tokio::sync::OwnedSemaphorePermit>;
+
+/// The next connection, once there is room for it.
+async fn accept(places: &Arc<Semaphore>, listener: &TcpListener) -> (Place, io::Result<TcpStream>) {
+    let place = places.clone().acquire_owned().await.ok();
+    (place, listener.accept().await.map(|(stream, _)| stream))
+}
+
 struct Connections {
     routes: Arc<Routes>,
-    http: Builder<OnTracker>,
+    http: Arc<Http>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
 impl Connections {
-    fn take(&self, stream: TcpStream, graceful: &GracefulShutdown) {
+    fn take(&self, stream: TcpStream, place: Place, watcher: Watcher) {
         // Answers are written whole: waiting for more to send with them only makes them late.
         let _ = stream.set_nodelay(true);
-        let routes = self.routes.clone();
-        let service = service_fn(move |request| {
-            let routes = routes.clone();
-            async move { Ok::<_, Infallible>(routes.answer(request).await) }
-        });
-        let connection = self.http.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
+        let (routes, http) = (self.routes.clone(), self.http.clone());
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error, "connection ended early");
+            let _place = place;
+            let settings = &routes.settings;
+            let opened = timeout(settings.header_timeout, Io::open(stream, settings.write_timeout)).await;
+            // Whoever says nothing is told nothing.
+            if let Ok(Ok((io, is_http2))) = opened {
+                http.serve(io, is_http2, routes, watcher).await;
             }
         }));
     }
 
     async fn drain(self, graceful: GracefulShutdown) {
         self.tasks.close();
+        // Those who read streams go first, and come again elsewhere.
+        self.routes.drain.cancel();
         let drained = async {
             graceful.shutdown().await;
             self.tasks.wait().await;
         };
         tokio::select! {
             () = drained => {}
-            () = sleep(GRACE) => tracing::warn!("calls or turns dropped after the grace period"),
+            () = sleep(self.routes.settings.shutdown_grace) => {
+                tracing::warn!("calls or turns dropped after the grace period");
+            }
         }
         self.stop.cancel();
         self.tasks.wait().await;
     }
 }
 
-fn http(tasks: &TaskTracker) -> Builder<OnTracker> {
-    let mut http = Builder::new(OnTracker(tasks.clone()));
-    http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).pipeline_flush(true);
-    http.http2().timer(TokioTimer::new());
-    http
+/// The two ways to speak HTTP. Which one is known before either is set up: a connection that might become both costs
+/// half as much memory again.
+struct Http {
+    one: http1::Builder,
+    two: http2::Builder<OnTracker>,
+}
+
+impl Http {
+    fn new(tasks: &TaskTracker, settings: &ServerSettings) -> Self {
+        let mut one = http1::Builder::new();
+        one.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).pipeline_flush(true);
+        one.max_header_size(settings.max_header_bytes);
+        let mut two = http2::Builder::new(OnTracker(tasks.clone()));
+        two.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
+        two.max_concurrent_streams(settings.max_concurrent_calls);
+        two.max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX));
+        Self { one, two }
+    }
+
+    async fn serve(&self, io: Io<TcpStream>, is_http2: bool, routes: Arc<Routes>, watcher: Watcher) {
+        let service = service_fn(move |request| {
+            let routes = routes.clone();
+            async move { Ok::<_, Infallible>(routes.answer(request).await) }
+        });
+        let io = TokioIo::new(io);
+        let ended = match is_http2 {
+            true => watcher.watch(self.two.serve_connection(io, service)).await,
+            false => watcher.watch(self.one.serve_connection(io, service)).await,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(error = &error as &dyn std::error::Error, "connection ended early");
+        }
+    }
 }
 
 /// A caller who left before being served is nobody's trouble; anything else may pass.

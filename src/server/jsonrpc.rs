@@ -1,90 +1,125 @@
-//! The JSON-RPC binding: decode, call, encode, in the version of the caller. HTTP 200 whatever the answer is.
+//! The JSON-RPC binding: decode, call, encode, in the version of the caller. HTTP 200 whatever the answer is, but for
+//! what a caller can only wait for.
 
-use http::{HeaderMap, Request as HttpRequest};
+use http::header::ACCEPT;
+use http::{HeaderMap, Request as HttpRequest, StatusCode};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use tracing::Instrument;
 
 use super::body;
-use super::routes::{Reply, json};
-use crate::model::{Call, Error, ErrorKind, Response, Result, Version};
-use crate::service::Service;
+use super::events::{Envelope, Events};
+use super::incoming::{asked, asking, form, mark};
+use super::reply::{self, Body, Reply};
+use super::routes::Routes;
+use crate::model::{
+    Caller, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, Version,
+};
+use crate::service::{Answer, Resident};
 use crate::wire::decide::{Asked, Refusal, decide};
-use crate::wire::jsonrpc::{Id, Refused, Request, begin_result, end, read_request, write_error};
+use crate::wire::jsonrpc::{self, Id, Refused, begin_result, end, read_request, write_error};
 use crate::wire::method::{Method, method};
-use crate::wire::{Dialect, read_params, write_result};
+use crate::wire::{Dialect, read_params, refuses_in_stream, write_failure, write_result};
 
 /// Where it is served, each also with a slash behind it.
 pub(super) const PATHS: [&str; 3] = ["", "/a2a", "/api/a2a"];
 
-pub(super) async fn answer(service: &Service, call: &Call, request: HttpRequest<Incoming>) -> Reply {
+pub(super) async fn answer(
+    routes: &Routes,
+    resident: &Resident,
+    caller: Caller,
+    request: HttpRequest<Incoming>,
+) -> Reply {
     let (head, body) = request.into_parts();
     let asked = asked(&head.headers, head.uri.query());
     let read = match body::check_type(&head.headers) {
-        Ok(()) => body::read(body).await,
+        Ok(()) => body::read(body, &routes.settings).await,
         Err(error) => Err(error),
     };
-    let key =
-        head.headers.get("idempotency-key").map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
-    let call = Call { idempotency_key: key, ..call.clone() };
     match read {
-        Ok(body) => json(called(service, &call, &asked, &body).await),
-        Err(error) => json(refused(&Id::NULL, &error, form(&asked))),
+        Ok(body) => called(routes, resident, caller, &head.headers, &asked, &body).await,
+        Err(error) => refused(&Id::NULL, &error, form(&asked)),
     }
 }
 
-/// The version that the header and the query ask for; one that cannot be read is one that we do not speak.
-fn asked(headers: &HeaderMap, query: Option<&str>) -> Asked {
-    let in_headers = headers.get_all("a2a-version").iter().map(|value| value.to_str().unwrap_or("?"));
-    let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let in_query: Vec<_> = query.filter(|(name, _)| name == "A2A-Version").map(|(_, value)| value).collect();
-    Asked::read(in_headers.chain(in_query.iter().map(|value| &**value)))
-}
-
-/// In which version to answer what is no call.
-fn form(asked: &Asked) -> Version {
-    match asked {
-        Asked::For(version) => *version,
-        Asked::Nothing | Asked::Other(_) => Version::V03,
-    }
-}
-
-async fn called(service: &Service, call: &Call, asked: &Asked, body: &[u8]) -> Vec<u8> {
+async fn called(
+    routes: &Routes,
+    resident: &Resident,
+    caller: Caller,
+    headers: &HeaderMap,
+    asked: &Asked,
+    body: &[u8],
+) -> Reply {
     let request = match read_request(body) {
         Ok(request) => request,
         Err(Refused { id, error }) => return refused(&id, &error, form(asked)),
     };
-    match version(&request, asked) {
+    match version(&request, asked, routes.settings.strict_version) {
         Ok((method, version)) => {
             let span = tracing::info_span!(
                 "call",
                 method = ?method.operation,
                 binding = "JSONRPC",
                 version = version.as_str(),
-                caller = call.caller().name()
+                caller = caller.name()
             );
-            served(service, call, method, &request).instrument(span).await
+            let answer = served(routes, resident, caller, headers, method, &request);
+            let answer = answer.instrument(span).await;
+            answer.unwrap_or_else(|error| match refuses_in_stream(method.operation, version) {
+                true => refused_stream(&request.id, &error, version),
+                false => refused(&request.id, &error, version),
+            })
         }
         Err(Refusal { error, form }) => refused(&request.id, &error, form),
     }
 }
 
-fn version(request: &Request<'_>, asked: &Asked) -> Result<(Method, Version), Refusal> {
+fn version(
+    request: &jsonrpc::Request<'_>,
+    asked: &Asked,
+    strict: bool,
+) -> Result<(Method, Version), Refusal> {
     let unknown = |error: ErrorKind, form| Refusal { error: error.into(), form };
     let method = method(&request.method).map_err(|key| unknown(ErrorKind::MethodNotFound, key.version()))?;
-    decide(method.key, asked, false).map(|version| (method, version))
+    decide(method.key, asked, strict).map(|version| (method, version))
 }
 
-async fn served(service: &Service, call: &Call, method: Method, request: &Request<'_>) -> Vec<u8> {
-    let version = method.key.version();
-    let (decoded, dialect) = match read_params(method, request.params) {
-        Ok(read) => read,
-        Err(error) => return refused(&request.id, &error, version),
+async fn served(
+    routes: &Routes,
+    resident: &Resident,
+    caller: Caller,
+    headers: &HeaderMap,
+    method: Method,
+    request: &jsonrpc::Request<'_>,
+) -> Result<Reply> {
+    let (decoded, dialect) = read_params(method, request.params)?;
+    let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
+    let asking = asking(caller, headers, method.key.version());
+    let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
+    let mut reply = match resident.service.call(&call, decoded).await? {
+        Answer::One(response) => reply::json(StatusCode::OK, result(&request.id, &response, &dialect)?),
+        Answer::Stream(stream) => {
+            let envelope = Envelope { id: Some(request.id.clone().into_owned()), dialect };
+            let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
+            reply::events(Body::Events(Box::new(events)))
+        }
     };
-    let answer = service.call(call, decoded).await;
-    match answer.and_then(|response| result(&request.id, &response, &dialect)) {
-        Ok(out) => out,
-        Err(error) => refused(&request.id, &error, version),
+    mark(reply.headers_mut(), headers, &call);
+    Ok(reply)
+}
+
+/// Seed S2: whoever reads a task and takes nothing but events wants to be told what happens to it.
+fn streamed(request: Request) -> Request {
+    match request {
+        Request::GetTask(GetTaskRequest { tenant, id, .. }) => {
+            Request::SubscribeToTask(SubscribeToTaskRequest { tenant, id })
+        }
+        other => other,
     }
+}
+
+fn wants_events(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().trim_ascii() == b"text/event-stream")
 }
 
 fn result(id: &Id<'_>, response: &Response, dialect: &Dialect) -> Result<Vec<u8>> {
@@ -95,11 +130,24 @@ fn result(id: &Id<'_>, response: &Response, dialect: &Dialect) -> Result<Vec<u8>
     Ok(out)
 }
 
-fn refused(id: &Id<'_>, error: &Error, version: Version) -> Vec<u8> {
-    if error.kind() == ErrorKind::Internal {
-        tracing::error!(cause = std::error::Error::source(error), "call failed");
-    }
+fn refused(id: &Id<'_>, error: &Error, version: Version) -> Reply {
+    reply::log(error);
     let mut out = Vec::new();
     write_error(&mut out, id, error, version);
-    out
+    // 01 §9: what asks a caller to wait is said to proxies too.
+    let status = match error.kind() {
+        ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::OK,
+    };
+    let mut reply = reply::json(status, out);
+    reply::retry_after(&mut reply, error);
+    reply
+}
+
+fn refused_stream(id: &Id<'_>, error: &Error, version: Version) -> Reply {
+    reply::log(error);
+    let mut out = Vec::new();
+    write_failure(&mut out, error, Some(id), version);
+    reply::events(Body::Whole(Full::new(out.into())))
 }

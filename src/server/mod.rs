@@ -3,8 +3,16 @@
 mod body;
 mod card;
 mod connections;
+mod events;
+mod forms;
+mod incoming;
+mod io;
 mod jsonrpc;
+mod place;
+mod reply;
+mod rest;
 mod routes;
+mod settings;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,11 +24,14 @@ use tokio_util::task::TaskTracker;
 use crate::agent::{Agent, AnyAgent};
 use crate::bus;
 use crate::engine::{Engine, Settings, System};
-use crate::model::{AgentCard, Call, Caller, Error, ErrorKind, Result, Scope};
-use crate::service::Service;
+use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
+use crate::service::{Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
-use card::Card;
+use card::{Card, complete};
+use place::Place;
 use routes::Routes;
+
+pub use settings::ServerSettings;
 
 /// An agent that can be reached over HTTP.
 ///
@@ -39,12 +50,18 @@ pub struct Server {
     agent: Arc<dyn AnyAgent>,
     store: Arc<dyn Store>,
     settings: Settings,
+    serving: ServerSettings,
+    limits: Limits,
+    public_url: Option<String>,
+    extended_card: Option<AgentCard>,
+    tenants: Vec<Arc<str>>,
 }
 
 /// A server that has its address and takes connections; they are answered once it serves.
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
+    place: Place,
     routes: Routes,
     engine: Engine,
     tasks: TaskTracker,
@@ -59,7 +76,48 @@ impl Server {
             agent: Arc::new(agent),
             store: Arc::new(store::Memory::new()),
             settings: Settings::default(),
+            serving: ServerSettings::default(),
+            limits: Limits::default(),
+            public_url: None,
+            extended_card: None,
+            tenants: Vec::new(),
         }
+    }
+
+    /// Sets how requests are served.
+    #[must_use]
+    pub fn serving(mut self, settings: ServerSettings) -> Self {
+        self.serving = settings;
+        self
+    }
+
+    /// Sets what a request may not exceed.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Says where clients reach the server, if that is not where it listens.
+    #[must_use]
+    pub fn public_url(mut self, url: impl Into<String>) -> Self {
+        self.public_url = Some(url.into());
+        self
+    }
+
+    /// Shows another card to callers who have authenticated; the public card says that there is one.
+    #[must_use]
+    pub fn extended_card(mut self, card: AgentCard) -> Self {
+        self.extended_card = Some(card);
+        self.card.capabilities.extended_agent_card = Some(true);
+        self
+    }
+
+    /// Keeps the tasks of these tenants apart from each other's, and from those of nobody in particular.
+    #[must_use]
+    pub fn tenants<'a>(mut self, tenants: impl IntoIterator<Item = &'a str>) -> Self {
+        self.tenants = tenants.into_iter().map(Arc::from).collect();
+        self
     }
 
     /// Sets what the engine may do, and for how long.
@@ -92,11 +150,10 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let call = Call::new(Scope {
-            agent: self.card.name.as_str().into(),
-            tenant: "".into(),
-            owner: Caller::anonymous(),
-        });
+        let place = match &self.public_url {
+            Some(url) => Place::public(url)?,
+            None => Place::listening(address, false),
+        };
         let engine = Engine::new(
             self.store,
             Arc::new(bus::Local::default()),
@@ -106,9 +163,23 @@ impl Server {
             (tasks.clone(), stop.clone()),
         );
         engine.recover().await?;
-        let service = Service::new(engine.clone(), self.agent);
-        let routes = Routes { service, call, card: Card::new(self.card, &url(address))? };
-        Ok(Bound { listener, address, routes, engine, tasks, stop })
+        let card = complete(self.card, &place);
+        let service = Service::new(
+            engine.clone(),
+            self.agent,
+            Offer::new(&card, self.extended_card),
+            self.limits,
+            Places::new(self.serving.most()),
+            (self.serving.parked_stream_timeout, self.serving.max_blocking),
+        );
+        let resident = Resident { name: card.name.as_str().into(), service, tenants: self.tenants };
+        let routes = Routes {
+            directory: Directory::new(resident, []),
+            card: Card::new(&card, &self.serving)?,
+            settings: self.serving,
+            drain: CancellationToken::new(),
+        };
+        Ok(Bound { listener, address, place, routes, engine, tasks, stop })
     }
 }
 
@@ -119,10 +190,10 @@ impl Bound {
         self.address
     }
 
-    /// Where a client on this machine reaches the agent.
+    /// Where clients reach the agent.
     #[must_use]
     pub fn url(&self) -> String {
-        url(self.address)
+        self.place.url()
     }
 
     /// Serves until the process ends.
@@ -147,16 +218,6 @@ impl Bound {
         tracing::info!(address = %self.address, "server stopped");
         Ok(())
     }
-}
-
-/// An address that a client can use: "every address of this machine" is none.
-fn url(address: SocketAddr) -> String {
-    let host = match address.ip() {
-        ip if !ip.is_unspecified() => ip,
-        std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-        std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-    };
-    format!("http://{}/", SocketAddr::new(host, address.port()))
 }
 
 fn cannot_listen(cause: std::io::Error) -> Error {

@@ -30,7 +30,9 @@ use crate::model::{TaskId, Version};
 
 pub use reply::{read_event, read_reply};
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
-pub use response::{write_body, write_event, write_result};
+pub use response::{
+    A2A_JSON, refuses_in_stream, rest_type, write_body, write_event, write_failure, write_result,
+};
 
 /// A way of writing that a caller understands.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,14 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::card::{CardForm, write_card};
+use super::errors::RestError;
+use super::jsonrpc::{self, Id};
 use super::v03::rest::{Event, Proto};
 use super::v03::{Age, StatusEventOut, V03};
-use super::{Dialect, write};
-use crate::model::{Error, ListTasksResponse, Response, SendMessageResponse, StreamResponse};
+use super::{Dialect, sse, write};
+use crate::model::{
+    Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse, Version,
+};
 
 /// Writes the result of a JSON-RPC call.
 ///
@@ -111,3 +115,36 @@ pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dial
         StreamResponse::ArtifactUpdate(event) => write(out, &V03(event, age)),
     }
 }
+
+/// Writes the frame that tells of a failure after a stream has begun; `id` is the call that is answered, in JSON-RPC.
+pub fn write_failure(out: &mut Vec<u8>, error: &Error, id: Option<&Id<'_>>, version: Version) {
+    let mut data = Vec::new();
+    match id {
+        Some(id) => jsonrpc::write_error(&mut data, id, error, version),
+        None => write(&mut data, &RestError(error, version)),
+    }
+    match version {
+        Version::V1 => sse::write_error(out, &data),
+        // 01 §6: readers of 0.3 may deliver plain events only.
+        Version::V03 => sse::write_event(out, None, &data),
+    }
+}
+
+/// Whether a refusal comes as the one event of a stream: the stream client of 0.3 JSON-RPC reads nothing else (01 §6).
+#[must_use]
+pub fn refuses_in_stream(operation: Operation, version: Version) -> bool {
+    let streams = matches!(operation, Operation::SendStreamingMessage | Operation::SubscribeToTask);
+    streams && version == Version::V03
+}
+
+/// The media type of a REST answer, by whether the client named that of 1.0 (01 §4).
+#[must_use]
+pub fn rest_type(names_a2a: bool, version: Version) -> &'static str {
+    match version {
+        Version::V1 if names_a2a => A2A_JSON,
+        Version::V1 | Version::V03 => "application/json",
+    }
+}
+
+/// The media type that 1.0 has for itself.
+pub const A2A_JSON: &str = "application/a2a+json";

@@ -65,7 +65,7 @@ fn place(task: &Value) -> (String, String) {
 
 #[tokio::test]
 async fn a_list_has_only_what_was_asked_for() {
-    let server = start(agent).await;
+    let server = start_with(agent, |server| server.tenants(["blue"])).await;
     let asked = server.say("ask", json!({"contextId": "c"})).await;
     let done = server.say("done", json!({"contextId": "c"})).await;
     let other = server.say("done", json!({"contextId": "d"})).await;
@@ -126,7 +126,7 @@ async fn a_page_token_survives_what_comes_and_goes() {
 
 #[tokio::test]
 async fn a_page_token_that_is_none_of_ours_is_refused_by_name() {
-    let server = start(agent).await;
+    let server = start_with(agent, |server| server.tenants(["blue"])).await;
     for _ in 0..3 {
         server.say("done", json!({"contextId": "c"})).await;
     }

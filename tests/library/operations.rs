@@ -7,7 +7,7 @@ use attache::{Agent, Failure, Outcome, Turn};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::harness::{Echo, Running, message, request, soon, start};
+use crate::harness::{Echo, Running, message, request, soon, start, start_with};
 
 /// Says which task it works on, then waits to be released.
 #[derive(Clone)]
@@ -103,12 +103,15 @@ async fn a_task_that_is_not_there_is_not_found() {
 
 #[tokio::test]
 async fn a_task_of_another_tenant_is_not_found() {
-    let server = start(Echo).await;
+    let server = start_with(Echo, |server| server.tenants(["blue", "red"])).await;
     let params = json!({"tenant": "blue", "message": message("hi", json!({}))});
     let id = server.result("SendMessage", params).await["task"]["id"].clone();
     assert_eq!(server.error("GetTask", json!({"id": id})).await["code"], -32001);
     assert_eq!(server.error("GetTask", json!({"id": id, "tenant": "red"})).await["code"], -32001);
     assert_eq!(server.result("GetTask", json!({"id": id, "tenant": "blue"})).await["id"], id);
+    // A tenant that nobody knows is no place to begin a task in.
+    let params = json!({"tenant": "green", "message": message("hi", json!({}))});
+    assert_eq!(server.error("SendMessage", params).await["code"], -32001);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use attache::{Failure, Outcome, Settings, Turn};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::harness::{Running, message, soon, start, start_with};
+use crate::harness::{Running, message, request, soon, start, start_with};
 use crate::operations::Held;
 
 /// Sends a text and comes back at once.
@@ -51,8 +51,11 @@ async fn a_server_with_all_turns_taken_keeps_some_waiting_and_refuses_the_rest()
     assert_eq!(soon(heard.recv()).await.unwrap(), first["id"].as_str().unwrap());
     let second = begin(&server, "two").await;
     assert_eq!(second["status"]["state"], "TASK_STATE_SUBMITTED");
-    let refused = server.error("SendMessage", json!({"message": message("three", json!({}))})).await;
-    assert_eq!(refused["data"][0]["reason"], "UNAVAILABLE");
+    let refused =
+        server.post("/", &request("SendMessage", &json!({"message": message("three", json!({}))}))).await;
+    assert_eq!(refused.json()["error"]["data"][0]["reason"], "UNAVAILABLE");
+    assert_eq!(refused.status, 503);
+    assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
     held.release();
     assert_eq!(soon(heard.recv()).await.unwrap(), second["id"].as_str().unwrap());
     let canceled = server.result("CancelTask", json!({"id": second["id"]})).await;

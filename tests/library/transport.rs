@@ -14,9 +14,13 @@ async fn the_card_says_where_the_agent_is() {
         let card = server.get(path).await.json();
         assert_eq!(card["name"], "Echo");
         let url = format!("http://{}/", server.address);
-        let interface =
-            |version| json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version});
-        assert_eq!(card["supportedInterfaces"], json!([interface("1.0"), interface("0.3")]));
+        let mut interfaces = Vec::new();
+        for version in ["1.0", "0.3"] {
+            for binding in ["JSONRPC", "HTTP+JSON"] {
+                interfaces.push(json!({"url": url, "protocolBinding": binding, "protocolVersion": version}));
+            }
+        }
+        assert_eq!(card["supportedInterfaces"], json!(interfaces));
         assert_eq!((&card["url"], &card["protocolVersion"]), (&json!(url), &json!("0.3.0")));
         assert_eq!(card["skills"][0]["id"], "echo");
     }

@@ -1,0 +1,155 @@
+//! A stream as server-sent events: what a body is made of while a task goes on.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame};
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_util::sync::{CancellationToken, ReusableBoxFuture, WaitForCancellationFutureOwned};
+
+use super::forms::{event, form};
+use crate::model::Result;
+use crate::service::{Item, Stream};
+use crate::wire::jsonrpc::{Id, begin_result, end};
+use crate::wire::{Dialect, sse, write_event, write_failure};
+
+/// What stands around each event, and how it is written.
+pub(super) struct Envelope {
+    /// The call that is answered; REST has none.
+    pub(super) id: Option<Id<'static>>,
+    pub(super) dialect: Dialect,
+}
+
+type Next = (Stream, Option<Result<Vec<Item>>>);
+
+/// The body of a stream.
+pub(super) struct Events {
+    next: Option<ReusableBoxFuture<'static, Next>>,
+    envelope: Envelope,
+    heartbeat: Option<Heartbeat>,
+    /// Ready when the server is to stop: whoever reads comes again, and finds another.
+    drain: Pin<Box<WaitForCancellationFutureOwned>>,
+}
+
+struct Heartbeat {
+    every: Duration,
+    at: Pin<Box<Sleep>>,
+}
+
+impl Events {
+    pub(super) fn new(
+        stream: Stream,
+        envelope: Envelope,
+        heartbeat: Option<Duration>,
+        drain: CancellationToken,
+    ) -> Self {
+        Self {
+            next: Some(ReusableBoxFuture::new(next(stream))),
+            envelope,
+            heartbeat: heartbeat.map(|every| Heartbeat { every, at: Box::pin(sleep(every)) }),
+            drain: Box::pin(drain.cancelled_owned()),
+        }
+    }
+
+    /// Everything there is, in one piece; `None` at the end.
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+        let Some(next) = &mut self.next else { return Poll::Ready(None) };
+        let (stream, items) = ready!(next.poll(context));
+        let mut out = Vec::with_capacity(1024);
+        match items {
+            Some(Ok(items)) => {
+                items.iter().for_each(|item| self.envelope.write(&mut out, &stream, item));
+                next.set(self::next(stream));
+            }
+            Some(Err(error)) => {
+                let Envelope { id, dialect } = &self.envelope;
+                write_failure(&mut out, &error, id.as_ref(), dialect.version());
+                self.next = None;
+            }
+            None => {
+                self.next = None;
+                return Poll::Ready(None);
+            }
+        }
+        Poll::Ready(Some(out))
+    }
+}
+
+async fn next(mut stream: Stream) -> Next {
+    let items = stream.next().await;
+    (stream, items)
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Poll::Ready(bytes) = self.poll_bytes(context) {
+            if let Some(Heartbeat { every, at }) = &mut self.heartbeat {
+                at.as_mut().reset(Instant::now() + *every);
+            }
+            return Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes.into()))));
+        }
+        if self.drain.as_mut().poll(context).is_ready() {
+            self.next = None;
+            return Poll::Ready(None);
+        }
+        if let Some(Heartbeat { every, at }) = &mut self.heartbeat
+            && at.as_mut().poll(context).is_ready()
+        {
+            at.as_mut().reset(Instant::now() + *every);
+            // Polled again for its waker: the reset alone wakes nobody.
+            context.waker().wake_by_ref();
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::COMMENT)))));
+        }
+        Poll::Pending
+    }
+}
+
+impl Envelope {
+    fn write(&self, out: &mut Vec<u8>, stream: &Stream, item: &Item) {
+        match item {
+            // Where nothing follows, the event itself says so.
+            Item::Whole(event, at) => self.write_whole(out, at.map(|at| at.0), |out| {
+                write_event(out, event, false, &self.dialect);
+            }),
+            Item::Update { entry, closes } => {
+                self.write_whole(out, Some(entry.seq.0), |out| match form(&self.dialect, *closes) {
+                    Some(form) => {
+                        let bytes = entry.form(form, |entry| {
+                            let mut out = Vec::with_capacity(256);
+                            event(entry, stream.ids(), |event| {
+                                write_event(&mut out, event, *closes, &self.dialect)
+                            });
+                            out.into()
+                        });
+                        out.extend_from_slice(&bytes);
+                    }
+                    None => {
+                        event(entry, stream.ids(), |event| write_event(out, event, *closes, &self.dialect));
+                    }
+                })
+            }
+        }
+    }
+
+    fn write_whole(&self, out: &mut Vec<u8>, at: Option<u64>, write: impl FnOnce(&mut Vec<u8>)) {
+        sse::begin(out, at);
+        match &self.id {
+            Some(id) => {
+                begin_result(out, id);
+                write(out);
+                end(out);
+            }
+            None => write(out),
+        }
+        sse::end(out);
+    }
+}

@@ -1,0 +1,62 @@
+//! What a request says beside its body: which version, which extensions, which trace.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::model::{Call, Caller, Seq, Version};
+use crate::service::Asking;
+use crate::wire::decide::Asked;
+
+/// 1.0's name first, then 0.3's.
+const EXTENSIONS: [&str; 2] = ["a2a-extensions", "x-a2a-extensions"];
+const VERSION: &str = "a2a-version";
+/// How many extensions one request may name; nobody knows more.
+const MAX_EXTENSIONS: usize = 64;
+
+/// The version that the header and the query ask for; one that cannot be read is one that we do not speak.
+pub(super) fn asked(headers: &HeaderMap, query: Option<&str>) -> Asked {
+    let in_headers = headers.get_all(VERSION).iter().map(|value| value.to_str().unwrap_or("?"));
+    let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let in_query: Vec<_> = query.filter(|(name, _)| name == "A2A-Version").map(|(_, value)| value).collect();
+    Asked::read(in_headers.chain(in_query.iter().map(|value| &**value)))
+}
+
+/// In which version to answer what is no call.
+pub(super) fn form(asked: &Asked) -> Version {
+    match asked {
+        Asked::For(version) => *version,
+        Asked::Nothing | Asked::Other(_) => Version::V03,
+    }
+}
+
+/// What the headers say of the request.
+pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> Asking {
+    let text =
+        |name: &str| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    Asking {
+        caller,
+        idempotency_key: text("idempotency-key"),
+        extensions: extensions(headers).map(str::to_owned).collect(),
+        traceparent: text("traceparent").filter(|text| text.len() <= 256),
+        version,
+        last_seen: text("last-event-id").and_then(|text| text.parse().ok()).map(Seq),
+    }
+}
+
+/// The extensions that a request asks for, under either name.
+fn extensions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = EXTENSIONS.iter().flat_map(|name| headers.get_all(*name));
+    let items = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
+    items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_EXTENSIONS)
+}
+
+/// Says in the answer which version it is in, and which extensions are active, under the names that were asked with.
+pub(super) fn mark(answer: &mut HeaderMap, asked: &HeaderMap, call: &Call) {
+    answer.insert(VERSION, HeaderValue::from_static(call.version.as_str()));
+    if call.extensions.is_empty() {
+        return;
+    }
+    let Ok(active) = HeaderValue::from_str(&call.extensions.join(", ")) else { return };
+    for name in EXTENSIONS.into_iter().filter(|name| asked.contains_key(*name)) {
+        answer.insert(HeaderName::from_static(name), active.clone());
+    }
+}

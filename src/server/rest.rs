@@ -1,0 +1,102 @@
+//! The HTTP+JSON binding, both versions: decode, call, encode.
+
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
+use hyper::body::Incoming;
+use tracing::Instrument;
+
+use super::body;
+use super::events::{Envelope, Events};
+use super::incoming::{asked, asking, mark};
+use super::reply::{self, Body, Reply};
+use super::routes::Routes;
+use crate::model::{Caller, Error, ErrorKind, Result, Version};
+use crate::service::{Answer, Resident};
+use crate::wire::decide::{Refusal, decide};
+use crate::wire::errors::{RestError, http_status};
+use crate::wire::path::{NoRoute, Route, route};
+use crate::wire::{self, A2A_JSON, read_rest, rest_type, write_body};
+
+/// Answers a request whose path begins below the agent's base.
+pub(super) async fn answer(
+    routes: &Routes,
+    resident: &Resident,
+    caller: Caller,
+    path: &str,
+    request: HttpRequest<Incoming>,
+) -> Reply {
+    let route = match route(request.method().as_str(), path) {
+        Ok(route) => route,
+        Err(NoRoute::NotFound(key)) => return refused(&ErrorKind::MethodNotFound.into(), key.version()),
+        Err(NoRoute::NotAllowed(key, methods)) => {
+            let mut reply = refused(&ErrorKind::MethodNotAllowed.into(), key.version());
+            reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+            return reply;
+        }
+    };
+    let asked = asked(request.headers(), request.uri().query());
+    let version = match decide(route.key, &asked, routes.settings.strict_version) {
+        Ok(version) => version,
+        Err(Refusal { error, form }) => return refused(&error, form),
+    };
+    let span = tracing::info_span!(
+        "call",
+        method = ?route.operation,
+        binding = "HTTP+JSON",
+        version = version.as_str(),
+        caller = caller.name()
+    );
+    let answer = served(routes, resident, caller, &route, request).instrument(span).await;
+    answer.unwrap_or_else(|error| refused(&error, version))
+}
+
+async fn served(
+    routes: &Routes,
+    resident: &Resident,
+    caller: Caller,
+    route: &Route,
+    request: HttpRequest<Incoming>,
+) -> Result<Reply> {
+    let (head, body) = request.into_parts();
+    let body = match head.method {
+        Method::POST => {
+            body::check_type(&head.headers)?;
+            body::read(body, &routes.settings).await?
+        }
+        _ => Vec::new(),
+    };
+    let (decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
+    let asking = asking(caller, &head.headers, route.key.version());
+    let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
+    let mut reply = match resident.service.call(&call, decoded).await? {
+        Answer::One(response) => {
+            let mut out = Vec::with_capacity(1024);
+            write_body(&mut out, &response, &dialect)?;
+            reply::whole(StatusCode::OK, rest_type(names_a2a(&head.headers), call.version), out.into())
+        }
+        Answer::Stream(stream) => {
+            let envelope = Envelope { id: None, dialect };
+            let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
+            reply::events(Body::Events(Box::new(events)))
+        }
+    };
+    mark(reply.headers_mut(), &head.headers, &call);
+    Ok(reply)
+}
+
+/// Whether the client sends or accepts the media type of 1.0.
+fn names_a2a(headers: &HeaderMap) -> bool {
+    let values = [CONTENT_TYPE, ACCEPT].into_iter().flat_map(|name| headers.get_all(name));
+    let mut texts = values.filter_map(|value| value.to_str().ok());
+    texts.any(|text| text.to_ascii_lowercase().contains(A2A_JSON))
+}
+
+fn refused(error: &Error, version: Version) -> Reply {
+    reply::log(error);
+    let mut out = Vec::new();
+    wire::write(&mut out, &RestError(error, version));
+    let status = StatusCode::from_u16(http_status(error.kind(), version));
+    let mut reply = reply::json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), out);
+    reply::retry_after(&mut reply, error);
+    reply
+}

@@ -1,0 +1,83 @@
+//! How a server serves. Every bound has a default.
+
+use std::time::Duration;
+
+use crate::service::Most;
+use crate::wire::card::CardForm;
+
+/// How a server serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerSettings {
+    /// The largest body that is read, in bytes.
+    pub max_body_bytes: usize,
+    /// The largest head of a request, in bytes.
+    pub max_header_bytes: usize,
+    /// How long a caller may take to send the head of a request; an idle connection is closed after this too.
+    pub header_timeout: Duration,
+    /// How long a caller may take to send the body.
+    pub body_timeout: Duration,
+    /// How long a caller may leave what we send unread.
+    pub write_timeout: Duration,
+    /// Connections at the same time; more wait to be accepted.
+    pub max_connections: usize,
+    /// Calls at the same time on one HTTP/2 connection.
+    pub max_concurrent_calls: u32,
+    /// Streams at the same time.
+    pub max_streams: usize,
+    /// Streams at the same time of one task.
+    pub max_streams_per_task: usize,
+    /// Streams at the same time of one caller, if we know who that is.
+    pub max_streams_per_caller: usize,
+    /// How long a stream may be silent before a comment keeps it open; `None`: for ever.
+    pub heartbeat: Option<Duration>,
+    /// How long a subscription stays with a task that waits for somebody outside; `None`: until it ends.
+    pub parked_stream_timeout: Option<Duration>,
+    /// How long a call waits for the end of a turn before it gets the task as it is; `None`: until the end.
+    pub max_blocking: Option<Duration>,
+    /// How long calls and turns may take to end when the server is to stop.
+    pub shutdown_grace: Duration,
+    /// Whether callers of 1.0 must say so in `A2A-Version`.
+    pub strict_version: bool,
+    /// How the card is written: for readers of every version, or of one.
+    pub card_form: CardForm,
+    /// How long clients may keep the card.
+    pub card_max_age: Duration,
+    /// Pages of other origins that may call, such as `https://app.example.com`; `*` for all. None by default.
+    pub cors_origins: Vec<String>,
+}
+
+impl ServerSettings {
+    pub(super) fn most(&self) -> Most {
+        Most {
+            in_all: self.max_streams,
+            per_task: self.max_streams_per_task,
+            per_caller: self.max_streams_per_caller,
+        }
+    }
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            max_body_bytes: 8 << 20,
+            max_header_bytes: 64 << 10,
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(60),
+            max_connections: 50_000,
+            max_concurrent_calls: 1000,
+            max_streams: 50_000,
+            max_streams_per_task: 1024,
+            max_streams_per_caller: 10_000,
+            heartbeat: Some(Duration::from_secs(15)),
+            parked_stream_timeout: Some(Duration::from_secs(300)),
+            max_blocking: None,
+            shutdown_grace: Duration::from_secs(10),
+            strict_version: false,
+            card_form: CardForm::Union,
+            card_max_age: Duration::from_secs(300),
+            cors_origins: Vec::new(),
+        }
+    }
+}

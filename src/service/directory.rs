@@ -1,0 +1,82 @@
+//! Who is served here: agents by their name and their tenants, and which of them a request is for.
+
+use std::sync::Arc;
+
+use super::Service;
+use crate::model::{Call, Caller, ErrorKind, Request, Result, Scope, Seq, Version};
+
+/// An agent that is served.
+pub(crate) struct Resident {
+    /// Its name in this process.
+    pub(crate) name: Arc<str>,
+    pub(crate) service: Service,
+    /// Those whose tasks are kept apart.
+    pub(crate) tenants: Vec<Arc<str>>,
+}
+
+/// All agents that are served; the first is the one at the root.
+pub(crate) struct Directory(Vec<Resident>);
+
+/// What a caller says of a request, whatever carries it.
+pub(crate) struct Asking {
+    pub(crate) caller: Caller,
+    pub(crate) idempotency_key: Option<String>,
+    /// The extensions it asks for.
+    pub(crate) extensions: Vec<String>,
+    pub(crate) traceparent: Option<String>,
+    pub(crate) version: Version,
+    pub(crate) last_seen: Option<Seq>,
+}
+
+impl Directory {
+    pub(crate) fn new(first: Resident, others: impl IntoIterator<Item = Resident>) -> Self {
+        Self([first].into_iter().chain(others).collect())
+    }
+
+    /// The agent at the root.
+    pub(crate) fn first(&self) -> &Resident {
+        &self.0[0]
+    }
+
+    /// The agent of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Resident> {
+        self.0.iter().find(|resident| *resident.name == *name)
+    }
+
+    /// Who a request to `resident` is for, and the call as that one sees it. A tenant is one of the agent's own, or
+    /// at the root names another agent.
+    ///
+    /// # Errors
+    /// Not found, and no more: there is no such tenant.
+    pub(crate) fn enter<'a>(
+        &'a self,
+        resident: &'a Resident,
+        asking: Asking,
+        request: &Request,
+    ) -> Result<(&'a Resident, Call)> {
+        let (resident, tenant) = self.resolve(resident, request.tenant())?;
+        let Asking { caller, idempotency_key, extensions, traceparent, version, last_seen } = asking;
+        let scope = Scope { agent: resident.name.clone(), tenant, owner: caller };
+        let extensions = resident.service.activate(extensions.iter().map(String::as_str));
+        let call = Call { scope, idempotency_key, extensions, traceparent, version, last_seen };
+        Ok((resident, call))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        resident: &'a Resident,
+        tenant: Option<&str>,
+    ) -> Result<(&'a Resident, Arc<str>)> {
+        let Some(tenant) = tenant else { return Ok((resident, "".into())) };
+        if let Some(own) = resident.tenants.iter().find(|own| ***own == *tenant) {
+            return Ok((resident, own.clone()));
+        }
+        let other = self
+            .named(tenant)
+            .filter(|other| *other.name == *resident.name || *resident.name == *self.first().name);
+        match other {
+            Some(other) => Ok((other, "".into())),
+            None => Err(ErrorKind::TaskNotFound.into()),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The four operations on webhook registrations. They are kept with their task; who delivers reads them there.
+
+use super::{Service, not_found};
+use crate::model::{
+    Call, DeletePushConfigRequest, Error, GetPushConfigRequest, ListPushConfigsRequest,
+    ListPushConfigsResponse, PushConfig, Result, TaskId, Version,
+};
+use crate::store::{Head, Registered};
+
+impl Service {
+    /// Registers a webhook, in the place of the one of the same id.
+    pub(super) async fn create_push_config(&self, call: &Call, config: PushConfig) -> Result<PushConfig> {
+        let id = config.task_id.clone().unwrap_or_default();
+        let head = self.find(call, &id).await?;
+        let registered = self.registered(config, &head.id, call.version, "url")?;
+        self.register(&head, &registered).await?;
+        Ok(registered.config)
+    }
+
+    /// Reads a webhook registration.
+    pub(super) async fn get_push_config(
+        &self,
+        call: &Call,
+        request: GetPushConfigRequest,
+    ) -> Result<PushConfig> {
+        let head = self.find(call, &request.task_id).await?;
+        let mut configs = self.configs(&head).await?;
+        let at = match &request.id {
+            Some(id) => configs.iter().position(|config| config.id.as_ref() == Some(id)),
+            // 04 §3.7: without an id, the one that has the id of the task, else the oldest.
+            None => {
+                let own = |config: &PushConfig| {
+                    config.id.as_ref().is_some_and(|id| id.as_str() == request.task_id.as_str())
+                };
+                configs.iter().position(own).or(Some(0)).filter(|at| *at < configs.len())
+            }
+        };
+        at.map(|at| configs.swap_remove(at)).ok_or_else(|| not_found(&request.task_id))
+    }
+
+    /// Lists the webhook registrations of a task, all of them: a task has few.
+    pub(super) async fn list_push_configs(
+        &self,
+        call: &Call,
+        request: ListPushConfigsRequest,
+    ) -> Result<ListPushConfigsResponse> {
+        let head = self.find(call, &request.task_id).await?;
+        Ok(ListPushConfigsResponse { configs: self.configs(&head).await?, ..Default::default() })
+    }
+
+    /// Removes a webhook registration; one that is not there is as good as removed.
+    pub(super) async fn delete_push_config(
+        &self,
+        call: &Call,
+        request: DeletePushConfigRequest,
+    ) -> Result<()> {
+        let head = self.find(call, &request.task_id).await?;
+        self.engine.delete_config(&head, &request.id).await?;
+        Ok(())
+    }
+
+    /// A registration as it is kept: it has an id, and names the version that its caller speaks.
+    pub(super) fn registered(
+        &self,
+        mut config: PushConfig,
+        task: &TaskId,
+        version: Version,
+        field: &'static str,
+    ) -> Result<Registered> {
+        check_url(&config.url, field)?;
+        config.name(task, version, || self.engine.fresh_id().into());
+        config.task_id = (!task.is_empty()).then(|| task.clone());
+        Ok(Registered { config, version })
+    }
+
+    pub(super) async fn register(&self, head: &Head, registered: &Registered) -> Result<()> {
+        let there = self.engine.configs(head).await?;
+        let replaces = there.iter().any(|known| known.config.id == registered.config.id);
+        if !replaces && there.len() >= self.limits.max_push_configs {
+            return Err(Error::invalid("id", "the task has as many webhooks as max_push_configs allows"));
+        }
+        Ok(self.engine.put_config(head, registered).await?)
+    }
+
+    async fn configs(&self, head: &Head) -> Result<Vec<PushConfig>> {
+        let configs = self.engine.configs(head).await?.into_iter();
+        Ok(configs.map(|Registered { config, .. }| for_task(config, &head.id)).collect())
+    }
+}
+
+/// One that came with the first message was registered before its task had an id.
+fn for_task(mut config: PushConfig, task: &TaskId) -> PushConfig {
+    config.task_id.get_or_insert_with(|| task.clone());
+    config
+}
+
+/// S21: nothing but the web is ever called.
+fn check_url(url: &str, field: &'static str) -> Result<()> {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let is_web = scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http");
+    let has_host = !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':']);
+    let is_plain = !url.chars().any(|char| char.is_control() || char.is_whitespace());
+    if is_web && has_host && is_plain {
+        return Ok(());
+    }
+    Err(Error::invalid(field, "must be an absolute http or https URL"))
+}
