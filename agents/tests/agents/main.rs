@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[cfg(unix)]
+mod command;
 mod harness;
 mod practice;
 mod script;
