@@ -181,3 +181,19 @@ fn every_word_is_a_skill_with_an_example() {
     assert!(skills.iter().all(|skill| !skill.description.is_empty() && skill.examples.len() == 1));
     assert_eq!(skills.last().unwrap().id, "echo");
 }
+
+#[test]
+fn the_page_about_the_demo_has_an_example_of_every_word() {
+    let page = include_str!("../../../docs/demo.md");
+    for skill in practice().skills() {
+        let example = format!("`{}`", skill.examples[0]);
+        assert!(page.lines().any(|line| line.starts_with("| `") && line.contains(&example)), "{example}");
+    }
+}
+
+#[test]
+fn the_script_of_the_page_is_one() {
+    let page = include_str!("../../../docs/demo.md");
+    let script = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    attache_agents::Script::parse(script).unwrap();
+}
