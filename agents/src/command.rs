@@ -8,10 +8,12 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use attache::{Agent, Failure, Outcome, Turn};
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use output::Output;
@@ -20,6 +22,9 @@ use stderr::Stderr;
 
 /// What a command may write in one turn, unless told otherwise.
 const MAX_OUTPUT: usize = 10 * 1024 * 1024;
+
+/// How many commands run at the same time, unless told otherwise.
+const MAX_PROCESSES: usize = 64;
 
 /// What a command sees of our environment: enough to find programs and files, and nothing that is secret.
 const ENVIRONMENT: &[&str] =
@@ -42,6 +47,7 @@ pub struct Command {
     args: Vec<String>,
     environment: Vec<(OsString, OsString)>,
     max_output: usize,
+    processes: Arc<Semaphore>,
 }
 
 /// A line that is no command. Says why.
@@ -70,6 +76,7 @@ impl Command {
             args: args.into_iter().map(Into::into).collect(),
             environment: ours.collect(),
             max_output: MAX_OUTPUT,
+            processes: Arc::new(Semaphore::new(MAX_PROCESSES)),
         }
     }
 
@@ -77,6 +84,13 @@ impl Command {
     #[must_use]
     pub fn max_output(mut self, bytes: usize) -> Self {
         self.max_output = bytes;
+        self
+    }
+
+    /// How many may run at the same time: 64 by default, and at least one. Turns beyond that wait.
+    #[must_use]
+    pub fn max_processes(mut self, number: usize) -> Self {
+        self.processes = Arc::new(Semaphore::new(number.clamp(1, Semaphore::MAX_PERMITS)));
         self
     }
 
@@ -89,6 +103,7 @@ impl Command {
 
 impl Agent for Command {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let _place = self.processes.acquire().await?;
         let (mut process, pipes) = Process::start(self).map_err(CommandFailed::NotStarted)?;
         let Pipes { stdin, stdout, stderr } = pipes;
         let (ended, too_much) = (CancellationToken::new(), CancellationToken::new());

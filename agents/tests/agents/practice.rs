@@ -57,7 +57,7 @@ async fn r44_a_stream_without_end_has_one() {
 async fn a_slow_task_says_how_far_it_is_and_stops_well_when_canceled() {
     let agent = start(practice()).await;
     let task = agent.begin("slow 600").await;
-    agent.until(&task, |task| words(task) == "1 of 600 seconds").await;
+    agent.until(&task, |task| words(task).ends_with(" of 600 seconds")).await;
     let task = agent.cancel(&task).await;
     assert_eq!(state(&task), "CANCELED");
     let said = |task: &Value| task["history"].to_string();
@@ -96,7 +96,7 @@ async fn credentials_are_asked_for_and_any_will_do() {
 #[tokio::test]
 async fn credentials_from_elsewhere_let_the_turn_go_on_by_itself() {
     let agent = start(practice()).await;
-    let asked = agent.say("auth elsewhere 0.1").await;
+    let asked = agent.say("auth elsewhere 1").await;
     assert_eq!(state(&asked), "AUTH_REQUIRED");
     let task = agent.until(&asked, |task| state(task) == "COMPLETED").await;
     artifact(&task, "secret");
