@@ -14,22 +14,52 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve a practice agent that says back what it is told, and remembers its tasks.
+    /// Serve a practice agent that shows everything an agent can do.
     #[command(visible_alias = "demo-server")]
-    Demo(Demo),
+    Demo(Serving),
+    /// Serve an agent.
+    Serve(Serve),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Demo {
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) agent: Agent,
+    #[command(flatten)]
+    pub(crate) serving: Serving,
+}
+
+/// Which agent is served: exactly one of these.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Agent {
+    /// An agent that says back what it is told.
+    #[arg(long)]
+    pub(crate) echo: bool,
+
+    /// An agent that runs a command for every message: the text goes to its stdin, its stdout comes back. Quotes
+    /// work as in a shell, but there is none.
+    #[cfg(unix)]
+    #[arg(long, value_name = "COMMAND", value_parser = attache_agents::Command::parse)]
+    pub(crate) exec: Option<attache_agents::Command>,
+}
+
+/// How any agent is served.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serving {
     /// Where to listen; port 0 takes any that is free.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:41241")]
     pub(crate) listen: String,
+
+    /// Listen where others can reach it, although nobody is asked who they are.
+    #[arg(long)]
+    pub(crate) allow_anonymous: bool,
 
     /// Where to keep tasks: in a SQLite file, or in memory until the program ends.
     #[arg(long, value_name = "KIND", default_value = "sqlite")]
     pub(crate) store: StoreKind,
 
-    /// The folder of the SQLite file [default: `attache/demo` in your data directory]
+    /// The folder of the SQLite file [default: `attache` in your data directory, for the demo `demo` below it]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 }

@@ -4,14 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// The folder that was named, or the one that the system has for such things; it is made if need be.
-pub(crate) fn make(named: Option<&Path>, below: &str) -> anyhow::Result<PathBuf> {
+/// The folder that was named, or `otherwise` in the one that the system has for such things; it is made if need be.
+pub(crate) fn make(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
     let folder = match named {
         Some(folder) => folder.to_owned(),
-        None => users()
-            .context("there is no data directory; name one: --data-dir <DIR>")?
-            .join("attache")
-            .join(below),
+        None => users().context("there is no data directory; name one: --data-dir <DIR>")?.join(otherwise),
     };
     std::fs::create_dir_all(&folder).with_context(|| {
         format!("cannot make the folder {}; name another: --data-dir <DIR>", folder.display())

@@ -4,6 +4,8 @@ mod args;
 mod commands;
 mod data_dir;
 mod exit;
+mod interrupts;
+mod serving;
 
 use std::process::ExitCode;
 
@@ -22,8 +24,10 @@ async fn main() -> ExitCode {
     exit::code(commands::run(args.command).await)
 }
 
-/// The log goes to stderr: stdout is for results. `RUST_LOG` says how much of it.
+/// The log goes to stderr: stdout is for results. `RUST_LOG` says how much of it; without it, what is odd, and what
+/// commands complain about.
 fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,attache_agents=info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }

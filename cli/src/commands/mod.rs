@@ -1,11 +1,13 @@
 //! One file per verb.
 
 mod demo;
+mod serve;
 
 use crate::args::Command;
 
 pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(args) => demo::run(args).await,
+        Command::Serve(args) => serve::run(args).await,
     }
 }

@@ -3,3 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod demo;
+mod harness;
+mod serve;

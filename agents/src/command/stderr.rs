@@ -1,0 +1,55 @@
+//! What a command says to whoever runs it: for the log.
+
+use std::process::ExitStatus;
+
+use attache::model::TaskId;
+use tokio::io::AsyncRead;
+use tokio_util::sync::CancellationToken;
+
+use super::CommandFailed;
+use super::output::read;
+
+/// How much of stderr is logged for one turn; the rest is thrown away.
+const MAX_LOGGED: usize = 64 * 1024;
+
+/// How much of its end is part of the reason for a failure.
+const MAX_TAIL: usize = 2 * 1024;
+
+const BUFFER: usize = 4 * 1024;
+
+/// What a command says to whoever runs it.
+pub(super) struct Stderr<'a> {
+    task: &'a TaskId,
+    logged: usize,
+    tail: Vec<u8>,
+}
+
+impl<'a> Stderr<'a> {
+    pub(super) fn new(task: &'a TaskId) -> Self {
+        Self { task, logged: 0, tail: Vec::new() }
+    }
+
+    /// Takes all that comes, so that the command never waits for us.
+    pub(super) async fn take(&mut self, mut pipe: impl AsyncRead + Unpin, ended: &CancellationToken) {
+        let mut buffer = vec![0; BUFFER];
+        while let Some(bytes) = read(&mut pipe, &mut buffer, ended).await {
+            self.log(bytes);
+            self.tail.extend_from_slice(bytes);
+            self.tail.drain(..self.tail.len().saturating_sub(MAX_TAIL));
+        }
+    }
+
+    fn log(&mut self, bytes: &[u8]) {
+        if self.logged < MAX_LOGGED {
+            // As debug: what would move the cursor of whoever reads the log is escaped.
+            tracing::info!(task = %self.task, text = ?String::from_utf8_lossy(bytes), "command wrote to stderr");
+        }
+        self.logged += bytes.len();
+    }
+
+    /// Why a command with this end failed.
+    pub(super) fn failure(&self, status: ExitStatus) -> CommandFailed {
+        let stderr = String::from_utf8_lossy(&self.tail).trim().to_owned();
+        CommandFailed::Ended { status, stderr }
+    }
+}

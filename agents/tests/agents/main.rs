@@ -1,0 +1,9 @@
+//! One test binary for the ready-made agents: each is driven through the library's server.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+#[cfg(unix)]
+mod command;
+mod harness;
+mod practice;
+mod script;

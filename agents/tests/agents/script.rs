@@ -1,0 +1,76 @@
+//! Scripts of one's own: what they may say, and what is refused.
+
+use attache_agents::Script;
+use serde_json::json;
+
+use crate::harness::{artifact, start, state, words};
+
+fn refused(rules: &str) -> String {
+    Script::parse(rules).unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn a_script_may_ask_again_and_again() {
+    let script = r#"
+        [[rule]]
+        word = "order"
+        steps = [
+            { ask = "how many {args}?" },
+            { say = "{text} of them" },
+            { ask = "when?" },
+            { write = { name = "order", text = ["at ", "{text}"] } },
+            { complete = "thank you" },
+        ]
+    "#;
+    let agent = start(Script::parse(script).unwrap()).await;
+    let first = agent.say("order  green tea").await;
+    assert_eq!(words(&first), "how many green tea?");
+    let second = agent.answer(&first, json!([{"text": "two"}])).await;
+    assert_eq!((state(&second), words(&second)), ("INPUT_REQUIRED", "when?"));
+    let task = agent.answer(&second, json!([{"text": "noon"}])).await;
+    assert_eq!((state(&task), words(&task)), ("COMPLETED", "thank you"));
+    assert_eq!(artifact(&task, "order"), &json!([{"text": "at noon"}]));
+    assert_eq!(state(&agent.say("borders").await), "REJECTED");
+}
+
+#[tokio::test]
+async fn the_first_rule_that_fits_is_played() {
+    let script = r#"
+        [[rule]]
+        word = "order tea"
+        steps = [{ complete = "tea and {args}" }]
+        [[rule]]
+        word = "order"
+        steps = [{ complete = "{word 1|nothing}" }]
+        [[rule]]
+        steps = [{ file = { name = "a", media_type = "image/png", base64 = "AAEC" } }]
+    "#;
+    let agent = start(Script::parse(script).unwrap()).await;
+    assert_eq!(words(&agent.say("order tea milk").await), "tea and milk");
+    assert_eq!(words(&agent.say("ORDER teas").await), "teas");
+    assert_eq!(words(&agent.say(" order").await), "nothing");
+    let file = json!([{"raw": "AAEC", "filename": "a", "mediaType": "image/png"}]);
+    assert_eq!(artifact(&agent.say("else").await, "a"), &file);
+}
+
+#[test]
+fn what_is_wrong_with_a_script_is_said_with_its_place() {
+    let step = |step: &str| refused(&format!("[[rule]]\nword = \"w\"\nsteps = [{{ {step} }}]"));
+    for (complaint, part) in [
+        (refused("[[rule]]\nword = \"w\""), "rule 1 (`w`) must have either reply or steps"),
+        (refused("[[rule]]\nreply = \"a\"\nsteps = [{ say = \"b\" }]"), "either reply or steps"),
+        (refused("[[rules]]"), "unknown field `rules`"),
+        (refused("[[rule]]\nwhen = 1"), "unknown field `when`"),
+        (step("shout = \"a\""), "unknown variant `shout`"),
+        (step("say = \"{nobody}\""), "{nobody} is not known"),
+        (step("wait = { seconds = 1e9 }"), "step 1: seconds must lie between 0 and 3600"),
+        (step("wait = { seconds = nan }"), "seconds must lie"),
+        (step("wait = { seconds = 5, every = 0 }"), "every must lie"),
+        (step("wait = { seconds = { word = 1, default = 1, max = 1e9 } }"), "seconds must lie"),
+        (step("stream = { name = \"s\", text = \"\", chunks = 1e6, bytes = 1 }"), "chunks must lie"),
+        (step("stream = { name = \"s\", text = \"\", chunks = 1e4, bytes = 1e4 }"), "chunks times bytes"),
+        (step("file = { name = \"f\", media_type = \"a/b\" }"), "one of text, base64 and url"),
+    ] {
+        assert!(complaint.contains(part), "{part}: {complaint}");
+    }
+}

@@ -1,0 +1,72 @@
+//! How an agent is served: where it keeps its tasks, where it listens, what is said at the start, how it ends.
+
+mod listen;
+mod tries;
+
+use std::io::{self, Write};
+
+use anyhow::Context;
+use attache::store::Sqlite;
+use attache::store::sqlite::Options;
+use attache::{Bound, Server};
+
+use crate::args::{Serving, StoreKind};
+use crate::data_dir;
+use crate::interrupts::Interrupts;
+pub(crate) use tries::Try;
+
+/// What is served, and what is said about it.
+pub(crate) struct Served {
+    pub(crate) server: Server,
+    /// Its place in the user's data directory, unless another folder is named.
+    pub(crate) folder: &'static str,
+    /// Commands to paste.
+    pub(crate) tries: [Try; 3],
+}
+
+/// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
+pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
+    let addresses = listen::allowed(&args).await?;
+    let (server, place) = with_store(served.server, served.folder, &args)?;
+    let bound = server.bind(&*addresses).await.map_err(|error| listen::cannot_listen(&args.listen, error))?;
+    let (mut first, mut again) = (Interrupts::new()?, Interrupts::new()?);
+    greet(&bound, &place, &served.tries).context("cannot write to stdout")?;
+    let twice = async {
+        again.next().await;
+        again.next().await;
+    };
+    tokio::select! {
+        served = bound.serve_until(first.next()) => Ok(served?),
+        () = twice => Ok(()),
+    }
+}
+
+/// The server with its store, and where that is, in words.
+fn with_store(server: Server, folder: &str, args: &Serving) -> anyhow::Result<(Server, String)> {
+    match args.store {
+        StoreKind::Memory => Ok((server, "in memory, until the program ends".to_owned())),
+        StoreKind::Sqlite => {
+            let folder = data_dir::make(args.data_dir.as_deref(), folder)?;
+            let file = folder.join("tasks.db");
+            let store = Sqlite::open(&file, Options::default()).with_context(|| {
+                format!("cannot keep tasks in {}; name another folder: --data-dir <DIR>", folder.display())
+            })?;
+            Ok((server.store(store), file.display().to_string()))
+        }
+    }
+}
+
+/// The first line is for scripts, which wait for it.
+fn greet(bound: &Bound, place: &str, tries: &[Try]) -> io::Result<()> {
+    let url = bound.url();
+    let mut out = io::stdout().lock();
+    writeln!(out, "Listening on {url}")?;
+    writeln!(out, "Card: {}", tries::card(&url))?;
+    writeln!(out, "Tasks: {place}")?;
+    for attempt in tries {
+        writeln!(out, "{}:", attempt.about())?;
+        writeln!(out, "  {}", attempt.command(&url))?;
+    }
+    writeln!(out, "Stop with Ctrl-C.")?;
+    out.flush()
+}

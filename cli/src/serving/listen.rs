@@ -1,0 +1,92 @@
+//! Where an agent may listen, and what to type when it cannot.
+
+use std::error::Error as _;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context, bail};
+
+use crate::args::Serving;
+
+/// The addresses to listen on. One that others can reach has to be allowed: nobody is asked who they are.
+pub(super) async fn allowed(args: &Serving) -> anyhow::Result<Vec<SocketAddr>> {
+    let named = &args.listen;
+    let addresses: Vec<_> =
+        tokio::net::lookup_host(named).await.with_context(|| format!("--listen {named}"))?.collect();
+    let private = addresses.iter().all(|address| is_loopback(address.ip()));
+    match (private, args.allow_anonymous) {
+        (true, _) => {}
+        (false, true) => {
+            eprintln!("warning: whoever reaches {named} may use the agent: nobody is asked who they are")
+        }
+        (false, false) => bail!(
+            "others can reach {named}, and nobody would be asked who they are; listen on 127.0.0.1 behind a proxy \
+             that asks them, or say that anybody may come: --allow-anonymous"
+        ),
+    }
+    Ok(addresses)
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// Says why, and what to type.
+pub(super) fn cannot_listen(address: &str, error: attache::Error) -> anyhow::Error {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::AddrInUse) {
+        let host = address.rsplit_once(':').map_or("127.0.0.1", |(host, _)| host);
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        let again = elsewhere(words, host);
+        return anyhow::anyhow!(
+            "{address} is in use, perhaps by another attache; for a free port type: {again}"
+        );
+    }
+    anyhow::Error::new(error).context(format!("--listen {address}"))
+}
+
+/// The command that was typed, but for any free port.
+fn elsewhere(words: impl Iterator<Item = String>, host: &str) -> String {
+    let mut again = Vec::new();
+    let mut words = words;
+    while let Some(word) = words.next() {
+        if word == "--listen" {
+            words.next();
+        } else if !word.starts_with("--listen=") {
+            again.push(word);
+        }
+    }
+    again.extend(["--listen".to_owned(), format!("{host}:0")]);
+    shell_words::join(again)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_to_type_is_the_one_that_was_typed() {
+        let again = |typed: &[&str]| elsewhere(typed.iter().map(|&word| word.to_owned()), "localhost");
+        assert_eq!(again(&["attache", "demo"]), "attache demo --listen localhost:0");
+        assert_eq!(
+            again(&["./my attache", "serve", "--listen", "x:1", "--exec", "wc -w", "--listen=x:1"]),
+            "'./my attache' serve --exec 'wc -w' --listen localhost:0"
+        );
+    }
+
+    #[test]
+    fn only_this_machine_is_private() {
+        for (address, private) in [
+            ("127.0.0.1", true),
+            ("127.9.9.9", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("0.0.0.0", false),
+            ("::", false),
+            ("10.0.0.1", false),
+            ("::ffff:10.0.0.1", false),
+        ] {
+            assert_eq!(is_loopback(address.parse().unwrap()), private, "{address}");
+        }
+    }
+}

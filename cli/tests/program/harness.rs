@@ -1,0 +1,117 @@
+//! The program as a process: what it prints, and a caller who writes HTTP by hand.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A server that is ended with the test.
+pub(crate) struct Serving {
+    pub(crate) process: Child,
+    pub(crate) lines: Receiver<String>,
+    pub(crate) folder: TempDir,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts a server with a folder of its own.
+pub(crate) fn serve(args: &[&str]) -> Serving {
+    serve_in(args, TempDir::new().unwrap())
+}
+
+pub(crate) fn serve_in(args: &[&str], folder: TempDir) -> Serving {
+    let mut command = attache(args);
+    if !args.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
+    let mut process = command.arg("--data-dir").arg(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = BufReader::new(process.stdout.take().unwrap());
+    let (send, lines) = sync_channel(64);
+    thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
+    Serving { process, lines, folder }
+}
+
+impl Serving {
+    /// The rest of the next line, after its beginning.
+    pub(crate) fn line(&self, beginning: &str) -> String {
+        let line = self.lines.recv_timeout(DEADLINE).expect("a line within the deadline");
+        line.trim_start().strip_prefix(beginning).unwrap_or_else(|| panic!("{beginning}: {line}")).to_owned()
+    }
+
+    /// The commands that are printed, after all else.
+    pub(crate) fn commands(&self) -> [String; 3] {
+        let greeting = ["Listening on ", "Card: ", "Tasks: "].map(|beginning| self.line(beginning));
+        assert!(greeting[1].starts_with(&greeting[0]), "{greeting:?}");
+        let commands = [(); 3].map(|()| {
+            assert!(self.line("").ends_with(':'));
+            self.line("curl ")
+        });
+        self.line("Stop with Ctrl-C.");
+        commands
+    }
+}
+
+/// Calls a method; gives the whole answer.
+pub(crate) fn call(url: &str, method: &str, params: &Value) -> Value {
+    let headers = ["Content-Type: application/json", "A2A-Version: 1.0"];
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    send(url, "POST", &headers, &body.to_string())
+}
+
+/// Says a text to the agent; gives the task.
+pub(crate) fn say(url: &str, text: &str) -> Value {
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
+    call(url, "SendMessage", &json!({"message": message}))["result"]["task"].clone()
+}
+
+/// Runs the program to its end; gives its exit code and what it said on stderr.
+pub(crate) fn complaint(args: &[&str]) -> (Option<i32>, String) {
+    let output = attache(args).output().unwrap();
+    assert!(output.stdout.is_empty(), "{output:?}");
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+pub(crate) fn attache(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_attache"));
+    command.args(args).env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// A request without curl: gives the body of the answer.
+pub(crate) fn send(url: &str, method: &str, headers: &[&str], body: &str) -> Value {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let headers = headers.join("\r\n");
+    let length = body.len();
+    write!(
+        stream,
+        "{method} /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+/// What the shell makes of the arguments of the printed command: words apart, single quotes off.
+pub(crate) fn arguments(command: &str) -> Vec<String> {
+    let pieces = command.split('\'').enumerate();
+    let words = pieces.flat_map(|(at, piece)| match at % 2 {
+        0 => piece.split_whitespace().map(str::to_owned).collect(),
+        _ => vec![piece.to_owned()],
+    });
+    words.collect()
+}
