@@ -26,7 +26,7 @@ pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 pub use engine::{Restart, Settings, Waiting};
 pub use model::AgentCard;
 #[cfg(feature = "server")]
-pub use server::{Bound, Server, ServerSettings};
+pub use server::{Bound, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 

@@ -64,6 +64,11 @@ impl Service {
         self.offer.activate(asked)
     }
 
+    /// Whether tasks can be found now.
+    pub(crate) async fn check(&self) -> Result<()> {
+        Ok(self.engine.check().await?)
+    }
+
     /// Any operation: what is wrong with the request itself comes first, then what the agent does not offer.
     pub(crate) async fn call(&self, call: &Call, request: Request) -> Result<Answer> {
         request.validate(&self.limits)?;
@@ -104,9 +109,22 @@ impl Service {
             Sent::Reply(message) => return Ok(SendMessageResponse::Message(message)),
             Sent::Opened(accepted, ()) | Sent::Continued(accepted, ()) => accepted,
         };
+        if !self.engine.keeps_tasks() {
+            return Ok(SendMessageResponse::Message(self.told(accepted).await?));
+        }
         let mut task = if at_once { accepted.into_task().0 } else { self.settled(accepted).await? };
         task.limit_history(history_length);
         Ok(SendMessageResponse::Task(task))
+    }
+
+    /// What a turn came to, as a message; its task is dropped.
+    async fn told(&self, accepted: Accepted) -> Result<Message> {
+        let head = accepted.head.clone();
+        let task = self.engine.settled(accepted).await?;
+        self.engine.drop_task(&head).await?;
+        let mut message = task.into_message();
+        message.message_id = self.engine.fresh_id().into();
+        Ok(message)
     }
 
     /// The task at the end of the turn, or as it is when the caller has waited long enough.
@@ -229,6 +247,9 @@ impl Service {
 
     /// Lists the caller's tasks, newest status first.
     async fn list_tasks(&self, call: &Call, request: ListTasksRequest) -> Result<ListTasksResponse> {
+        if !self.engine.keeps_tasks() {
+            return Ok(ListTasksResponse { page_size: request.page_size(), ..ListTasksResponse::default() });
+        }
         let scope = &call.scope;
         let mut query = cursor::query(&request)?;
         let size = query.limit;
@@ -269,6 +290,9 @@ impl Service {
     }
 
     async fn find(&self, call: &Call, id: &TaskId) -> Result<Head> {
+        if !self.engine.keeps_tasks() {
+            return Err(not_found(id));
+        }
         self.engine.find(&call.scope, id).await?.ok_or_else(|| not_found(id))
     }
 

@@ -55,7 +55,12 @@ pub(crate) struct Serving {
     #[arg(long)]
     pub(crate) allow_anonymous: bool,
 
-    /// Where to keep tasks: in a SQLite file, or in memory until the program ends.
+    /// Where clients reach it, if that is not where it listens: the card says so.
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+
+    /// Where to keep tasks: in a SQLite file, in memory until the program ends, or nowhere: then every answer is a
+    /// message.
     #[arg(long, value_name = "KIND", default_value = "sqlite")]
     pub(crate) store: StoreKind,
 
@@ -70,5 +75,8 @@ pub(crate) enum StoreKind {
     /// In a SQLite file.
     Sqlite,
     /// In memory, until the program ends.
+    #[value(alias = "local")]
     Memory,
+    /// Nowhere: no task outlives its turn, and every answer is a message.
+    Null,
 }

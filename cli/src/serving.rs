@@ -6,8 +6,8 @@ mod tries;
 use std::io::{self, Write};
 
 use anyhow::Context;
-use attache::store::Sqlite;
 use attache::store::sqlite::Options;
+use attache::store::{Memory, Sqlite};
 use attache::{Bound, Server};
 
 use crate::args::{Serving, StoreKind};
@@ -27,7 +27,10 @@ pub(crate) struct Served {
 /// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
 pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
     let addresses = listen::allowed(&args).await?;
-    let (server, place) = with_store(served.server, served.folder, &args)?;
+    let (mut server, place) = with_store(served.server, served.folder, &args)?;
+    if let Some(url) = &args.public_url {
+        server = server.public_url(url);
+    }
     let bound = server.bind(&*addresses).await.map_err(|error| listen::cannot_listen(&args.listen, error))?;
     let (mut first, mut again) = (Interrupts::new()?, Interrupts::new()?);
     greet(&bound, &place, &served.tries).context("cannot write to stdout")?;
@@ -45,6 +48,9 @@ pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
 fn with_store(server: Server, folder: &str, args: &Serving) -> anyhow::Result<(Server, String)> {
     match args.store {
         StoreKind::Memory => Ok((server, "in memory, until the program ends".to_owned())),
+        StoreKind::Null => {
+            Ok((server.store(Memory::null()), "nowhere: every answer is a message".to_owned()))
+        }
         StoreKind::Sqlite => {
             let folder = data_dir::make(args.data_dir.as_deref(), folder)?;
             let file = folder.join("tasks.db");

@@ -10,6 +10,7 @@ mod log;
 mod recorded;
 mod runner;
 mod settings;
+mod staff;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -25,11 +26,10 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::AnyAgent;
 use crate::bus::Bus;
 use crate::model::{
-    self, Broken, Call, ContextId, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task, TaskId,
-    TaskState,
+    self, Broken, Call, Caller, ContextId, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task,
+    TaskId, TaskState,
 };
 use crate::store::{self, Head, Key, Page, Query, Registered, Store};
 use clock::Clock;
@@ -42,6 +42,7 @@ pub(crate) use clock::System;
 pub(crate) use journal::Follow;
 pub(crate) use recorded::Recorded;
 pub use settings::{Restart, Settings, Waiting};
+pub(crate) use staff::Staff;
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -49,7 +50,7 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone)]
 pub(crate) struct Engine {
     journal: Journal,
-    agent: Arc<dyn AnyAgent>,
+    staff: Staff,
     clock: Arc<dyn Clock>,
     tracker: TaskTracker,
     stop: CancellationToken,
@@ -88,16 +89,16 @@ impl Engine {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         bus: Arc<dyn Bus>,
-        agent: Arc<dyn AnyAgent>,
+        staff: Staff,
         clock: Arc<dyn Clock>,
         settings: Settings,
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
-        let settings = settings.for_store(store.is_durable());
+        let settings = settings.for_store(&*store);
         let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
         Self {
             journal: Journal::new(store, bus, registry, stop.clone()),
-            agent,
+            staff,
             clock,
             tracker,
             stop,
@@ -136,6 +137,26 @@ impl Engine {
     /// An id that nobody has.
     pub(crate) fn fresh_id(&self) -> String {
         self.clock.id()
+    }
+
+    /// Whether tasks are there when their turn is over.
+    pub(crate) fn keeps_tasks(&self) -> bool {
+        self.journal.store.keeps_tasks()
+    }
+
+    /// Forgets a task, whatever its state.
+    pub(crate) async fn drop_task(&self, head: &Head) -> Result<()> {
+        self.forget(std::slice::from_ref(head)).await
+    }
+
+    /// Whether the store answers.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let nobody = Scope { agent: "".into(), tenant: "".into(), owner: Caller::anonymous() };
+        let none = TaskId::from("none");
+        match tokio::time::timeout(CHECK_TIME, self.journal.find(&nobody, &none)).await {
+            Ok(found) => Ok(found.map(drop)?),
+            Err(_) => Err(Error::Lost),
+        }
     }
 
     /// Registers a webhook.
@@ -297,6 +318,9 @@ impl std::error::Error for Error {
         }
     }
 }
+
+/// How long a store may take to say that it is there.
+const CHECK_TIME: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// How long a caller is told to wait before trying again.
 const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);

@@ -124,7 +124,7 @@ impl Runner {
     pub(super) async fn run_opening(mut self) {
         // Where a second run must not happen, and where the turn cannot begin, the record comes first.
         let keyed = self.birth.as_ref().is_some_and(|birth| birth.key.is_some());
-        let first = self.permit.is_none() || keyed || self.engine.agent.durable_start();
+        let first = self.permit.is_none() || keyed || self.engine.staff.agent(&self.scope).durable_start();
         let opened = if first { self.commit(None, false).await } else { Ok(()) };
         let ended = match opened {
             Ok(()) if self.birth.is_none() && self.head.is_none() => return,
@@ -161,7 +161,7 @@ impl Runner {
                     break;
                 }
                 // A turn that runs again is counted before it does, or it could kill the process for ever.
-                if self.engine.agent.durable_start() || self.log.attempts > 1 {
+                if self.engine.staff.agent(&self.scope).durable_start() || self.log.attempts > 1 {
                     self.commit(None, false).await?;
                 }
                 turn::run(self, message).await?;

@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// Forgets tasks, and lets those who still follow one find out.
-    async fn forget(&self, tasks: &[Head]) -> Result<()> {
+    pub(super) async fn forget(&self, tasks: &[Head]) -> Result<()> {
         self.journal.store.remove(tasks).await?;
         tasks.iter().for_each(|head| self.journal.announce(&head.id, head.position));
         Ok(())

@@ -62,7 +62,7 @@ fn engine(agent: impl Agent) -> Engine {
     let (store, bus) = (Arc::new(Memory::new()), Arc::new(Local::default()));
     let clock = Arc::new(Still(AtomicU64::new(0)));
     let owned = (TaskTracker::new(), CancellationToken::new());
-    Engine::new(store, bus, Arc::new(agent), clock, Settings::default(), owned)
+    Engine::new(store, bus, Staff::one(agent), clock, Settings::default(), owned)
 }
 
 fn call() -> Call {

@@ -45,7 +45,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let setting = Arc::new(setting(runner, message));
     // However the turn ends: whoever still speaks must not wait for ever.
     let _over = Over(&setting.queue);
-    let agent = runner.engine.agent.clone();
+    let agent = runner.engine.staff.agent(runner.scope()).clone();
     let mut work = agent.run(Turn::new(setting.clone()));
     let mut ended = None;
     let mut stopping: Option<Stopping> = None;

@@ -8,8 +8,8 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Artifact, ArtifactId, ContextId, Entry, Event, Message, Object, Role, StreamResponse, TaskId, Timestamp,
-    or_default,
+    Artifact, ArtifactId, ContextId, Entry, Event, Json, Message, Object, Part, Role, StreamResponse, TaskId,
+    Timestamp, or_default,
 };
 
 /// Where a task stands.
@@ -388,6 +388,25 @@ impl Task {
         let said = self.history.iter().rev().filter(|message| message.role == Role::Agent);
         let mut texts = self.status.message.iter().chain(said).map(|message| message.text());
         texts.find(|text| !text.is_empty()).unwrap_or_default()
+    }
+
+    /// The task as one message, for those who want no task: what its artifacts hold, then what its status says. How
+    /// it ended is in the metadata, unless it ended well.
+    #[must_use]
+    pub fn into_message(self) -> Message {
+        let mut parts: Vec<Part> = self.artifacts.into_iter().flat_map(|artifact| artifact.parts).collect();
+        parts.extend(self.status.message.iter().flat_map(|message| message.parts.iter().cloned()));
+        if parts.is_empty() {
+            parts.push(Part::text(""));
+        }
+        let mut message = Message::agent("");
+        message.parts = parts;
+        message.context_id = (!self.context_id.is_empty()).then_some(self.context_id);
+        if self.status.state != TaskState::Completed {
+            let metadata = message.metadata.get_or_insert_default();
+            metadata.insert("attache.state", Json::from(self.status.state.as_str()));
+        }
+        message
     }
 
     /// Keeps the last `length` messages of the history; `None` keeps all.

@@ -1,7 +1,7 @@
-//! Discovery: the public card, written once, for readers of every version.
+//! Discovery: public cards, written once, for readers of every version.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
+use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, StatusCode};
 use sha2::{Digest, Sha256};
 
@@ -13,19 +13,82 @@ use crate::wire::card::write_card;
 
 /// 0.3 and 1.0 look at the first, older clients at the second.
 pub(super) const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+/// Where all agents of a server are listed.
+pub(super) const CATALOG: &str = "/.well-known/ai-catalog.json";
 
-/// The card as it goes out.
+/// The card of one agent, wherever it is seen from.
 pub(super) struct Card {
+    card: AgentCard,
+    /// Below the root of the server.
+    path: String,
+    /// As it is seen from where the server knows itself to be.
+    known: Document,
+}
+
+impl Card {
+    /// The card of an agent that is served at a path below `root`; empty at the root itself.
+    pub(super) fn new(
+        card: AgentCard,
+        root: &Place,
+        path: String,
+        settings: &ServerSettings,
+    ) -> Result<Self> {
+        let known = Document::card(&card, &root.below(&path), settings)?;
+        Ok(Self { card, path, known })
+    }
+
+    /// The card, as a caller sees it who came by way of `root`.
+    pub(super) fn answer(
+        &self,
+        headers: &HeaderMap,
+        root: Option<&Place>,
+        settings: &ServerSettings,
+    ) -> Result<Reply> {
+        let Some(root) = root else { return Ok(self.known.answer(headers)) };
+        let mut reply = Document::card(&self.card, &root.below(&self.path), settings)?.answer(headers);
+        reply.headers_mut().insert(VARY, HeaderValue::from_static("X-Forwarded-Host, X-Forwarded-Proto"));
+        Ok(reply)
+    }
+
+    /// Its line in the catalog.
+    fn entry(&self, root: &Place) -> serde_json::Value {
+        let url = root.below(&self.path).url();
+        serde_json::json!({
+            "identifier": url,
+            "displayName": self.card.name,
+            "type": "application/a2a-agent-card+json",
+            "url": format!("{}{}", url.trim_end_matches('/'), PATHS[0]),
+        })
+    }
+}
+
+/// All agents of a server.
+pub(super) fn catalog(
+    cards: &[Card],
+    headers: &HeaderMap,
+    root: &Place,
+    settings: &ServerSettings,
+) -> Result<Reply> {
+    let entries: Vec<_> = cards.iter().map(|card| card.entry(root)).collect();
+    let catalog = serde_json::json!({"specVersion": "1.0", "entries": entries});
+    Ok(Document::new(catalog.to_string().into_bytes(), settings)?.answer(headers))
+}
+
+/// JSON that clients may keep.
+struct Document {
     body: Bytes,
     tag: HeaderValue,
     cache: HeaderValue,
 }
 
-impl Card {
-    /// What is said of an agent that is reached at `place`.
-    pub(super) fn new(card: &AgentCard, settings: &ServerSettings) -> Result<Self> {
+impl Document {
+    fn card(card: &AgentCard, place: &Place, settings: &ServerSettings) -> Result<Self> {
         let mut body = Vec::new();
-        write_card(&mut body, &card.clone().published(), settings.card_form)?;
+        write_card(&mut body, &complete(card.clone(), place).published(), settings.card_form)?;
+        Self::new(body, settings)
+    }
+
+    fn new(body: Vec<u8>, settings: &ServerSettings) -> Result<Self> {
         let digest = Sha256::digest(&body);
         let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let cache = format!("public, max-age={}", settings.card_max_age.as_secs());
@@ -36,8 +99,8 @@ impl Card {
         })
     }
 
-    /// The card, or that the caller has it already.
-    pub(super) fn answer(&self, headers: &HeaderMap) -> Reply {
+    /// The document, or that the caller has it already.
+    fn answer(&self, headers: &HeaderMap) -> Reply {
         let known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| self.is_among(tags));
         let mut reply = match known {
             true => reply::empty(StatusCode::NOT_MODIFIED),
@@ -55,15 +118,13 @@ impl Card {
     }
 }
 
-/// A card that says nothing of where the agent is gets what is served at `place`, and what the server can do.
-pub(super) fn complete(mut card: AgentCard, place: &Place) -> AgentCard {
-    card.capabilities.streaming.get_or_insert(true);
-    if !card.supported_interfaces.is_empty() {
-        return card;
-    }
-    for version in [Version::V1, Version::V03] {
-        for binding in [Binding::JsonRpc, Binding::HttpJson] {
-            card = card.interface(place.url(), binding, version);
+/// A card that says nothing of where the agent is gets what is served at `place`.
+fn complete(mut card: AgentCard, place: &Place) -> AgentCard {
+    if card.supported_interfaces.is_empty() {
+        for version in [Version::V1, Version::V03] {
+            for binding in [Binding::JsonRpc, Binding::HttpJson] {
+                card = card.interface(place.url(), binding, version);
+            }
         }
     }
     card

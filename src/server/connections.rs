@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub(super) async fn serve(
             biased;
             () = &mut shutdown => break,
             (place, accepted) = accept(&places, &listener) => match accepted {
-                Ok(stream) => server.take(stream, place, graceful.watcher()),
+                Ok((stream, peer)) => server.take(stream, peer, place, graceful.watcher()),
                 Err(error) => refused(&error).await,
             },
         }
@@ -58,9 +59,12 @@ pub(super) async fn serve(
 type Place = Option<tokio::sync::OwnedSemaphorePermit>;
 
 /// The next connection, once there is room for it.
-async fn accept(places: &Arc<Semaphore>, listener: &TcpListener) -> (Place, io::Result<TcpStream>) {
+async fn accept(
+    places: &Arc<Semaphore>,
+    listener: &TcpListener,
+) -> (Place, io::Result<(TcpStream, SocketAddr)>) {
     let place = places.clone().acquire_owned().await.ok();
-    (place, listener.accept().await.map(|(stream, _)| stream))
+    (place, listener.accept().await)
 }
 
 struct Connections {
@@ -71,7 +75,7 @@ struct Connections {
 }
 
 impl Connections {
-    fn take(&self, stream: TcpStream, place: Place, watcher: Watcher) {
+    fn take(&self, stream: TcpStream, peer: SocketAddr, place: Place, watcher: Watcher) {
         // Answers are written whole: waiting for more to send with them only makes them late.
         let _ = stream.set_nodelay(true);
         let (routes, http) = (self.routes.clone(), self.http.clone());
@@ -81,7 +85,7 @@ impl Connections {
             let opened = timeout(settings.header_timeout, Io::open(stream, settings.write_timeout)).await;
             // Whoever says nothing is told nothing.
             if let Ok(Ok((io, is_http2))) = opened {
-                http.serve(io, is_http2, routes, watcher).await;
+                http.serve(io, is_http2, (routes, peer), watcher).await;
             }
         }));
     }
@@ -124,10 +128,16 @@ impl Http {
         Self { one, two }
     }
 
-    async fn serve(&self, io: Io<TcpStream>, is_http2: bool, routes: Arc<Routes>, watcher: Watcher) {
+    async fn serve(
+        &self,
+        io: Io<TcpStream>,
+        is_http2: bool,
+        (routes, peer): (Arc<Routes>, SocketAddr),
+        watcher: Watcher,
+    ) {
         let service = service_fn(move |request| {
             let routes = routes.clone();
-            async move { Ok::<_, Infallible>(routes.answer(request).await) }
+            async move { Ok::<_, Infallible>(routes.answer(peer, request).await) }
         });
         let io = TokioIo::new(io);
         let ended = match is_http2 {

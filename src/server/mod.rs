@@ -1,6 +1,7 @@
 //! The server: puts the rooms together, listens, serves, drains.
 
 mod body;
+mod browser;
 mod card;
 mod connections;
 mod events;
@@ -12,6 +13,7 @@ mod place;
 mod reply;
 mod rest;
 mod routes;
+mod served;
 mod settings;
 
 use std::net::SocketAddr;
@@ -21,16 +23,19 @@ use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::{Agent, AnyAgent};
+use crate::agent::Agent;
 use crate::bus;
-use crate::engine::{Engine, Settings, System};
+use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
 use crate::service::{Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
-use card::{Card, complete};
+use crate::wire::path::{is_tenant, segment};
+use browser::Browsers;
+use card::Card;
 use place::Place;
 use routes::Routes;
 
+pub use served::Served;
 pub use settings::ServerSettings;
 
 /// An agent that can be reached over HTTP.
@@ -46,22 +51,20 @@ pub use settings::ServerSettings;
 /// # }
 /// ```
 pub struct Server {
-    card: AgentCard,
-    agent: Arc<dyn AnyAgent>,
+    first: Served,
+    others: Vec<Served>,
     store: Arc<dyn Store>,
     settings: Settings,
     serving: ServerSettings,
     limits: Limits,
     public_url: Option<String>,
-    extended_card: Option<AgentCard>,
-    tenants: Vec<Arc<str>>,
 }
 
 /// A server that has its address and takes connections; they are answered once it serves.
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
-    place: Place,
+    root: Place,
     routes: Routes,
     engine: Engine,
     tasks: TaskTracker,
@@ -71,17 +74,23 @@ pub struct Bound {
 impl Server {
     /// A server for one agent. It keeps tasks in memory unless given a store.
     pub fn new(card: AgentCard, agent: impl Agent) -> Self {
+        let name = card.name.clone();
         Self {
-            card,
-            agent: Arc::new(agent),
+            first: Served::new(name, card, agent),
+            others: Vec::new(),
             store: Arc::new(store::Memory::new()),
             settings: Settings::default(),
             serving: ServerSettings::default(),
             limits: Limits::default(),
             public_url: None,
-            extended_card: None,
-            tenants: Vec::new(),
         }
+    }
+
+    /// Serves another agent beside the first.
+    #[must_use]
+    pub fn agent(mut self, agent: Served) -> Self {
+        self.others.push(agent);
+        self
     }
 
     /// Sets how requests are served.
@@ -108,15 +117,14 @@ impl Server {
     /// Shows another card to callers who have authenticated; the public card says that there is one.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
-        self.extended_card = Some(card);
-        self.card.capabilities.extended_agent_card = Some(true);
+        self.first = self.first.extended_card(card);
         self
     }
 
     /// Keeps the tasks of these tenants apart from each other's, and from those of nobody in particular.
     #[must_use]
     pub fn tenants<'a>(mut self, tenants: impl IntoIterator<Item = &'a str>) -> Self {
-        self.tenants = tenants.into_iter().map(Arc::from).collect();
+        self.first = self.first.tenants(tenants);
         self
     }
 
@@ -150,37 +158,73 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let place = match &self.public_url {
+        let root = match &self.public_url {
             Some(url) => Place::public(url)?,
             None => Place::listening(address, false),
         };
+        let browsers = Browsers::new(&self.serving.cors_origins, address, self.public_url.as_deref());
+        let agents: Vec<Served> = [self.first].into_iter().chain(self.others).collect();
+        check_names(&agents)?;
         let engine = Engine::new(
             self.store,
             Arc::new(bus::Local::default()),
-            self.agent.clone(),
+            Staff::new(agents.iter().map(|served| (served.name.clone(), served.agent.clone()))),
             Arc::new(System),
             self.settings,
             (tasks.clone(), stop.clone()),
         );
         engine.recover().await?;
-        let card = complete(self.card, &place);
-        let service = Service::new(
-            engine.clone(),
-            self.agent,
-            Offer::new(&card, self.extended_card),
-            self.limits,
-            Places::new(self.serving.most()),
-            (self.serving.parked_stream_timeout, self.serving.max_blocking),
-        );
-        let resident = Resident { name: card.name.as_str().into(), service, tenants: self.tenants };
+        let places = Places::new(self.serving.most());
+        let (mut residents, mut cards) = (Vec::new(), Vec::new());
+        for (at, served) in agents.into_iter().enumerate() {
+            let mut card = served.card;
+            offer_streams(&mut card, engine.keeps_tasks());
+            let service = Service::new(
+                engine.clone(),
+                served.agent,
+                Offer::new(&card, served.extended_card),
+                self.limits.clone(),
+                places.clone(),
+                (self.serving.parked_stream_timeout, self.serving.max_blocking),
+            );
+            let path = if at == 0 { String::new() } else { format!("agents/{}", segment(&served.name)) };
+            residents.push(Resident { name: served.name, service, tenants: served.tenants });
+            cards.push(Card::new(card, &root, path, &self.serving)?);
+        }
         let routes = Routes {
-            directory: Directory::new(resident, []),
-            card: Card::new(&card, &self.serving)?,
+            directory: Directory::new(residents),
+            cards,
+            root: root.clone(),
+            is_public: self.public_url.is_some(),
+            browsers,
             settings: self.serving,
             drain: CancellationToken::new(),
         };
-        Ok(Bound { listener, address, place, routes, engine, tasks, stop })
+        Ok(Bound { listener, address, root, routes, engine, tasks, stop })
     }
+}
+
+/// Where no task is kept there is nothing to follow.
+fn offer_streams(card: &mut AgentCard, keeps_tasks: bool) {
+    card.capabilities.streaming.get_or_insert(true);
+    if !keeps_tasks {
+        card.capabilities.streaming = Some(false);
+        card.capabilities.push_notifications = Some(false);
+    }
+}
+
+/// Two agents of one name would be one and the same.
+fn check_names(agents: &[Served]) -> Result<()> {
+    for (at, served) in agents.iter().enumerate() {
+        if (at > 0 && !is_tenant(&served.name)) || agents[..at].iter().any(|other| other.name == served.name)
+        {
+            return Err(Error::invalid(
+                "name",
+                format!("`{}` is taken, or cannot be the name of an agent", served.name),
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl Bound {
@@ -193,7 +237,7 @@ impl Bound {
     /// Where clients reach the agent.
     #[must_use]
     pub fn url(&self) -> String {
-        self.place.url()
+        self.root.url()
     }
 
     /// Serves until the process ends.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use http::Uri;
+use http::{HeaderMap, Uri};
 
 use crate::model::{Error, Result};
 
@@ -44,6 +44,22 @@ impl Place {
         Ok(Self { origin: format!("{scheme}://{authority}"), path: format!("{path}{slash}") })
     }
 
+    /// What a proxy says that a client asked for; `None` if it says nothing that can be used.
+    pub(super) fn forwarded(headers: &HeaderMap) -> Option<Self> {
+        let text = |name: &str| headers.get(name)?.to_str().ok()?.split(',').next().map(str::trim);
+        let (host, proto) = (text("x-forwarded-host")?, text("x-forwarded-proto").unwrap_or("https"));
+        let prefix = text("x-forwarded-prefix").unwrap_or_default().trim_matches('/');
+        Self::public(&format!("{proto}://{host}/{prefix}")).ok()
+    }
+
+    /// A place below this one.
+    pub(super) fn below(&self, path: &str) -> Self {
+        match path {
+            "" => self.clone(),
+            path => Self { origin: self.origin.clone(), path: format!("{}{path}/", self.path) },
+        }
+    }
+
     pub(super) fn url(&self) -> String {
         format!("{}{}", self.origin, self.path)
     }
@@ -68,8 +84,24 @@ mod tests {
     fn a_public_url_may_have_a_path_and_no_port() {
         let place = Place::public("https://agents.example.com/x").unwrap();
         assert_eq!(place.url(), "https://agents.example.com/x/");
+        assert_eq!(place.below("agents/echo").url(), "https://agents.example.com/x/agents/echo/");
         for wrong in ["", "agents.example.com", "/x", "ftp://x/", "https://x/?y"] {
             assert!(Place::public(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_proxy_says_where_clients_are() {
+        let forwarded = |headers: &[(&'static str, &str)]| {
+            let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            Place::forwarded(&headers.collect()).map(|place| place.url())
+        };
+        let host = ("x-forwarded-host", "agents.example.com, inner");
+        assert_eq!(forwarded(&[host]).as_deref(), Some("https://agents.example.com/"));
+        let all = [host, ("x-forwarded-proto", "http"), ("x-forwarded-prefix", "/a/b/")];
+        assert_eq!(forwarded(&all).as_deref(), Some("http://agents.example.com/a/b/"));
+        assert_eq!(forwarded(&[]), None);
+        assert_eq!(forwarded(&[("x-forwarded-host", "x y")]), None);
+        assert_eq!(forwarded(&[host, ("x-forwarded-proto", "javascript")]), None);
     }
 }

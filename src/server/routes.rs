@@ -1,47 +1,119 @@
 //! Which path is what.
 
-use http::{Method, Request, StatusCode};
+use std::net::SocketAddr;
+
+use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
+use percent_encoding::percent_decode_str;
 use tokio_util::sync::CancellationToken;
 
-use super::card::{self, Card};
-use super::reply::{Reply, not_allowed, plain};
+use super::browser::{Browsers, Visit, allow};
+use super::card::{self, CATALOG, Card};
+use super::place::Place;
+use super::reply::{self, Reply, not_allowed, plain};
 use super::settings::ServerSettings;
 use super::{jsonrpc, rest};
-use crate::model::Caller;
-use crate::service::Directory;
+use crate::model::{Caller, Error, Result};
+use crate::service::{Directory, Resident};
 
 /// What is served.
 pub(super) struct Routes {
     pub(super) directory: Directory,
-    pub(super) card: Card,
+    /// In the order of the directory.
+    pub(super) cards: Vec<Card>,
+    /// Where the server knows itself to be.
+    pub(super) root: Place,
+    /// Whether the operator has said so: then no proxy knows better.
+    pub(super) is_public: bool,
+    pub(super) browsers: Browsers,
     pub(super) settings: ServerSettings,
     /// Cancelled when the server is to stop: streams end, and whoever reads them comes again.
     pub(super) drain: CancellationToken,
 }
 
 impl Routes {
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Reply {
-        let caller = Caller::anonymous();
-        let resident = self.directory.first();
-        let path = request.uri().path();
+    pub(super) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+        let origin = match self.browsers.visit(request.method(), request.headers()) {
+            Visit::Own => None,
+            Visit::From(origin) => Some(origin),
+            Visit::Answered(reply) => return reply,
+        };
+        let mut reply = self.route(peer, request).await;
+        if let Some(origin) = origin {
+            allow(reply.headers_mut(), origin);
+        }
+        reply
+    }
+
+    async fn route(&self, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+        // Before anything else is looked at: most requests are this.
+        if request.uri().path() == "/" && request.method() == Method::POST {
+            return jsonrpc::answer(self, self.directory.first(), Caller::anonymous(), request).await;
+        }
+        let path = request.uri().path().to_owned();
+        let Some((at, path)) = self.agent(&path) else { return plain(StatusCode::NOT_FOUND, "not found\n") };
+        let (Some(resident), Some(card)) = (self.directory.at(at), self.cards.get(at)) else {
+            return plain(StatusCode::NOT_FOUND, "not found\n");
+        };
         let short = path.strip_suffix('/').unwrap_or(path);
-        if jsonrpc::PATHS.contains(&short) {
-            return match *request.method() {
-                Method::POST => jsonrpc::answer(self, resident, caller, request).await,
-                _ => not_allowed("POST"),
-            };
+        match short {
+            _ if jsonrpc::PATHS.contains(&short) => self.json_rpc(resident, request).await,
+            _ if card::PATHS.contains(&short) => read(&request, |headers| {
+                card.answer(headers, self.forwarded(peer, headers).as_ref(), &self.settings)
+            }),
+            CATALOG => read(&request, |headers| {
+                let root = self.forwarded(peer, headers).unwrap_or_else(|| self.root.clone());
+                card::catalog(&self.cards, headers, &root, &self.settings)
+            }),
+            "/healthz" => read(&request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
+            "/readyz" => self.ready(&request).await,
+            _ => rest::answer(self, resident, Caller::anonymous(), path, request).await,
         }
-        if card::PATHS.contains(&short) {
-            return match *request.method() {
-                Method::GET | Method::HEAD => self.card.answer(request.headers()),
-                _ => not_allowed("GET, HEAD"),
-            };
+    }
+
+    async fn json_rpc(&self, resident: &Resident, request: Request<Incoming>) -> Reply {
+        match *request.method() {
+            Method::POST => jsonrpc::answer(self, resident, Caller::anonymous(), request).await,
+            _ => not_allowed("POST"),
         }
-        if matches!(short, "/healthz" | "/readyz") {
-            return plain(StatusCode::OK, "ok\n");
+    }
+
+    /// The agent that a path leads to, and the path below it.
+    fn agent<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
+        let Some(rest) = path.strip_prefix("/agents/") else { return Some((0, path)) };
+        let (name, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
+        let name = percent_decode_str(name).decode_utf8().ok()?;
+        Some((self.directory.position(&name)?, rest))
+    }
+
+    /// Where a proxy that we believe says that the client is.
+    fn forwarded(&self, peer: SocketAddr, headers: &HeaderMap) -> Option<Place> {
+        let believed = !self.is_public && self.settings.trusted_proxies.contains(&peer.ip().to_canonical());
+        believed.then(|| Place::forwarded(headers)).flatten()
+    }
+
+    /// Whether new calls should come here.
+    async fn ready(&self, request: &Request<Incoming>) -> Reply {
+        if self.drain.is_cancelled() {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "not ready: the server is about to stop\n");
         }
-        let path = path.to_owned();
-        rest::answer(self, resident, caller, &path, request).await
+        match self.directory.first().service.check().await {
+            Ok(()) => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
+            Err(error) => {
+                reply::log(&error);
+                plain(StatusCode::SERVICE_UNAVAILABLE, "not ready: the store does not answer\n")
+            }
+        }
+    }
+}
+
+/// Answers what can only be read.
+fn read(request: &Request<Incoming>, answer: impl FnOnce(&HeaderMap) -> Result<Reply>) -> Reply {
+    match *request.method() {
+        Method::GET | Method::HEAD => answer(request.headers()).unwrap_or_else(|error: Error| {
+            reply::log(&error);
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error\n")
+        }),
+        _ => not_allowed("GET, HEAD"),
     }
 }

@@ -1,5 +1,6 @@
 //! How a server serves. Every bound has a default.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::service::Most;
@@ -43,6 +44,8 @@ pub struct ServerSettings {
     pub card_form: CardForm,
     /// How long clients may keep the card.
     pub card_max_age: Duration,
+    /// Proxies that are believed when they say where clients reach us (`X-Forwarded-Host`, `-Proto`, `-Prefix`).
+    pub trusted_proxies: Vec<IpAddr>,
     /// Pages of other origins that may call, such as `https://app.example.com`; `*` for all. None by default.
     pub cors_origins: Vec<String>,
 }
@@ -77,6 +80,7 @@ impl Default for ServerSettings {
             strict_version: false,
             card_form: CardForm::Union,
             card_max_age: Duration::from_secs(300),
+            trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),
         }
     }

@@ -29,8 +29,10 @@ pub(crate) struct Asking {
 }
 
 impl Directory {
-    pub(crate) fn new(first: Resident, others: impl IntoIterator<Item = Resident>) -> Self {
-        Self([first].into_iter().chain(others).collect())
+    /// There is at least one.
+    pub(crate) fn new(residents: Vec<Resident>) -> Self {
+        assert!(!residents.is_empty(), "a server has an agent");
+        Self(residents)
     }
 
     /// The agent at the root.
@@ -38,9 +40,14 @@ impl Directory {
         &self.0[0]
     }
 
-    /// The agent of this name.
-    pub(crate) fn named(&self, name: &str) -> Option<&Resident> {
-        self.0.iter().find(|resident| *resident.name == *name)
+    /// The agent at a position.
+    pub(crate) fn at(&self, position: usize) -> Option<&Resident> {
+        self.0.get(position)
+    }
+
+    /// Where the agent of this name is.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|resident| *resident.name == *name)
     }
 
     /// Who a request to `resident` is for, and the call as that one sees it. A tenant is one of the agent's own, or
@@ -72,7 +79,8 @@ impl Directory {
             return Ok((resident, own.clone()));
         }
         let other = self
-            .named(tenant)
+            .position(tenant)
+            .and_then(|at| self.at(at))
             .filter(|other| *other.name == *resident.name || *resident.name == *self.first().name);
         match other {
             Some(other) => Ok((other, "".into())),

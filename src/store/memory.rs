@@ -12,6 +12,7 @@ use crate::model::{Entry, PushConfigId, Scope, Seq, Task, TaskId, Timestamp};
 #[derive(Debug, Default)]
 pub struct Memory {
     shelf: Mutex<Shelf>,
+    drops: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +44,12 @@ impl Memory {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A store that keeps a task only while its turn runs: the answer is a message, and no task can be asked for.
+    #[must_use]
+    pub fn null() -> Self {
+        Self { drops: true, ..Self::default() }
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -133,6 +140,10 @@ impl Shelf {
 impl Store for Memory {
     fn is_durable(&self) -> bool {
         false
+    }
+
+    fn keeps_tasks(&self) -> bool {
+        !self.drops
     }
 
     async fn create(&self, task: NewTask) -> Result<Opened> {

@@ -38,6 +38,11 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
+    /// Whether a task is there when its turn is over. Where it is not, an agent answers with messages alone.
+    fn keeps_tasks(&self) -> bool {
+        true
+    }
+
     /// Opens a log with its first batch, idempotency key, alias and push configuration: one commit, all or none,
     /// durable on return.
     ///

@@ -141,6 +141,12 @@ const SEGMENT: &AsciiSet = &CONTROLS
 /// The same for an id that ends like a verb.
 const COLON_TOO: &AsciiSet = &SEGMENT.add(b':');
 
+/// A name as one segment of a path.
+#[must_use]
+pub fn segment(name: &str) -> String {
+    utf8_percent_encode(name, SEGMENT).to_string()
+}
+
 /// The method and the path of a route, as a client calls it; `None` for what 0.3 has not.
 #[must_use]
 pub fn write(route: &Route) -> Option<(&'static str, String)> {

@@ -16,6 +16,7 @@ mod judges;
 #[cfg(feature = "server")]
 mod lists;
 mod lossy;
+mod many;
 #[cfg(feature = "server")]
 mod operations;
 #[cfg(feature = "grpc")]

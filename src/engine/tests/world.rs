@@ -279,7 +279,7 @@ pub(super) fn engine_with(
     clock: Arc<Hands>,
 ) -> Engine {
     let owned = (TaskTracker::new(), CancellationToken::new());
-    Engine::new(store, Arc::new(Local::default()), Arc::new(agent), clock, settings, owned)
+    Engine::new(store, Arc::new(Local::default()), Staff::one(agent), clock, settings, owned)
 }
 
 pub(super) fn message(text: &str) -> Message {

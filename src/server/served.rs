@@ -1,0 +1,62 @@
+//! An agent as it is given to a server: its name, its card, what it does, and for whom.
+
+use std::sync::Arc;
+
+use crate::agent::{Agent, AnyAgent};
+use crate::model::AgentCard;
+
+/// An agent that is served beside others.
+///
+/// ```no_run
+/// # use attache::{AgentCard, Failure, Outcome, Served, Server, Turn};
+/// # async fn example() -> attache::Result<()> {
+/// let count = |turn: Turn| async move {
+///     turn.write("count", turn.text().len().to_string()).await;
+///     Ok(Outcome::Completed)
+/// };
+/// let shout = |turn: Turn| async move {
+///     turn.write("shout", turn.text().to_uppercase()).await;
+///     Ok(Outcome::Completed)
+/// };
+/// Server::new(AgentCard::new("Count", "Counts letters"), count)
+///     // At /agents/shout, with a card of its own.
+///     .agent(Served::new("shout", AgentCard::new("Shout", "Says it louder"), shout))
+///     .serve("127.0.0.1:8080")
+///     .await
+/// # }
+/// ```
+pub struct Served {
+    pub(super) name: Arc<str>,
+    pub(super) card: AgentCard,
+    pub(super) extended_card: Option<AgentCard>,
+    pub(super) agent: Arc<dyn AnyAgent>,
+    pub(super) tenants: Vec<Arc<str>>,
+}
+
+impl Served {
+    /// An agent that is reached at `/agents/{name}`, and at the root by `name` as the tenant.
+    pub fn new(name: impl AsRef<str>, card: AgentCard, agent: impl Agent) -> Self {
+        Self {
+            name: name.as_ref().into(),
+            card,
+            extended_card: None,
+            agent: Arc::new(agent),
+            tenants: Vec::new(),
+        }
+    }
+
+    /// Shows another card to callers who have authenticated; the public card says that there is one.
+    #[must_use]
+    pub fn extended_card(mut self, card: AgentCard) -> Self {
+        self.extended_card = Some(card);
+        self.card.capabilities.extended_agent_card = Some(true);
+        self
+    }
+
+    /// Keeps the tasks of these tenants apart from each other's, and from those of nobody in particular.
+    #[must_use]
+    pub fn tenants<'a>(mut self, tenants: impl IntoIterator<Item = &'a str>) -> Self {
+        self.tenants = tenants.into_iter().map(Arc::from).collect();
+        self
+    }
+}
