@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::event::is_false;
 use super::{
-    AgentCard, ContextId, Message, Object, PushConfig, PushConfigId, Result, Task, TaskId, TaskState,
-    Timestamp, Violation, int32, non_empty, or_default,
+    AgentCard, ContextId, Message, Object, Operation, PushConfig, PushConfigId, Result, Task, TaskId,
+    TaskState, Timestamp, Violation, int32, non_empty, or_default,
 };
 
 /// What a request may not exceed.
@@ -508,6 +508,24 @@ pub enum Request {
 }
 
 impl Request {
+    /// What is asked for.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::SendMessage(_) => Operation::SendMessage,
+            Self::SendStreamingMessage(_) => Operation::SendStreamingMessage,
+            Self::GetTask(_) => Operation::GetTask,
+            Self::ListTasks(_) => Operation::ListTasks,
+            Self::CancelTask(_) => Operation::CancelTask,
+            Self::SubscribeToTask(_) => Operation::SubscribeToTask,
+            Self::CreatePushConfig(_) => Operation::CreatePushConfig,
+            Self::GetPushConfig(_) => Operation::GetPushConfig,
+            Self::ListPushConfigs(_) => Operation::ListPushConfigs,
+            Self::DeletePushConfig(_) => Operation::DeletePushConfig,
+            Self::GetExtendedAgentCard(_) => Operation::GetExtendedAgentCard,
+        }
+    }
+
     /// Checks every rule that needs no task.
     ///
     /// # Errors
