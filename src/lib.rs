@@ -22,6 +22,8 @@
 
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
+#[cfg(feature = "client")]
+pub use client::{Client, EventStream};
 #[cfg(feature = "server")]
 pub use engine::{Restart, Settings, Waiting};
 pub use model::AgentCard;
@@ -39,6 +41,10 @@ pub mod wire;
 mod agent;
 #[cfg(feature = "server")]
 mod bus;
+#[cfg(feature = "client")]
+mod client;
+#[cfg(feature = "client")]
+mod egress;
 #[cfg(feature = "server")]
 mod engine;
 #[cfg(feature = "server")]
@@ -50,4 +56,5 @@ mod service;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/codecs.md")]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
+#[cfg_attr(feature = "client", doc = include_str!("../docs/client.md"))]
 struct Docs;

@@ -1,11 +1,21 @@
-//! gRPC: where each operation is, and errors as statuses.
+//! gRPC: where each operation is, its messages and frames, and errors as statuses.
 
+mod call;
+mod frame;
+
+use base64::Engine as _;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use percent_encoding::percent_decode;
 use prost::Message;
 use tonic::{Code, Status};
 use tonic_types::{BadRequest, ErrorDetail, ErrorInfo, RetryInfo, StatusExt, pb};
 
 use super::errors::{DOMAIN, ReadDetails, grpc_code, message, reason};
 use crate::model::{Error, ErrorKind, Operation, Version, Violation};
+
+pub use call::{read_event, read_reply, write_request};
+pub use frame::{Frames, NoFrame, write_frame};
 
 macro_rules! rpcs {
     ($v1:literal) => {
@@ -103,6 +113,41 @@ fn bad_request(violations: &[Violation]) -> pb::BadRequest {
 
 fn any(type_url: &str, message: &impl Message) -> prost_types::Any {
     prost_types::Any { type_url: type_url.to_owned(), value: message.encode_to_vec() }
+}
+
+/// Base64 as peers write it, padded or not.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Reads the status in the headers or trailers of any peer, which `header` gives by name; `None` if there is none.
+/// What cannot be read in it is left out: nothing that a peer sends makes this panic.
+#[must_use]
+pub fn read_status<'a>(header: impl Fn(&str) -> Option<&'a [u8]>) -> Option<Status> {
+    let code = Code::from_bytes(header("grpc-status")?);
+    let message = header("grpc-message").map(|text| percent_decode(text).decode_utf8_lossy());
+    let details = header("grpc-status-details-bin").and_then(|text| BASE64.decode(text).ok());
+    Some(Status::with_details(code, message.unwrap_or_default(), details.unwrap_or_default().into()))
+}
+
+/// Reads an answer that is no gRPC at all: a proxy spoke, or another kind of server.
+#[must_use]
+pub fn read_http_status(status: u16) -> Error {
+    let kind = match status {
+        401 => ErrorKind::Unauthenticated,
+        403 => ErrorKind::PermissionDenied,
+        404 | 405 => ErrorKind::MethodNotFound,
+        429 => ErrorKind::RateLimited,
+        502..=504 => ErrorKind::Unavailable,
+        _ => ErrorKind::InvalidAgentResponse,
+    };
+    match kind {
+        ErrorKind::InvalidAgentResponse => {
+            Error::new(kind).with_message(format!("Invalid agent response: not gRPC, HTTP status {status}"))
+        }
+        _ => kind.into(),
+    }
 }
 
 /// Reads a status from any peer: its reason decides, then the name of a 0.3 error before the message, then the code.
@@ -271,6 +316,42 @@ mod tests {
         ] {
             let error = from_status(&Status::new(code, text));
             assert_eq!((error.kind(), error.message()), (kind, message), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_read_from_headers_whatever_they_hold() {
+        let read = |headers: &[(&str, &str)]| {
+            let header =
+                |name: &str| headers.iter().find(|(one, _)| *one == name).map(|(_, it)| it.as_bytes());
+            read_status(header).map(|status| from_status(&status))
+        };
+        let error = Error::new(ErrorKind::TaskNotFound).with_message("no t\u{e2}che").with("taskId", "t");
+        let details = BASE64.encode(to_status(&error, Version::V1).details());
+        for details in [&*details, details.trim_end_matches('=')] {
+            let headers = [
+                ("grpc-status", "5"),
+                ("grpc-message", "no t%C3%A2che"),
+                ("grpc-status-details-bin", details),
+            ];
+            assert_eq!(read(&headers).as_ref(), Some(&error));
+        }
+        assert_eq!(read(&[]), None);
+        let odd = [("grpc-status", "5"), ("grpc-message", "a%ffb%"), ("grpc-status-details-bin", "!!")];
+        let read = read(&odd).unwrap();
+        assert_eq!((read.kind(), read.message()), (ErrorKind::TaskNotFound, "a\u{fffd}b%"));
+    }
+
+    #[test]
+    fn an_answer_that_is_no_grpc_is_read_by_its_http_status() {
+        for (status, kind) in [
+            (200, ErrorKind::InvalidAgentResponse),
+            (302, ErrorKind::InvalidAgentResponse),
+            (401, ErrorKind::Unauthenticated),
+            (404, ErrorKind::MethodNotFound),
+            (503, ErrorKind::Unavailable),
+        ] {
+            assert_eq!(read_http_status(status).kind(), kind, "{status}");
         }
     }
 

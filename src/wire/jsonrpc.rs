@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::errors::{JsonRpcError, read_jsonrpc};
+use super::errors::{JsonRpcError, read_jsonrpc, read_rest};
 use super::json::{check_depth, read};
 use super::method::name;
 use crate::model::{Error, ErrorKind, Json, Object, Operation, Version, Violation};
@@ -198,6 +198,29 @@ pub fn read_response(body: &[u8]) -> Result<Response<'_>, Error> {
     Ok(Response { id: Id::read(answer.id).unwrap_or(Id::NULL), result })
 }
 
+/// Reads an answer whose HTTP status is no success: the code decides where it has a meaning, else the status.
+#[must_use]
+pub fn read_failure(status: u16, body: &[u8]) -> Error {
+    let told = read_response(body).ok().and_then(|answer| answer.result.err());
+    let kind = match (told.as_ref().map(Error::kind), status) {
+        (Some(ErrorKind::Other(_)), 401 | 403 | 429 | 503) | (None, _) => kind_of_status(status),
+        (Some(kind), _) => kind,
+    };
+    match told {
+        Some(error) if error.kind() == kind => error,
+        Some(error) => Error::new(kind).with_message(error.message().to_owned()),
+        None => Error::new(kind),
+    }
+}
+
+/// A path that is not there is no task that is not there: JSON-RPC has one path.
+fn kind_of_status(status: u16) -> ErrorKind {
+    match status {
+        404 => ErrorKind::MethodNotFound,
+        status => read_rest(status, "").kind(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,6 +322,26 @@ mod tests {
             write_request(&mut out, &Id::from(7), method, |out| out.extend_from_slice(b"{}"));
             let wanted = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}"{params}}}"#);
             assert_eq!(String::from_utf8(out).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn a_refusal_by_http_is_read_by_its_code_or_its_status() {
+        let coded =
+            |code: i32| format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":{code},"message":"no"}}}}"#);
+        for (status, body, kind, message) in [
+            (401, String::new(), ErrorKind::Unauthenticated, "Authentication required"),
+            (401, coded(-32000), ErrorKind::Unauthenticated, "no"),
+            (429, coded(-32000), ErrorKind::RateLimited, "no"),
+            (413, coded(-32600), ErrorKind::InvalidRequest, "no"),
+            (400, coded(-32001), ErrorKind::TaskNotFound, "no"),
+            (500, coded(-32042), ErrorKind::Other(-32042), "no"),
+            (404, "<html>".to_owned(), ErrorKind::MethodNotFound, "Method not found"),
+            (500, "oops".to_owned(), ErrorKind::Internal, "Internal error"),
+            (503, r#"{"jsonrpc":"2.0"}"#.to_owned(), ErrorKind::Unavailable, "Service unavailable"),
+        ] {
+            let error = read_failure(status, body.as_bytes());
+            assert_eq!((error.kind(), error.message()), (kind, message), "{status} {body}");
         }
     }
 

@@ -5,6 +5,7 @@ pub mod decide;
 pub mod errors;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+pub mod header;
 pub mod json;
 pub mod jsonrpc;
 pub mod method;
@@ -28,11 +29,14 @@ mod v1;
 
 use crate::model::{TaskId, Version};
 
-pub use reply::{read_event, read_reply};
+pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_rest_event};
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{
     A2A_JSON, refuses_in_stream, rest_type, write_body, write_event, write_failure, write_result,
 };
+
+#[cfg(feature = "grpc")]
+use request::not_in_v03;
 
 /// A way of writing that a caller understands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,15 @@ impl Dialect {
         match self {
             Self::V1 => Version::V1,
             Self::V03 | Self::V03Rest | Self::V01 { .. } => Version::V03,
+        }
+    }
+
+    /// What REST speaks in a version.
+    #[must_use]
+    pub fn rest(version: Version) -> Self {
+        match version {
+            Version::V1 => Self::V1,
+            Version::V03 => Self::V03Rest,
         }
     }
 }

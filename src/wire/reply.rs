@@ -7,7 +7,9 @@ use serde_json::value::RawValue;
 
 use super::Dialect;
 use super::card::read_card_text;
+use super::errors::{read_jsonrpc, read_rest};
 use super::json::{check_nesting, inside, read, read_new};
+use super::jsonrpc::read_response;
 use super::v03::{ArtifactEventIn, MessageIn, PushConfigIn, StatusEventIn, TaskIn};
 use crate::model::{
     Error, ErrorKind, ListPushConfigsResponse, ListTasksResponse, Message, Operation, PushConfig, Response,
@@ -23,12 +25,17 @@ pub fn read_reply(operation: Operation, text: &str, dialect: &Dialect) -> Result
     reply(operation, text, dialect).map_err(peers_fault)
 }
 
-/// What a peer got wrong is not the fault of whoever asked us.
-fn peers_fault(error: Error) -> Error {
-    if error.kind() != ErrorKind::InvalidParams {
+/// What a peer got wrong is not the fault of whoever asked us: an answer that cannot be read is the agent's error.
+#[must_use]
+pub fn peers_fault(error: Error) -> Error {
+    let kind = error.kind();
+    if !matches!(kind, ErrorKind::InvalidParams | ErrorKind::InvalidRequest | ErrorKind::Parse) {
         return error;
     }
-    let rule = error.message().strip_prefix(ErrorKind::InvalidParams.message()).unwrap_or_default();
+    let rule = match error.message().strip_prefix(kind.message()) {
+        Some("") if kind == ErrorKind::Parse => ": not JSON",
+        rule => rule.unwrap_or_default(),
+    };
     let message = format!("{}{rule}", ErrorKind::InvalidAgentResponse.message());
     let fault = Error::new(ErrorKind::InvalidAgentResponse).with_message(message);
     error.violations().iter().cloned().fold(fault, Error::with_violation)
@@ -119,6 +126,44 @@ impl Shape<'_> {
 pub fn read_event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
     check_nesting(text.as_bytes())?;
     event(text, dialect).map_err(peers_fault)
+}
+
+/// Reads one event of a JSON-RPC stream by its name and data: an answer whose result is the event, or an error.
+///
+/// # Errors
+/// What the peer says went wrong, or the event cannot be made sense of.
+pub fn read_jsonrpc_event(
+    name: Option<&str>,
+    data: &str,
+    dialect: &Dialect,
+) -> Result<StreamResponse, Error> {
+    let answer = read_response(data.as_bytes()).map_err(peers_fault)?;
+    match (answer.result, name) {
+        (Err(error), _) => Err(error),
+        (Ok(_), Some("error")) => Err(read_jsonrpc(data)),
+        (Ok(result), _) => read_event(result, dialect),
+    }
+}
+
+/// Reads one event of a REST stream by its name and data: the event as it is, or an error in its place.
+///
+/// # Errors
+/// What the peer says went wrong, or the event cannot be made sense of.
+pub fn read_rest_event(name: Option<&str>, data: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
+    #[derive(Deserialize)]
+    struct Fault {
+        error: Option<Code>,
+    }
+    #[derive(Deserialize)]
+    struct Code {
+        code: Option<u16>,
+    }
+    check_nesting(data.as_bytes()).map_err(peers_fault)?;
+    let fault = serde_json::from_str::<Fault>(data).ok().and_then(|fault| fault.error);
+    if name == Some("error") || fault.is_some() {
+        return Err(read_rest(fault.and_then(|fault| fault.code).unwrap_or(500), data));
+    }
+    read_event(data, dialect)
 }
 
 fn event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
@@ -316,4 +361,45 @@ fn read_configs(text: &str) -> Result<ListPushConfigsResponse, Error> {
         .map(|config| read_config(config.get()))
         .collect::<Result<_, _>>()?;
     Ok(ListPushConfigsResponse { configs, next_page_token: list.next_page_token })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAULT: &str = r#"{"code":404,"message":"gone","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"a2a-protocol.org","reason":"TASK_NOT_FOUND"}]}"#;
+
+    fn kinds(name: Option<&str>, data: &str) -> (ErrorKind, ErrorKind) {
+        let jsonrpc = read_jsonrpc_event(name, data, &Dialect::V1).unwrap_err();
+        let rest = read_rest_event(name, data, &Dialect::V1).unwrap_err();
+        (jsonrpc.kind(), rest.kind())
+    }
+
+    #[test]
+    fn an_error_in_a_stream_is_read_with_its_name_and_without() {
+        let jsonrpc = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"gone"}}"#;
+        let rest = format!(r#"{{"error":{FAULT}}}"#);
+        for name in [None, Some("error")] {
+            assert_eq!(kinds(name, jsonrpc).0, ErrorKind::TaskNotFound);
+            assert_eq!(kinds(name, &rest).1, ErrorKind::TaskNotFound);
+        }
+        let status = r#"{"error":{"code":503,"message":"later"}}"#;
+        assert_eq!(kinds(None, status).1, ErrorKind::Unavailable);
+        assert_eq!(
+            kinds(Some("error"), r#"{"code":-32002,"message":"no"}"#),
+            (ErrorKind::TaskNotCancelable, ErrorKind::Internal)
+        );
+    }
+
+    #[test]
+    fn what_is_neither_event_nor_error_is_the_peers_fault() {
+        let deep = "[".repeat(200);
+        for data in ["", "{}", "null", "[]", "nope", r#"{"jsonrpc":"2.0","id":1}"#, &deep] {
+            assert_eq!(
+                kinds(None, data),
+                (ErrorKind::InvalidAgentResponse, ErrorKind::InvalidAgentResponse),
+                "{data}"
+            );
+        }
+    }
 }

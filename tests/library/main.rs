@@ -1,6 +1,8 @@
 //! What the library promises: a file per promise, one binary.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[cfg(all(feature = "client", feature = "server"))]
+mod client;
 #[cfg(feature = "sqlite")]
 mod crash;
 mod dialects;

@@ -13,6 +13,9 @@ use read::CardIn;
 use union::Union;
 use write::Old;
 
+/// Where the public card is, below the agent's base: 0.3 and 1.0 look at the first, older readers at the second.
+pub const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+
 /// How a card is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CardForm {

@@ -37,7 +37,7 @@ fn write_v1(out: &mut Vec<u8>, request: &Request) {
     }
 }
 
-pub(super) fn not_in_v03() -> Error {
+pub(in crate::wire) fn not_in_v03() -> Error {
     Error::new(ErrorKind::UnsupportedOperation)
         .with_message("This operation is not supported: A2A 0.3 cannot list tasks")
 }

@@ -1,0 +1,129 @@
+//! The gRPC binding: encode, call, decode. Our own frames over the one door out, so that its limits hold here too and
+//! nothing that a peer puts into its trailers can hurt.
+
+use ::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, TE};
+use ::http::{HeaderMap, Method, Request as HttpRequest, Uri};
+use bytes::Bytes;
+use tonic::Code;
+
+use super::events::cut;
+use super::rest::below;
+use super::{Client, EventStream};
+use crate::egress::{Body, Protocol, too_large};
+use crate::model::{Error, ErrorKind, Request, Response, Result, Seq, StreamResponse, Version};
+use crate::wire::grpc::{self, Frames, NoFrame};
+use crate::wire::header::LAST_EVENT_ID;
+
+pub(super) const SPOKEN: bool = true;
+
+/// Cards give `host:port`, or a url with one of four schemes.
+pub(super) fn address(url: &str) -> Result<Option<Uri>> {
+    let url = match url.split_once("://") {
+        None => format!("http://{url}"),
+        Some(("grpc", rest)) => format!("http://{rest}"),
+        Some(("grpcs", rest)) => format!("https://{rest}"),
+        Some(_) => url.to_owned(),
+    };
+    Ok(url.parse().ok())
+}
+
+pub(super) async fn call(client: &Client, request: &Request) -> Result<Response> {
+    let mut messages = open(client, request, None).await?;
+    let message = messages.next().await.ok_or_else(|| unreadable("no message"))??;
+    // The status comes behind the message.
+    match messages.next().await {
+        None => grpc::read_reply(request.operation(), &message, client.version),
+        Some(Ok(_)) => Err(unreadable("several messages where one should be")),
+        Some(Err(error)) => Err(error),
+    }
+}
+
+pub(super) async fn stream(client: &Client, request: &Request, after: Option<Seq>) -> Result<EventStream> {
+    open(client, request, after).await.map(EventStream::from)
+}
+
+async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<Messages> {
+    let message = grpc::write_request(request, client.version)?;
+    let path = grpc::path(request.operation(), client.version).ok_or(ErrorKind::UnsupportedOperation)?;
+    let mut body = Vec::with_capacity(message.len() + 5);
+    grpc::write_frame(&mut body, &message).map_err(|_| ErrorKind::PayloadTooLarge)?;
+    let mut http = HttpRequest::new(Bytes::from(body));
+    *http.method_mut() = Method::POST;
+    *http.uri_mut() = below(&client.url, path)?;
+    let headers = http.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+    if let Some(Seq(after)) = after {
+        headers.insert(HeaderName::from_static(LAST_EVENT_ID), after.into());
+    }
+    headers.extend(client.headers.clone());
+    let (head, body) = client.egress.send(http, Protocol::Http2).await?.into_parts();
+    let is_grpc =
+        head.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
+    if !is_grpc || head.status != 200 {
+        return Err(grpc::read_http_status(head.status.as_u16()));
+    }
+    // A refusal may come at once, in place of the trailers.
+    let ended = status(&head.headers).transpose()?.is_some();
+    Ok(Messages { body, frames: Frames::new(client.max_bytes), version: client.version, ended })
+}
+
+/// How the peer says that it went; `None` if it has not said yet.
+fn status(headers: &HeaderMap) -> Option<Result<()>> {
+    let status = grpc::read_status(|name| headers.get(name).map(HeaderValue::as_bytes))?;
+    Some(match status.code() {
+        Code::Ok => Ok(()),
+        _ => Err(grpc::from_status(&status)),
+    })
+}
+
+/// The messages of one answer.
+pub(super) struct Messages {
+    body: Body,
+    frames: Frames,
+    version: Version,
+    /// The peer has said how it went, and it went well.
+    ended: bool,
+}
+
+impl Messages {
+    pub(super) async fn next_event(&mut self) -> Option<Result<StreamResponse>> {
+        let message = self.next().await?;
+        Some(message.and_then(|message| grpc::read_event(&message, self.version)))
+    }
+
+    async fn next(&mut self) -> Option<Result<Vec<u8>>> {
+        loop {
+            match self.frames.next_frame() {
+                Ok(Some(message)) => return Some(Ok(message.to_vec())),
+                Ok(None) if self.ended => return None,
+                Ok(None) => {}
+                Err(NoFrame::TooLarge { limit }) => return Some(Err(too_large(limit))),
+                Err(NoFrame::Compressed) => {
+                    return Some(Err(unreadable("compressed, which was not asked for")));
+                }
+            }
+            match self.body.next().await {
+                Some(Ok(frame)) => {
+                    if let Some(data) = frame.data_ref() {
+                        self.frames.push(data);
+                    } else if let Some(Err(error)) = frame.trailers_ref().and_then(|it| self.end(it)) {
+                        return Some(Err(error));
+                    }
+                }
+                Some(Err(lost)) => return Some(Err(lost)),
+                None => return Some(Err(cut())),
+            }
+        }
+    }
+
+    fn end(&mut self, trailers: &HeaderMap) -> Option<Result<()>> {
+        let status = status(trailers)?;
+        self.ended = true;
+        Some(if self.frames.is_clean() { status } else { status.and_then(|()| Err(cut())) })
+    }
+}
+
+fn unreadable(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidAgentResponse).with_message(format!("Invalid agent response: {what}"))
+}

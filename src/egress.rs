@@ -1,0 +1,185 @@
+//! The only door to the outside: every connection we open is opened here.
+//!
+//! Plain HTTP so far. Redirects are never followed: whoever asked decides what a 3xx means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Frame, Incoming};
+use hyper::rt::Executor;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioTimer;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::model::{Error, ErrorKind, Result};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection is kept for the next request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many connections to one host are kept for the next requests.
+const MAX_IDLE_PER_HOST: usize = 32;
+
+/// Sends requests. A clone shares the connections; they end with the last clone and the last body being read.
+#[derive(Clone)]
+pub(crate) struct Egress {
+    http1: Client<HttpConnector, Full<Bytes>>,
+    http2: Client<HttpConnector, Full<Bytes>>,
+    open: Arc<DropGuard>,
+}
+
+/// Which HTTP to speak: without TLS there is nothing to negotiate it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Http1,
+    Http2,
+}
+
+impl Egress {
+    pub(crate) fn new() -> Self {
+        let stop = CancellationToken::new();
+        let connections = Connections { tasks: TaskTracker::new(), stop: stop.clone() };
+        Self {
+            http1: client(connections.clone(), Protocol::Http1),
+            http2: client(connections, Protocol::Http2),
+            open: Arc::new(stop.drop_guard()),
+        }
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// The address may not be reached from here, cannot be, or went silent.
+    pub(crate) async fn send(&self, request: Request<Bytes>, protocol: Protocol) -> Result<Response<Body>> {
+        check(request.uri())?;
+        let client = match protocol {
+            Protocol::Http1 => &self.http1,
+            Protocol::Http2 => &self.http2,
+        };
+        let response = client.request(request.map(Full::new)).await.map_err(|cause| {
+            let what = if cause.is_connect() { "cannot connect to the agent" } else { LOST };
+            unreachable(what, cause)
+        })?;
+        Ok(response.map(|incoming| Body { incoming, _open: self.open.clone() }))
+    }
+}
+
+const LOST: &str = "the connection to the agent was lost";
+
+fn unreachable(what: &'static str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Unavailable).with_message(what).with_source(cause)
+}
+
+/// Refuses what we do not speak.
+///
+/// # Errors
+/// Invalid parameters: the url is not one of plain HTTP.
+pub(crate) fn check(uri: &Uri) -> Result<()> {
+    match (uri.scheme_str(), uri.authority()) {
+        // It would print wherever the url does.
+        (_, Some(authority)) if authority.as_str().contains('@') => {
+            Err(Error::invalid("url", "must carry no credentials: send them in a header"))
+        }
+        (Some("http"), Some(_)) => Ok(()),
+        (Some("https"), _) => Err(Error::invalid("url", "must begin with http://: there is no TLS yet")),
+        _ => Err(Error::invalid("url", "must begin with http:// and name a host")),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the door")]
+fn client(connections: Connections, protocol: Protocol) -> Client<HttpConnector, Full<Bytes>> {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    connector.set_nodelay(true);
+    Client::builder(connections)
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
+        .http2_only(protocol == Protocol::Http2)
+        .build(connector)
+}
+
+/// Where connections run, until the door is closed.
+#[derive(Clone)]
+struct Connections {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl<F> Executor<F> for Connections
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(future));
+    }
+}
+
+/// The body of an answer; keeps its connection open.
+pub(crate) struct Body {
+    incoming: Incoming,
+    _open: Arc<DropGuard>,
+}
+
+impl Body {
+    /// The next piece, or the trailers.
+    ///
+    /// # Errors
+    /// The connection was lost.
+    pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>>> {
+        let frame = self.incoming.frame().await?;
+        Some(frame.map_err(|cause| unreachable(LOST, cause)))
+    }
+
+    /// Reads it whole, up to a limit.
+    ///
+    /// # Errors
+    /// The connection was lost, or the body is larger.
+    pub(crate) async fn read(mut self, limit: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while let Some(frame) = self.next().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            if bytes.len() + data.len() > limit {
+                return Err(too_large(limit));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    }
+}
+
+/// An answer that is larger than we read.
+pub(crate) fn too_large(limit: usize) -> Error {
+    Error::new(ErrorKind::InvalidAgentResponse)
+        .with_message(format!("Invalid agent response: larger than {limit} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s38_no_credentials_in_a_url() {
+        let error = check(&Uri::from_static("http://me:hunter2@127.0.0.1/")).unwrap_err();
+        assert!(
+            error.message().contains("no credentials") && !error.message().contains("hunter2"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn s21_only_http_gets_out() {
+        assert_eq!(check(&Uri::from_static("http://127.0.0.1:1/x")), Ok(()));
+        for url in
+            ["https://x", "file:///etc/passwd", "gopher://x/", "ftp://x", "/x", "x:1", "unix://x", "data:,x"]
+        {
+            assert!(!url.parse().is_ok_and(|uri| check(&uri).is_ok()), "{url}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The frames of gRPC: five bytes of head before each message. Bytes only, no I/O.
+
+use std::fmt;
+
+const HEAD: usize = 5;
+
+/// Writes one message, not compressed.
+///
+/// # Errors
+/// It is longer than a frame can say.
+pub fn write_frame(out: &mut Vec<u8>, message: &[u8]) -> Result<(), NoFrame> {
+    let length = u32::try_from(message.len()).map_err(|_| NoFrame::TooLarge { limit: u32::MAX as usize })?;
+    out.push(0);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(message);
+    Ok(())
+}
+
+/// Why a body cannot be read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoFrame {
+    /// A message is larger than this many bytes.
+    TooLarge {
+        /// The limit that was passed.
+        limit: usize,
+    },
+    /// A message is compressed, which nobody asked for.
+    Compressed,
+}
+
+impl fmt::Display for NoFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { limit } => write!(f, "gRPC message larger than {limit} bytes"),
+            Self::Compressed => f.write_str("gRPC message is compressed"),
+        }
+    }
+}
+
+impl std::error::Error for NoFrame {}
+
+/// Reads messages from bytes that arrive in any pieces. A message that says it is too large is refused before it
+/// has arrived.
+#[derive(Debug)]
+pub struct Frames {
+    limit: usize,
+    bytes: Vec<u8>,
+    /// Where in the bytes the next frame begins.
+    at: usize,
+}
+
+impl Frames {
+    /// A reader at the start of a body, with the size that a message may have.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { limit, bytes: Vec::new(), at: 0 }
+    }
+
+    /// Takes the next bytes of the body.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, if it has arrived.
+    ///
+    /// # Errors
+    /// The body cannot be read on.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, NoFrame> {
+        let Some(([flag, length @ ..], rest)) = self.bytes[self.at..].split_first_chunk::<HEAD>() else {
+            return Ok(None);
+        };
+        if *flag != 0 {
+            return Err(NoFrame::Compressed);
+        }
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > self.limit {
+            return Err(NoFrame::TooLarge { limit: self.limit });
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let start = self.at + HEAD;
+        self.at = start + length;
+        Ok(Some(&self.bytes[start..self.at]))
+    }
+
+    /// Whether the body may end here without loss.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8], piece: usize, limit: usize) -> (Vec<Vec<u8>>, Option<NoFrame>, bool) {
+        let (mut frames, mut found) = (Frames::new(limit), Vec::new());
+        for piece in bytes.chunks(piece) {
+            frames.push(piece);
+            loop {
+                match frames.next_frame() {
+                    Ok(Some(message)) => found.push(message.to_vec()),
+                    Ok(None) => break,
+                    Err(fault) => return (found, Some(fault), frames.is_clean()),
+                }
+            }
+        }
+        (found, None, frames.is_clean())
+    }
+
+    #[test]
+    fn messages_come_back_in_any_pieces() {
+        let messages = [b"one".to_vec(), Vec::new(), vec![7; 300]];
+        let mut bytes = Vec::new();
+        for message in &messages {
+            write_frame(&mut bytes, message).unwrap();
+        }
+        for piece in [1, 2, 5, 7, 64, bytes.len()] {
+            assert_eq!(read(&bytes, piece, 300), (messages.to_vec(), None, true), "{piece}");
+        }
+        let cut = &bytes[..bytes.len() - 1];
+        assert_eq!(read(cut, 4, 300), (messages[..2].to_vec(), None, false));
+    }
+
+    #[test]
+    fn s25_a_message_that_is_too_large_is_refused_by_its_head() {
+        let head = [0, 0, 0, 1, 45];
+        assert_eq!(read(&head, 5, 300), (vec![], Some(NoFrame::TooLarge { limit: 300 }), false));
+        assert_eq!(read(&[1, 0, 0, 0, 0], 1, 300).1, Some(NoFrame::Compressed));
+    }
+}

@@ -1,0 +1,26 @@
+//! What travels beside the body: the names of headers and metadata, and media types.
+
+use crate::model::Version;
+
+/// The version of the protocol that a request is in.
+pub const VERSION: &str = "a2a-version";
+/// Where a reader of server-sent events goes on.
+pub const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The headers in which a client of this version names the extensions it wants; servers of 0.3 know only the second.
+#[must_use]
+pub fn extensions(version: Version) -> &'static [&'static str] {
+    match version {
+        Version::V1 => &["a2a-extensions"],
+        Version::V03 => &["a2a-extensions", "x-a2a-extensions"],
+    }
+}
+
+/// The media type of a REST body as a client of this version sends it.
+#[must_use]
+pub fn rest_media_type(version: Version) -> &'static str {
+    match version {
+        Version::V1 => "application/a2a+json",
+        Version::V03 => "application/json",
+    }
+}

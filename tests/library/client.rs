@@ -1,0 +1,68 @@
+//! The client: every operation over every binding and version, against scripted peers and our own server.
+
+mod answers;
+mod connections;
+mod discovery;
+#[cfg(feature = "grpc")]
+mod grpc;
+mod ours;
+mod peer;
+mod streams;
+
+use attache::model::{Error, Request, Response, StreamResponse};
+use attache::{Client, EventStream};
+
+use crate::harness::soon;
+
+/// What came of a request.
+#[derive(Debug, PartialEq)]
+enum Got {
+    Answer(Response),
+    /// The events, and the error that ended them.
+    Events(Vec<StreamResponse>, Option<Error>),
+}
+
+/// Calls the operation of a request.
+async fn ask(client: &Client, request: Request) -> Result<Got, Error> {
+    let answer = match request {
+        Request::SendStreamingMessage(request) => {
+            return soon(async { Ok(all(client.send_streaming_message(request).await?).await) }).await;
+        }
+        Request::SubscribeToTask(request) => {
+            return soon(async { Ok(all(client.subscribe_to_task(request, None).await?).await) }).await;
+        }
+        Request::SendMessage(request) => Response::SendMessage(soon(client.send_message(request)).await?),
+        Request::GetTask(request) => Response::Task(soon(client.get_task(request)).await?),
+        Request::ListTasks(request) => Response::ListTasks(soon(client.list_tasks(request)).await?),
+        Request::CancelTask(request) => Response::Task(soon(client.cancel_task(request)).await?),
+        Request::CreatePushConfig(config) => {
+            Response::PushConfig(soon(client.create_push_config(config)).await?)
+        }
+        Request::GetPushConfig(request) => Response::PushConfig(soon(client.get_push_config(request)).await?),
+        Request::ListPushConfigs(request) => {
+            Response::ListPushConfigs(soon(client.list_push_configs(request)).await?)
+        }
+        Request::DeletePushConfig(request) => {
+            soon(client.delete_push_config(request)).await?;
+            Response::Empty
+        }
+        Request::GetExtendedAgentCard(_) => {
+            Response::AgentCard(Box::new(soon(client.get_extended_agent_card()).await?))
+        }
+    };
+    Ok(Got::Answer(answer))
+}
+
+async fn all(mut stream: EventStream) -> Got {
+    let mut events = Vec::new();
+    loop {
+        match stream.next().await {
+            Some(Ok((_, event))) => events.push(event),
+            Some(Err(error)) => {
+                assert!(stream.next().await.is_none(), "an error is the last item");
+                return Got::Events(events, Some(error));
+            }
+            None => return Got::Events(events, None),
+        }
+    }
+}

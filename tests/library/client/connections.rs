@@ -1,0 +1,68 @@
+//! Connections: shared by clones, kept for the next call, and closed with the last who needs them.
+
+use attache::Client;
+use attache::model::{Binding, GetTaskRequest, SubscribeToTaskRequest, Version};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::peer;
+use crate::harness::soon;
+
+const TASK: &str = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}"#;
+
+async fn listen() -> (TcpListener, Client) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    (listener, Client::new(&url, Binding::HttpJson, Version::V1).unwrap())
+}
+
+async fn get(client: &Client) {
+    let request = GetTaskRequest { id: "t".into(), ..Default::default() };
+    soon(client.get_task(request)).await.unwrap();
+}
+
+async fn answer(stream: &mut TcpStream) {
+    soon(peer::read(stream)).await;
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{TASK}", TASK.len());
+    stream.write_all(answer.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn calls_of_clones_share_a_connection_that_ends_with_the_last_of_them() {
+    let (listener, client) = listen().await;
+    let (mut stream, ()) = tokio::join!(
+        async {
+            let (mut stream, _) = soon(listener.accept()).await.unwrap();
+            answer(&mut stream).await;
+            stream
+        },
+        get(&client)
+    );
+    let clone = client.clone();
+    drop(client);
+    tokio::join!(answer(&mut stream), get(&clone));
+    drop(clone);
+    assert_eq!(soon(stream.read(&mut [0; 16])).await.unwrap(), 0, "closed");
+}
+
+#[tokio::test]
+async fn a_stream_outlives_its_client_and_is_closed_when_dropped() {
+    let (listener, client) = listen().await;
+    let subscribe = async {
+        let request = SubscribeToTaskRequest { id: "t".into(), ..Default::default() };
+        soon(client.subscribe_to_task(request, None)).await.unwrap()
+    };
+    let accept = async {
+        let (mut stream, _) = soon(listener.accept()).await.unwrap();
+        soon(peer::read(&mut stream)).await;
+        stream.write_all(&peer::events(b"")).await.unwrap();
+        stream
+    };
+    let (mut events, mut stream) = tokio::join!(subscribe, accept);
+    drop(client);
+    let event = format!("id: 3\ndata: {{\"task\":{TASK}}}\n\n");
+    stream.write_all(event.as_bytes()).await.unwrap();
+    assert!(soon(events.next()).await.unwrap().is_ok());
+    drop(events);
+    assert_eq!(soon(stream.read(&mut [0; 16])).await.unwrap(), 0, "closed");
+}

@@ -1,0 +1,83 @@
+//! From an address to a client.
+
+use attache::model::{AgentInterface, Binding, ErrorKind, Version};
+use attache::{AgentCard, Client};
+use serde_json::{Value, json};
+
+use super::peer::{Peer, json as answer, reply};
+use crate::harness::soon;
+
+async fn discovered(interfaces: Value) -> (attache::Result<Client>, String) {
+    let card = json!({"name": "Tides", "supportedInterfaces": interfaces});
+    let peer = Peer::with(vec![reply(404, "", ""), answer(200, &card)]).await;
+    let url = peer.url.clone();
+    let client = soon(Client::discover(&format!("{url}/agents/tides/"))).await;
+    let targets: Vec<_> = peer.asked().await.into_iter().map(|asked| asked.target).collect();
+    let base = "GET /agents/tides/.well-known";
+    assert_eq!(targets, [format!("{base}/agent-card.json"), format!("{base}/agent.json")]);
+    (client, url)
+}
+
+#[tokio::test]
+async fn the_first_interface_that_we_speak_is_taken_with_its_tenant() {
+    let (client, _) = discovered(json!([
+        {"url": "http://a/", "protocolBinding": "urn:telegraph", "protocolVersion": "1.0"},
+        {"url": "http://b/", "protocolBinding": "JSONRPC", "protocolVersion": "9.9"},
+        {"url": "http://c/x", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0", "tenant": "brest"},
+        {"url": "http://d/", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
+    ]))
+    .await;
+    let client = client.unwrap();
+    let wanted = AgentInterface::new("http://c/x", Binding::HttpJson, Version::V1);
+    assert_eq!(client.interface(), AgentInterface { tenant: Some("brest".to_owned()), ..wanted });
+    assert_eq!(client.card().map(|card| &*card.name), Some("Tides"));
+}
+
+#[tokio::test]
+async fn an_interface_without_a_host_is_where_the_card_is() {
+    for (url, path) in [("", "/a2a"), ("/rpc", "/rpc")] {
+        let interface = json!([{"url": url, "protocolBinding": "jsonrpc", "protocolVersion": "0.3.0"}]);
+        let (client, host) = discovered(interface).await;
+        let wanted = AgentInterface::new(format!("{host}{path}"), Binding::JsonRpc, Version::V03);
+        assert_eq!(client.unwrap().interface(), wanted);
+    }
+}
+
+#[tokio::test]
+async fn s21_what_we_cannot_speak_is_said() {
+    let (none, _) = discovered(json!([])).await;
+    assert_eq!(none.unwrap_err().kind(), ErrorKind::InvalidAgentResponse);
+    let secure = json!([{"url": "https://a/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]);
+    let error = discovered(secure).await.0.unwrap_err();
+    assert_eq!(error.to_string(), "Invalid parameters: url must begin with http://: there is no TLS yet");
+    for url in ["", "127.0.0.1:1", "file:///etc/passwd", "/a2a"] {
+        let error = Client::new(url, Binding::JsonRpc, Version::V1).unwrap_err();
+        assert_eq!(error.violations()[0].field(), "url", "{url}");
+    }
+}
+
+#[tokio::test]
+async fn s48_a_card_that_is_none_is_refused() {
+    for (status, body, kind) in [
+        (200, " ".repeat(11 << 20), ErrorKind::InvalidAgentResponse),
+        (200, "[".repeat(1000), ErrorKind::InvalidAgentResponse),
+        (200, "<html>".to_owned(), ErrorKind::InvalidAgentResponse),
+        (302, String::new(), ErrorKind::InvalidAgentResponse),
+        (401, String::new(), ErrorKind::Unauthenticated),
+    ] {
+        let peer = Peer::with(vec![reply(status, "Location: http://127.0.0.1:1/\r\n", &body)]).await;
+        let error = soon(Client::discover(&peer.url)).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{status}");
+    }
+    let peer = Peer::with(vec![reply(404, "", ""), reply(404, "", "")]).await;
+    let error = soon(Client::discover(&peer.url)).await.unwrap_err();
+    assert!(error.message().contains("/.well-known/agent.json"), "{error}");
+}
+
+#[tokio::test]
+async fn our_own_card_leads_to_our_own_server() {
+    let server = crate::harness::start(crate::harness::Echo).await;
+    let client = soon(Client::discover(&format!("http://{}", server.address))).await.unwrap();
+    assert_eq!(client.interface().binding(), Some(Binding::JsonRpc));
+    assert_eq!(client.card().map(|card: &AgentCard| &*card.name), Some("Echo"));
+}

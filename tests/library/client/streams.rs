@@ -1,0 +1,134 @@
+//! Streams over both JSON bindings: positions, resuming, and every way to end.
+
+use attache::model::{Binding, ErrorKind, Seq, SubscribeToTaskRequest, TaskState, Version};
+use attache::{Client, EventStream};
+use serde_json::{Value, json};
+
+use super::peer::{Peer, events, json as answer};
+use crate::harness::soon;
+
+const BINDINGS: [Binding; 2] = [Binding::JsonRpc, Binding::HttpJson];
+
+fn task() -> Value {
+    json!({"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}})
+}
+
+/// In the envelope of the binding.
+fn wrapped(binding: Binding, event: &Value) -> String {
+    match binding {
+        Binding::JsonRpc => json!({"jsonrpc": "2.0", "id": 1, "result": event}).to_string(),
+        _ => event.to_string(),
+    }
+}
+
+async fn subscribe(binding: Binding, peer: &Peer, after: Option<u64>) -> attache::Result<EventStream> {
+    let client = Client::new(&peer.url, binding, Version::V1).unwrap().with_max_bytes(1000);
+    let request = SubscribeToTaskRequest { id: "t".into(), ..Default::default() };
+    soon(client.subscribe_to_task(request, after.map(Seq))).await
+}
+
+async fn positions(stream: &mut EventStream) -> (Vec<Option<u64>>, Option<ErrorKind>) {
+    let mut found = Vec::new();
+    loop {
+        match soon(stream.next()).await {
+            Some(Ok((position, _))) => found.push(position.map(|Seq(at)| at)),
+            Some(Err(error)) => return (found, Some(error.kind())),
+            None => return (found, None),
+        }
+    }
+}
+
+#[tokio::test]
+async fn positions_come_with_the_events_and_go_back_to_resume() {
+    for binding in BINDINGS {
+        let event = wrapped(binding, &task());
+        let body =
+            format!("data: {event}\n\nid: 7\ndata: {event}\n\n: hi\n\nid: 9f-uuid\r\ndata: {event}\r\n\r\n");
+        let peer = Peer::with(vec![events(body.as_bytes())]).await;
+        let mut stream = subscribe(binding, &peer, Some(5)).await.unwrap();
+        assert_eq!(positions(&mut stream).await, (vec![None, Some(7), None], None), "{binding}");
+        let head = &peer.asked().await[0].head;
+        assert!(
+            head.contains("\r\nlast-event-id: 5\r\n") && head.contains("\r\naccept: text/event-stream\r\n")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_cut_stream_is_told_from_one_that_ended() {
+    for binding in BINDINGS {
+        let event = format!("data: {}\n\n", wrapped(binding, &task()));
+        let chunk = format!("{:x}\r\n{event}\r\n", event.len());
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for (bytes, end) in [
+            (format!("{head}{chunk}0\r\n\r\n").into_bytes(), None),
+            (format!("{head}{chunk}").into_bytes(), Some(ErrorKind::Unavailable)),
+            (events(format!("{event}data: {{").as_bytes()), Some(ErrorKind::Unavailable)),
+        ] {
+            let peer = Peer::with(vec![bytes]).await;
+            let mut stream = subscribe(binding, &peer, None).await.unwrap();
+            assert_eq!(positions(&mut stream).await, (vec![None], end), "{binding}");
+            assert!(soon(stream.next()).await.is_none());
+        }
+    }
+}
+
+#[tokio::test]
+async fn s25_an_event_without_end_is_given_up() {
+    for binding in BINDINGS {
+        let peer = Peer::with(vec![events(format!("data: {}", "x".repeat(5000)).as_bytes())]).await;
+        let mut stream = subscribe(binding, &peer, None).await.unwrap();
+        let error = soon(stream.next()).await.unwrap().unwrap_err();
+        assert_eq!(error.message(), "Invalid agent response: larger than 1000 bytes");
+    }
+}
+
+#[tokio::test]
+async fn r39_each_event_is_read_on_its_own_merits() {
+    let old = json!({"kind": "status-update", "taskId": "t", "contextId": "c", "final": true,
+        "status": {"state": "completed"}});
+    for binding in BINDINGS {
+        let (new, old) = (wrapped(binding, &task()), wrapped(binding, &old));
+        let peer = Peer::with(vec![events(format!("data: {new}\n\ndata: {old}\n\n").as_bytes())]).await;
+        let mut stream = subscribe(binding, &peer, None).await.unwrap();
+        let mut states = Vec::new();
+        while let Some(event) = soon(stream.next()).await {
+            states.push(match event.unwrap().1 {
+                attache::model::StreamResponse::Task(task) => task.status.state,
+                attache::model::StreamResponse::StatusUpdate(event) => event.status.state,
+                other => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(states, [TaskState::Working, TaskState::Completed]);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_comes_in_place_of_the_stream_or_inside_it() {
+    let error = json!({"code": -32001, "message": "gone"});
+    let jsonrpc = json!({"jsonrpc": "2.0", "id": 1, "error": error});
+    let info = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "TASK_NOT_FOUND",
+        "domain": "a2a-protocol.org"});
+    let rest = json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "gone", "details": [info]}});
+    for (binding, body, status) in [(Binding::JsonRpc, jsonrpc, 200), (Binding::HttpJson, rest, 404)] {
+        let named = format!("event: error\ndata: {body}\n\n");
+        let plain = format!("data: {body}\n\n");
+        let peer =
+            Peer::with(vec![answer(status, &body), events(named.as_bytes()), events(plain.as_bytes())]).await;
+        assert_eq!(subscribe(binding, &peer, None).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
+        for _ in 0..2 {
+            let mut stream = subscribe(binding, &peer, None).await.unwrap();
+            assert_eq!(positions(&mut stream).await, (vec![], Some(ErrorKind::TaskNotFound)), "{binding}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plain_answer_is_a_stream_of_one_event() {
+    for binding in BINDINGS {
+        let event = serde_json::from_str(&wrapped(binding, &task())).unwrap();
+        let peer = Peer::with(vec![answer(200, &event)]).await;
+        let mut stream = subscribe(binding, &peer, None).await.unwrap();
+        assert_eq!(positions(&mut stream).await, (vec![None], None));
+    }
+}
