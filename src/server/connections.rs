@@ -7,11 +7,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -27,19 +29,33 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How often a silent HTTP/2 peer is asked whether it is there, and how long it may take to say so.
 const PING: Duration = Duration::from_secs(20);
 
+/// A connection that is not the bare one.
+pub(super) type Connection = Box<dyn Bytes>;
+
+/// What HTTP is spoken over.
+pub(super) trait Bytes: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
+
+/// What comes before HTTP on a connection.
+#[async_trait]
+pub(super) trait Handshake: Send + Sync {
+    async fn shake(&self, stream: TcpStream) -> io::Result<Connection>;
+}
+
 /// Serves until `shutdown` is ready, then drains. Whatever is left after the grace period is dropped.
 pub(super) async fn serve(
     listener: TcpListener,
     routes: Routes,
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    handshake: Option<Arc<dyn Handshake>>,
+    (tasks, stop): (TaskTracker, CancellationToken),
     shutdown: impl Future<Output = ()>,
 ) {
     // Also when this future is dropped: nothing outlives it.
     let _stop = stop.clone().drop_guard();
     let places = Arc::new(Semaphore::new(routes.settings.max_connections.min(Semaphore::MAX_PERMITS)));
     let http = Arc::new(Http::new(&tasks, &routes.settings));
-    let server = Connections { routes: Arc::new(routes), http, tasks, stop };
+    let server = Connections { routes: Arc::new(routes), http, handshake, tasks, stop };
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -70,6 +86,7 @@ async fn accept(
 struct Connections {
     routes: Arc<Routes>,
     http: Arc<Http>,
+    handshake: Option<Arc<dyn Handshake>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -78,14 +95,14 @@ impl Connections {
     fn take(&self, stream: TcpStream, peer: SocketAddr, place: Place, watcher: Watcher) {
         // Answers are written whole: waiting for more to send with them only makes them late.
         let _ = stream.set_nodelay(true);
-        let (routes, http) = (self.routes.clone(), self.http.clone());
+        let (http, handshake) = (self.http.clone(), self.handshake.clone());
+        let visit = Visit { routes: self.routes.clone(), peer, watcher, _place: place };
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
-            let _place = place;
-            let settings = &routes.settings;
-            let opened = timeout(settings.header_timeout, Io::open(stream, settings.write_timeout)).await;
-            // Whoever says nothing is told nothing.
-            if let Ok(Ok((io, is_http2))) = opened {
-                http.serve(io, is_http2, (routes, peer), watcher).await;
+            let Some(handshake) = handshake else { return http.open(stream, visit).await };
+            // Whoever cannot say what they want in time is told nothing.
+            let shaken = timeout(visit.routes.settings.header_timeout, handshake.shake(stream)).await;
+            if let Ok(Ok(connection)) = shaken {
+                http.open(connection, visit).await;
             }
         }));
     }
@@ -109,6 +126,14 @@ impl Connections {
     }
 }
 
+/// A connection's time with us.
+struct Visit {
+    routes: Arc<Routes>,
+    peer: SocketAddr,
+    watcher: Watcher,
+    _place: Place,
+}
+
 /// The two ways to speak HTTP. Which one is known before either is set up: a connection that might become both costs
 /// half as much memory again.
 struct Http {
@@ -128,13 +153,12 @@ impl Http {
         Self { one, two }
     }
 
-    async fn serve(
-        &self,
-        io: Io<TcpStream>,
-        is_http2: bool,
-        (routes, peer): (Arc<Routes>, SocketAddr),
-        watcher: Watcher,
-    ) {
+    /// Sees which of them a connection speaks, and serves it to its end.
+    async fn open<S: Bytes + 'static>(&self, stream: S, visit: Visit) {
+        let settings = &visit.routes.settings;
+        let opened = timeout(settings.header_timeout, Io::open(stream, settings.write_timeout)).await;
+        let Ok(Ok((io, is_http2))) = opened else { return };
+        let Visit { routes, peer, watcher, _place } = visit;
         let service = service_fn(move |request| {
             let routes = routes.clone();
             async move { Ok::<_, Infallible>(routes.answer(peer, request).await) }

@@ -15,6 +15,8 @@ mod rest;
 mod routes;
 mod served;
 mod settings;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,11 +34,14 @@ use crate::store::{self, Store};
 use crate::wire::path::{is_tenant, segment};
 use browser::Browsers;
 use card::Card;
+use connections::Handshake;
 use place::Place;
 use routes::Routes;
 
 pub use served::Served;
 pub use settings::ServerSettings;
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 
 /// An agent that can be reached over HTTP.
 ///
@@ -58,6 +63,7 @@ pub struct Server {
     serving: ServerSettings,
     limits: Limits,
     public_url: Option<String>,
+    handshake: Option<Arc<dyn Handshake>>,
 }
 
 /// A server that has its address and takes connections; they are answered once it serves.
@@ -66,6 +72,7 @@ pub struct Bound {
     address: SocketAddr,
     root: Place,
     routes: Routes,
+    handshake: Option<Arc<dyn Handshake>>,
     engine: Engine,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -83,6 +90,7 @@ impl Server {
             serving: ServerSettings::default(),
             limits: Limits::default(),
             public_url: None,
+            handshake: None,
         }
     }
 
@@ -160,7 +168,7 @@ impl Server {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let root = match &self.public_url {
             Some(url) => Place::public(url)?,
-            None => Place::listening(address, false),
+            None => Place::listening(address, self.handshake.is_some()),
         };
         let browsers = Browsers::new(&self.serving.cors_origins, address, self.public_url.as_deref());
         let agents: Vec<Served> = [self.first].into_iter().chain(self.others).collect();
@@ -200,7 +208,7 @@ impl Server {
             settings: self.serving,
             drain: CancellationToken::new(),
         };
-        Ok(Bound { listener, address, root, routes, engine, tasks, stop })
+        Ok(Bound { listener, address, root, routes, handshake: self.handshake, engine, tasks, stop })
     }
 }
 
@@ -256,7 +264,7 @@ impl Bound {
     pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
         tokio::select! {
-            () = connections::serve(self.listener, self.routes, self.tasks, self.stop, shutdown) => {}
+            () = connections::serve(self.listener, self.routes, self.handshake, (self.tasks, self.stop), shutdown) => {}
             never = self.engine.keep_house() => match never {},
         }
         tracing::info!(address = %self.address, "server stopped");

@@ -125,7 +125,7 @@ pub(crate) fn message(text: &str, more: Value) -> Value {
 }
 
 impl Answer {
-    fn read(text: &str) -> Self {
+    pub(crate) fn read(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP answer");
         let status = head.split(' ').nth(1).expect("a status line").parse().unwrap();
         Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }

@@ -31,4 +31,6 @@ mod shape;
 #[cfg(feature = "server")]
 mod tasks;
 #[cfg(feature = "server")]
+#[cfg(feature = "tls")]
+mod tls;
 mod transport;
