@@ -12,7 +12,7 @@ use super::super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn, Writer};
 use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
-use crate::store::{Batch, Memory, NewTask, Opened};
+use crate::store::{Batch, Folded, Memory, NewTask, Opened};
 
 pub(super) use super::{call, soon};
 
@@ -171,11 +171,11 @@ impl Store for Faulty {
         self.read(self.memory.count_ended()).await
     }
 
-    async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> store::Result<()> {
+    async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> store::Result<()> {
         self.write(self.memory.keep(task, at, folded)).await
     }
 
-    async fn kept(&self, task: &Head) -> store::Result<Option<(Seq, Task)>> {
+    async fn kept(&self, task: &Head) -> store::Result<Option<(Seq, Folded)>> {
         self.read(self.memory.kept(task)).await
     }
 
