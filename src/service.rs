@@ -76,9 +76,8 @@ impl Service {
     pub(crate) async fn get_task(&self, call: &Call, request: GetTaskRequest) -> Result<Task> {
         request.validate()?;
         let head = self.find(&within(call, request.tenant.as_deref()), &request.id).await?;
-        let (mut task, _) = self.engine.task(&head).await?;
-        task.limit_history(request.history_length);
-        Ok(task)
+        let (task, _) = self.engine.task(&head).await?;
+        Ok(shown(&task, request.history_length, true))
     }
 
     /// Lists the caller's tasks, newest status first.
@@ -100,17 +99,14 @@ impl Service {
         };
         let mut tasks = Vec::with_capacity(size);
         for head in page.tasks.iter().take(size) {
-            let (mut task, _) = match self.engine.task(head).await {
+            let (task, _) = match self.engine.task(head).await {
                 Ok(task) => task,
                 // One that was removed since is simply not there.
                 Err(crate::engine::Error::Gone) => continue,
                 Err(error) => return Err(error.into()),
             };
-            task.limit_history(request.history_length);
-            if request.include_artifacts != Some(true) {
-                task.artifacts.clear();
-            }
-            tasks.push(task);
+            let artifacts = request.include_artifacts == Some(true);
+            tasks.push(shown(&task, request.history_length, artifacts));
         }
         let total_size = i32::try_from(page.total).unwrap_or(i32::MAX);
         Ok(ListTasksResponse { tasks, next_page_token, page_size: request.page_size(), total_size })
@@ -162,6 +158,19 @@ impl Service {
             reply.context_id.get_or_insert_with(context_id);
             reply
         }))
+    }
+}
+
+/// As much of a task as was asked for; others may hold it too, so the rest is not even copied.
+fn shown(task: &Task, history_length: Option<i32>, artifacts: bool) -> Task {
+    let length = history_length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+    Task {
+        id: task.id.clone(),
+        context_id: task.context_id.clone(),
+        status: task.status.clone(),
+        artifacts: if artifacts { task.artifacts.clone() } else { Vec::new() },
+        history: task.history[task.history.len().saturating_sub(length)..].to_vec(),
+        metadata: task.metadata.clone(),
     }
 }
 

@@ -351,6 +351,7 @@ pub(super) async fn words(engine: &Engine, head: &Head) -> Vec<String> {
 /// most one end and no change behind it.
 pub(super) async fn lawful(engine: &Engine, head: &Head) -> Task {
     let (task, at) = engine.task(head).await.unwrap();
+    let task = Arc::unwrap_or_clone(task);
     let entries = entries(engine, head).await;
     assert!(entries.iter().map(|entry| entry.seq.0).eq(1..=entries.len() as u64), "{entries:?}");
     let shown = &entries[..usize::try_from(at.0).unwrap()];
