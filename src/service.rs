@@ -133,7 +133,11 @@ impl Service {
         let head = accepted.head.clone();
         match tokio::time::timeout(max_wait, self.engine.settled(accepted)).await {
             Ok(settled) => Ok(settled?),
-            Err(_) => Ok(self.engine.task(&head).await?.0),
+            Err(_) => {
+                let head =
+                    self.engine.find(&head.scope, &head.id).await?.ok_or_else(|| not_found(&head.id))?;
+                Ok(Arc::unwrap_or_clone(self.engine.task(&head).await?.0))
+            }
         }
     }
 
@@ -180,7 +184,7 @@ impl Service {
                 .with("taskId", head.id.as_str())
                 .with("state", task.status.state.as_str()));
         }
-        Ok(Stream::subscribed(&self.engine, &head, (task, at), self.patience, place))
+        Ok(Stream::subscribed(&self.engine, &head, (shown(&task, None, true), at), self.patience, place))
     }
 
     /// Whether something that callers are told of came after a position of a task that has ended.
@@ -240,9 +244,8 @@ impl Service {
     /// Reads a task.
     async fn get_task(&self, call: &Call, request: GetTaskRequest) -> Result<Task> {
         let head = self.find(call, &request.id).await?;
-        let (mut task, _) = self.engine.task(&head).await?;
-        task.limit_history(request.history_length);
-        Ok(task)
+        let (task, _) = self.engine.task(&head).await?;
+        Ok(shown(&task, request.history_length, true))
     }
 
     /// Lists the caller's tasks, newest status first.
@@ -262,17 +265,14 @@ impl Service {
         };
         let mut tasks = Vec::with_capacity(size);
         for head in page.tasks.iter().take(size) {
-            let (mut task, _) = match self.engine.task(head).await {
+            let (task, _) = match self.engine.task(head).await {
                 Ok(task) => task,
                 // One that was removed since is simply not there.
                 Err(crate::engine::Error::Gone) => continue,
                 Err(error) => return Err(error.into()),
             };
-            task.limit_history(request.history_length);
-            if request.include_artifacts != Some(true) {
-                task.artifacts.clear();
-            }
-            tasks.push(task);
+            let artifacts = request.include_artifacts == Some(true);
+            tasks.push(shown(&task, request.history_length, artifacts));
         }
         let total_size = i32::try_from(page.total).unwrap_or(i32::MAX);
         Ok(ListTasksResponse { tasks, next_page_token, page_size: request.page_size(), total_size })
@@ -347,6 +347,19 @@ enum Sent<T> {
     Opened(Accepted, T),
     /// It went to a task that was there.
     Continued(Accepted, T),
+}
+
+/// As much of a task as was asked for; others may hold it too, so the rest is not even copied.
+fn shown(task: &Task, history_length: Option<i32>, artifacts: bool) -> Task {
+    let length = history_length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+    Task {
+        id: task.id.clone(),
+        context_id: task.context_id.clone(),
+        status: task.status.clone(),
+        artifacts: if artifacts { task.artifacts.clone() } else { Vec::new() },
+        history: task.history[task.history.len().saturating_sub(length)..].to_vec(),
+        metadata: task.metadata.clone(),
+    }
 }
 
 /// What makes the message the same message when it is sent again.

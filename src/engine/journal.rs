@@ -1,17 +1,21 @@
 //! Store and bus as one log: append, read, follow. The tail of a log that somebody works on is in memory, so a
-//! reader that keeps up never touches the store.
+//! reader that keeps up never touches the store. A log that rests is folded from what was kept of it and what came
+//! behind that, never from its beginning if it is long.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use super::keeper::{Keeper, LONG};
 use super::live::{Live, Registry};
 use super::log::Log;
 use super::recorded::Recorded;
+use super::resting::Resting;
 use super::{Error, Result};
 use crate::bus::Bus;
-use crate::model::{Scope, Seq, TaskId};
+use crate::model::{Event, Scope, Seq, TaskId};
 use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store};
 
 /// How many entries are read at once.
@@ -22,6 +26,10 @@ pub(crate) struct Journal {
     pub(super) store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
     pub(super) registry: Arc<Registry>,
+    pub(super) resting: Arc<Resting>,
+    keeper: Arc<Keeper>,
+    /// The fold of a log of so many entries is worth keeping.
+    pub(super) long: u64,
     stop: CancellationToken,
 }
 
@@ -30,9 +38,12 @@ impl Journal {
         store: Arc<dyn Store>,
         bus: Arc<dyn Bus>,
         registry: Registry,
-        stop: CancellationToken,
+        resting: Resting,
+        (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
-        Self { store, bus, registry: Arc::new(registry), stop }
+        let keeper = Arc::new(Keeper::new(store.clone(), tracker, stop.clone()));
+        let (registry, resting) = (Arc::new(registry), Arc::new(resting));
+        Self { store, bus, registry, resting, keeper, long: LONG, stop }
     }
 
     pub(super) async fn open(&self, task: NewTask) -> store::Result<Opened> {
@@ -52,10 +63,15 @@ impl Journal {
         self.store.append(task, at, batch).await.map(|_| ())
     }
 
-    /// Lets readers see what is durable now.
-    pub(super) fn publish(&self, task: &TaskId, live: &Live, at: Seq, batch: &Batch) {
+    /// Lets readers see what is durable now, and has the fold kept if much has come since the last time.
+    pub(super) fn publish(&self, task: &Head, live: &Arc<Live>, at: Seq, batch: &Batch) {
         live.publish(batch.entries(at).map(|entry| Arc::new(Recorded::new(entry))));
-        self.announce(task, Seq(at.0 + batch.events.len() as u64));
+        self.announce(&task.id, Seq(at.0 + batch.events.len() as u64));
+        let turn_ended = matches!(batch.events.last(), Some(Event::TurnEnded));
+        if live.should_be_kept(self.long, turn_ended) {
+            let live = live.clone();
+            self.keeper.keep(task, move || live.log_to_keep());
+        }
     }
 
     /// Wakes those who follow the task.
@@ -63,26 +79,83 @@ impl Journal {
         self.bus.announce(task, at);
     }
 
-    /// The whole log, folded: from memory if somebody works on it, else from what was kept and what came after.
+    /// The whole log, folded, as it was when `task` was found or later: from memory if somebody works on it or has
+    /// read it before, else from the store.
     pub(super) async fn log(&self, task: &Head) -> Result<Log> {
-        match self.registry.get(&task.id).and_then(|live| live.log()) {
-            Some(log) => Ok(log),
-            None => self.stored(task).await,
+        let live = self.registry.get(&task.id).and_then(|live| live.log());
+        // What is durable is in the live fold a moment later, and the head may be of that moment.
+        if let Some(log) = live.filter(|log| log.at >= task.position) {
+            return Ok(log);
         }
+        if let Some(log) = self.resting.get(&task.id).filter(|log| log.at == task.position) {
+            return Ok(log);
+        }
+        let log = self.read(task).await?;
+        self.resting.put(&task.id, &log);
+        Ok(log)
     }
 
-    /// The log as the store has it.
+    /// The log as the store has it, for the one who works on it.
     pub(super) async fn stored(&self, task: &Head) -> Result<Log> {
-        let mut log = Log::empty();
+        let log = self.read(task).await?;
+        if !log.task.is_ended() {
+            self.resting.remove(&task.id);
+        }
+        Ok(log)
+    }
+
+    async fn read(&self, task: &Head) -> Result<Log> {
+        let base = self.base(task).await;
+        self.read_on(task, base).await
+    }
+
+    /// What is known of a log without reading its entries; an empty one if that is nothing.
+    async fn base(&self, task: &Head) -> Log {
+        if let Some(log) = self.resting.get(&task.id) {
+            return log;
+        }
+        if task.position.0 < self.long {
+            return Log::empty();
+        }
+        // A cache: where it fails the log itself may be readable, and if not, that says why.
+        let kept = self.store.kept(task).await.ok().flatten();
+        kept.map_or_else(Log::empty, |(at, folded)| Log::kept(at, folded))
+    }
+
+    /// Takes in what came behind a fold.
+    async fn read_on(&self, task: &Head, base: Log) -> Result<Log> {
+        let (from, mut log) = (base.at, base);
+        // With the last that is known: where that is not there, the task was removed.
+        let mut after = Seq(from.0.saturating_sub(1));
         loop {
-            let entries = self.store.read(task, log.at, PAGE).await?;
-            for entry in &entries {
+            let entries = self.store.read(task, after, PAGE).await?;
+            if entries.is_empty() && log.at == from {
+                self.resting.remove(&task.id);
+                return Err(Error::Gone);
+            }
+            for entry in entries.iter().filter(|entry| entry.seq > from) {
                 log.apply(entry)?;
             }
+            after = log.at;
             if entries.len() < PAGE {
-                return if log.at == Seq(0) { Err(Error::Gone) } else { Ok(log) };
+                break;
             }
         }
+        if log.at.0 - from.0 >= self.long {
+            let log = log.clone();
+            self.keeper.keep(task, move || Some(log));
+        }
+        Ok(log)
+    }
+
+    /// Forgets tasks, and lets those who still follow one find out.
+    pub(super) async fn remove(&self, tasks: &[Head]) -> store::Result<()> {
+        self.store.remove(tasks).await?;
+        for head in tasks {
+            self.resting.remove(&head.id);
+            self.announce(&head.id, head.position);
+        }
+        Ok(())
     }
 
     /// Every entry after `at`, as it comes.

@@ -40,6 +40,11 @@ pub(super) struct Live {
 
 struct Tail {
     log: Option<Log>,
+    /// A copy of the fold, made for those who asked and shared by all who ask until there is more: theirs is the
+    /// price of it, never that of an append.
+    shown: Option<Log>,
+    /// Up to where the fold is kept in the store, or short enough to do without.
+    kept: Seq,
     entries: VecDeque<Arc<Recorded>>,
     limit: usize,
     /// The store cannot be written; those who follow are told, and come back later.
@@ -49,8 +54,15 @@ struct Tail {
 impl Live {
     fn new(queue: usize, tail: usize) -> (Arc<Self>, mpsc::Receiver<Wish>) {
         let (wishes, wished) = mpsc::channel(queue.max(1));
-        let tail = Mutex::new(Tail { log: None, entries: VecDeque::new(), limit: tail.max(1), lost: false });
-        (Arc::new(Self { wishes, tail }), wished)
+        let tail = Tail {
+            log: None,
+            shown: None,
+            kept: Seq(0),
+            entries: VecDeque::new(),
+            limit: tail.max(1),
+            lost: false,
+        };
+        (Arc::new(Self { wishes, tail: Mutex::new(tail) }), wished)
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
@@ -61,6 +73,7 @@ impl Live {
     /// Takes in what is durable now. The fold is our own, so that an append costs what it adds and no more.
     pub(super) fn publish(&self, entries: impl IntoIterator<Item = Arc<Recorded>>) {
         let mut tail = self.tail();
+        tail.shown = None;
         for entry in entries {
             if entry.seq == Seq(1) {
                 tail.log = Some(Log::empty());
@@ -83,7 +96,8 @@ impl Live {
     pub(super) fn reset(&self, log: &Log) {
         let mut tail = self.tail();
         tail.entries.clear();
-        tail.log = Some(log.clone());
+        (tail.log, tail.shown) = (Some(log.clone()), None);
+        tail.kept = log.at;
         tail.lost = false;
     }
 
@@ -99,7 +113,32 @@ impl Live {
 
     /// The fold so far.
     pub(super) fn log(&self) -> Option<Log> {
-        self.tail().log.clone()
+        let tail = &mut *self.tail();
+        let log = tail.log.as_ref()?;
+        if tail.shown.as_ref().is_none_or(|shown| shown.at != log.at) {
+            tail.shown = Some(log.copied());
+        }
+        tail.shown.clone()
+    }
+
+    /// Whether so much has come since the fold was last kept that it should be again. What is kept has the size of
+    /// the task, so the steps grow with the log: all that is ever kept is a few times as long as the log itself.
+    pub(super) fn should_be_kept(&self, long: u64, turn_ended: bool) -> bool {
+        let tail = self.tail();
+        let Some(log) = &tail.log else { return false };
+        let step = match turn_ended {
+            true if log.task.is_ended() => long,
+            true => long.max(log.at.0 / 8),
+            false => tail.kept.0.max(8 * long),
+        };
+        log.at.0.saturating_sub(tail.kept.0) >= step
+    }
+
+    /// The fold, to be kept.
+    pub(super) fn log_to_keep(&self) -> Option<Log> {
+        let log = self.log()?;
+        self.tail().kept = log.at;
+        Some(log)
     }
 
     /// The entries after `at`, none if the reader has them all; `None` when the tail does not reach back so far.

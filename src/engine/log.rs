@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::model::{Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStatus, Timestamp};
+use crate::store::Folded;
 
 /// A log up to one of its positions.
 ///
@@ -11,7 +12,8 @@ use crate::model::{Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStat
 /// message that is not answered yet waits; while one waits, somebody works on the task.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
-    pub(crate) task: Task,
+    /// Shared with those it was given to: as long as one of them has it, the next change makes a copy.
+    pub(crate) task: Arc<Task>,
     pub(crate) at: Seq,
     waiting: VecDeque<Arc<Message>>,
     turns_ended: u64,
@@ -22,17 +24,48 @@ pub(crate) struct Log {
 impl Log {
     /// A log of no entries yet.
     pub(super) fn empty() -> Self {
-        Self { task: Task::default(), at: Seq(0), waiting: VecDeque::new(), turns_ended: 0, attempts: 0 }
+        Self { task: Arc::default(), at: Seq(0), waiting: VecDeque::new(), turns_ended: 0, attempts: 0 }
+    }
+
+    /// A log that was kept at a position.
+    pub(super) fn kept(at: Seq, folded: Folded) -> Self {
+        let Folded { task, waiting, turns_ended, attempts } = folded;
+        Self { task, at, waiting: waiting.into(), turns_ended, attempts }
+    }
+
+    /// What can be kept of it.
+    pub(super) fn folded(&self) -> Folded {
+        Folded {
+            task: self.task.clone(),
+            waiting: self.waiting.iter().cloned().collect(),
+            turns_ended: self.turns_ended,
+            attempts: self.attempts,
+        }
+    }
+
+    /// The same log, for others to hold: what is appended here later makes no copy for their sake.
+    pub(super) fn copied(&self) -> Self {
+        let mut copy = self.clone();
+        if !copy.task.is_ended() {
+            copy.task = Arc::new(Task::clone(&self.task));
+        }
+        copy
     }
 
     /// Takes in the next entry; on an error the log is as it was.
     pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), Broken> {
         match &entry.event {
             Event::Created { id, context_id, metadata } if self.at == Seq(0) => {
-                self.task = Task::submitted(id.clone(), context_id.clone(), entry.time);
-                self.task.metadata.clone_from(metadata);
+                let mut task = Task::submitted(id.clone(), context_id.clone(), entry.time);
+                task.metadata.clone_from(metadata);
+                self.task = Arc::new(task);
             }
-            _ => self.task.apply(entry)?,
+            Event::Created { .. } | Event::Message(_) | Event::Status { .. } | Event::Artifact { .. } => {
+                Arc::make_mut(&mut self.task).apply(entry)?;
+            }
+            // They change nothing in the task, and so need no copy of it.
+            Event::TurnStarted | Event::CancelRequested { .. } | Event::Ignored { .. } | Event::TurnEnded => {
+            }
         }
         match &entry.event {
             Event::Message(message) => self.waiting.push_back(message.clone()),

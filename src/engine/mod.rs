@@ -5,9 +5,11 @@
 
 mod clock;
 mod journal;
+mod keeper;
 mod live;
 mod log;
 mod recorded;
+mod resting;
 mod runner;
 mod settings;
 mod staff;
@@ -36,6 +38,7 @@ use clock::Clock;
 use journal::Journal;
 use live::{Incoming, Passed, Registry, Wish};
 use log::Log;
+use resting::Resting;
 use runner::Runner;
 
 pub(crate) use clock::System;
@@ -96,8 +99,9 @@ impl Engine {
     ) -> Self {
         let settings = settings.for_store(&*store);
         let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
+        let resting = Resting::new(settings.max_resting_bytes);
         Self {
-            journal: Journal::new(store, bus, registry, stop.clone()),
+            journal: Journal::new(store, bus, registry, resting, (tracker.clone(), stop.clone())),
             staff,
             clock,
             tracker,
@@ -118,8 +122,9 @@ impl Engine {
         Ok(self.journal.list(scope, query).await?)
     }
 
-    /// The task as it stands, and the position it stands for.
-    pub(crate) async fn task(&self, head: &Head) -> Result<(Task, Seq)> {
+    /// The task as it stands, and the position it stands for. It is as new as `head` at least: to see what came
+    /// since, find that again, or follow from the position.
+    pub(crate) async fn task(&self, head: &Head) -> Result<(Arc<Task>, Seq)> {
         let log = self.journal.log(head).await?;
         Ok((log.task, log.at))
     }
@@ -146,7 +151,7 @@ impl Engine {
 
     /// Forgets a task, whatever its state.
     pub(crate) async fn drop_task(&self, head: &Head) -> Result<()> {
-        self.forget(std::slice::from_ref(head)).await
+        Ok(self.journal.remove(std::slice::from_ref(head)).await?)
     }
 
     /// Whether the store answers.
@@ -206,14 +211,14 @@ impl Engine {
     pub(crate) async fn settled(&self, accepted: Accepted) -> Result<Task> {
         let Accepted { head, mut log, turn } = accepted;
         if log.has_settled(turn) {
-            return Ok(log.task);
+            return Ok(Arc::unwrap_or_clone(log.task));
         }
         let mut follow = self.follow(&head, log.at);
         loop {
             for entry in follow.next().await? {
                 log.apply(&entry)?;
                 if log.settles(turn, &entry) {
-                    return Ok(log.task);
+                    return Ok(Arc::unwrap_or_clone(log.task));
                 }
             }
         }
@@ -259,7 +264,7 @@ impl Accepted {
 
     /// The task as it was when it took the message, and the position that stands for.
     pub(crate) fn into_task(self) -> (Task, Seq) {
-        (self.log.task, self.log.at)
+        (Arc::unwrap_or_clone(self.log.task), self.log.at)
     }
 }
 

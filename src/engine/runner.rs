@@ -309,7 +309,7 @@ impl Runner {
     ) -> Result<()> {
         let canceled = match (&committed, self.log.task.status.state) {
             (Err(_), _) => Err(Error::Lost),
-            (Ok(()), TaskState::Canceled) => Ok(self.log.task.clone()),
+            (Ok(()), TaskState::Canceled) => Ok(Task::clone(&self.log.task)),
             (Ok(()), state) => Err(Error::Ended(state)),
         };
         let _ = answer.send(canceled);
@@ -412,9 +412,9 @@ impl Runner {
         let at = self.durable;
         self.durable = Seq(at.0 + batch.events.len() as u64);
         self.pending.clear();
-        match &self.live {
-            Some(live) => self.engine.journal.publish(&self.id, live, at, batch),
-            None => self.engine.journal.announce(&self.id, self.durable),
+        match (&self.live, &self.head) {
+            (Some(live), Some(head)) => self.engine.journal.publish(head, live, at, batch),
+            _ => self.engine.journal.announce(&self.id, self.durable),
         }
     }
 

@@ -17,6 +17,9 @@ pub struct Settings {
     pub max_queued_events: usize,
     /// Entries of a running task that stay in memory for those who follow it; older ones are read from the store.
     pub max_tail_entries: usize,
+    /// Memory, in bytes, for tasks that nobody works on: one that was read and is read again does not touch the
+    /// store, as long as it did not change.
+    pub max_resting_bytes: usize,
     /// How long an agent that listens for a cancel may take to end well.
     pub cancel_grace: Duration,
     /// How long a turn may take.
@@ -81,6 +84,7 @@ impl Default for Settings {
             max_waiting_messages: 64,
             max_queued_events: 256,
             max_tail_entries: 1024,
+            max_resting_bytes: 16 << 20,
             cancel_grace: Duration::from_secs(5),
             max_turn_time: None,
             max_silence: None,

@@ -81,7 +81,7 @@ impl Engine {
     async fn forget_before(&self, time: Timestamp) -> Result<()> {
         loop {
             let old = self.journal.store.ended(time, PAGE).await?;
-            self.forget(&old).await?;
+            self.journal.remove(&old).await?;
             if old.len() < PAGE {
                 return Ok(());
             }
@@ -100,14 +100,7 @@ impl Engine {
             if oldest.is_empty() {
                 return Ok(());
             }
-            self.forget(&oldest).await?;
+            self.journal.remove(&oldest).await?;
         }
-    }
-
-    /// Forgets tasks, and lets those who still follow one find out.
-    pub(super) async fn forget(&self, tasks: &[Head]) -> Result<()> {
-        self.journal.store.remove(tasks).await?;
-        tasks.iter().for_each(|head| self.journal.announce(&head.id, head.position));
-        Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 mod cancel;
 mod faults;
+mod kept;
 mod laws;
 mod limits;
 mod races;

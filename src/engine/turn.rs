@@ -126,7 +126,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
     let call = runner.call();
     let (engine, scope) = (&runner.engine, runner.scope().clone());
     Setting {
-        task: Arc::new(runner.log.task.clone()),
+        task: runner.log.task.clone(),
         message,
         call,
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
@@ -294,7 +294,7 @@ struct Shelf {
 impl Library for Shelf {
     async fn task(&self, id: &TaskId) -> Option<Task> {
         let head = self.journal.find(&self.scope, id).await.ok()??;
-        self.journal.log(&head).await.ok().map(|log| log.task)
+        self.journal.log(&head).await.ok().map(|log| Arc::unwrap_or_clone(log.task))
     }
 
     async fn context(&self, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task> {
@@ -303,7 +303,7 @@ impl Library for Shelf {
         let Ok(page) = self.journal.list(&self.scope, &query).await else { return Vec::new() };
         let mut tasks = Vec::new();
         for head in page.tasks.iter().filter(|head| head.id != *but).take(limit) {
-            tasks.extend(self.journal.log(head).await.ok().map(|log| log.task));
+            tasks.extend(self.journal.log(head).await.ok().map(|log| Arc::unwrap_or_clone(log.task)));
         }
         tasks.reverse();
         tasks

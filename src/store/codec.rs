@@ -15,14 +15,17 @@ use std::sync::Arc;
 use bytes::{Read, Reader, Writer};
 use message::{maybe_object, read_artifact, read_maybe_object, read_message, write_artifact, write_message};
 
-use super::Registered;
+use super::{Folded, Registered};
 use crate::model::{
-    AuthenticationInfo, Event, PushConfig, Secret, Task, TaskState, TaskStatus, Timestamp, Version,
+    AuthenticationInfo, Event, Message, PushConfig, Secret, Task, TaskState, TaskStatus, Timestamp, Version,
 };
 
 pub(in crate::store) use bytes::Corrupt;
 
 const FORMAT: u8 = 1;
+
+/// Folds have a format of their own; of the first, which had the task alone, nothing is read any more.
+const FOLDED_FORMAT: u8 = 2;
 
 /// Events that were recorded at one time.
 pub(in crate::store) fn write_events(time: Timestamp, events: &[Event]) -> Vec<u8> {
@@ -39,30 +42,26 @@ pub(in crate::store) fn read_events(bytes: &[u8]) -> Read<(Timestamp, Vec<Event>
     from.end(events)
 }
 
-/// A task as its log folds.
-pub(in crate::store) fn write_task(task: &Task) -> Vec<u8> {
-    let mut out = Writer::new(FORMAT);
-    out.text(task.id.as_str());
-    out.text(task.context_id.as_str());
-    write_status(&mut out, &task.status);
-    out.list(&task.artifacts, write_artifact);
-    out.list(&task.history, |out, message| write_message(out, message));
-    maybe_object(&mut out, task.metadata.as_ref());
+/// A log, folded. A cache: what is of another format is folded anew, so there is no need to read it.
+pub(in crate::store) fn write_folded(folded: &Folded) -> Vec<u8> {
+    let mut out = Writer::new(FOLDED_FORMAT);
+    write_task(&mut out, &folded.task);
+    out.list(&folded.waiting, |out, message| write_message(out, message));
+    out.number(folded.turns_ended);
+    out.number(folded.attempts.into());
     out.into_bytes()
 }
 
-/// The reverse of [`write_task`].
-pub(in crate::store) fn read_task(bytes: &[u8]) -> Read<Task> {
-    let mut from = Reader::new(bytes, FORMAT)?;
-    let task = Task {
-        id: from.text()?.into(),
-        context_id: from.text()?.into(),
-        status: read_status(&mut from)?,
-        artifacts: from.list(read_artifact)?,
-        history: from.list(|from| read_message(from).map(Arc::new))?,
-        metadata: read_maybe_object(&mut from)?,
+/// The reverse of [`write_folded`].
+pub(in crate::store) fn read_folded(bytes: &[u8]) -> Read<Folded> {
+    let mut from = Reader::new(bytes, FOLDED_FORMAT)?;
+    let folded = Folded {
+        task: Arc::new(read_task(&mut from)?),
+        waiting: read_messages(&mut from)?,
+        turns_ended: from.number()?,
+        attempts: u32::try_from(from.number()?).map_err(|_| Corrupt("a number beyond 32 bits"))?,
     };
-    from.end(task)
+    from.end(folded)
 }
 
 /// A webhook.
@@ -203,6 +202,30 @@ fn read_event(from: &mut Reader<'_>) -> Read<Event> {
         TURN_ENDED => Event::TurnEnded,
         _ => return Err(Corrupt("an unknown kind of event")),
     })
+}
+
+fn write_task(out: &mut Writer, task: &Task) {
+    out.text(task.id.as_str());
+    out.text(task.context_id.as_str());
+    write_status(out, &task.status);
+    out.list(&task.artifacts, write_artifact);
+    out.list(&task.history, |out, message| write_message(out, message));
+    maybe_object(out, task.metadata.as_ref());
+}
+
+fn read_task(from: &mut Reader<'_>) -> Read<Task> {
+    Ok(Task {
+        id: from.text()?.into(),
+        context_id: from.text()?.into(),
+        status: read_status(from)?,
+        artifacts: from.list(read_artifact)?,
+        history: read_messages(from)?,
+        metadata: read_maybe_object(from)?,
+    })
+}
+
+fn read_messages(from: &mut Reader<'_>) -> Read<Vec<Arc<Message>>> {
+    from.list(|from| read_message(from).map(Arc::new))
 }
 
 fn write_status(out: &mut Writer, status: &TaskStatus) {

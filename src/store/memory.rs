@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Batch, Error, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Store};
-use crate::model::{Entry, PushConfigId, Scope, Seq, Task, TaskId, Timestamp};
+use super::{Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Store};
+use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
 /// Keeps logs in memory. They are gone when the process ends.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ struct Log {
     head: Head,
     entries: Vec<Entry>,
     configs: Vec<Registered>,
-    kept: Option<(Seq, Task)>,
+    kept: Option<(Seq, Folded)>,
     keys: Vec<String>,
     alias: Option<TaskId>,
 }
@@ -228,7 +228,7 @@ impl Store for Memory {
         Ok(self.shelf().ended.len() as u64)
     }
 
-    async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> Result<()> {
+    async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()> {
         if let Some(log) = self.shelf().log_mut(task)
             && log.kept.as_ref().is_none_or(|(kept, _)| *kept <= at)
         {
@@ -237,7 +237,7 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Task)>> {
+    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Folded)>> {
         Ok(self.shelf().log(task).and_then(|log| log.kept.clone()))
     }
 

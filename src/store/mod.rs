@@ -11,12 +11,13 @@ mod memory;
 pub mod sqlite;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use crate::model::{
-    ContextId, Entry, Event, PushConfig, PushConfigId, Scope, Seq, Task, TaskId, TaskState, Timestamp,
-    Version,
+    ContextId, Entry, Event, Message, PushConfig, PushConfigId, Scope, Seq, Task, TaskId, TaskState,
+    Timestamp, Version,
 };
 
 pub use conformance::conformance;
@@ -75,11 +76,12 @@ pub trait Store: Send + Sync + 'static {
     /// How many tasks of every scope have ended.
     async fn count_ended(&self) -> Result<u64>;
 
-    /// Keeps a folded task to shorten later reads, unless a newer one is kept. A cache: losing it costs time only.
-    async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> Result<()>;
+    /// Keeps the fold of a log up to `at` to shorten later reads, unless a newer one is kept. A cache: losing it
+    /// costs time only.
+    async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()>;
 
-    /// The newest folded task that was kept, and the position it stands for.
-    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Task)>>;
+    /// The newest fold that was kept, and the position it stands for.
+    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Folded)>>;
 
     /// Forgets tasks with all that belongs to them. A reader in the middle of one ends as if cut.
     async fn remove(&self, tasks: &[Head]) -> Result<()>;
@@ -158,6 +160,19 @@ impl Batch {
         let numbered = self.events.iter().zip(at.0 + 1..);
         numbered.map(|(event, seq)| Entry { seq: Seq(seq), time: self.time, event: event.clone() })
     }
+}
+
+/// A log up to one of its positions, folded by the engine: what the log says, without its entries.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Folded {
+    /// The task.
+    pub task: Arc<Task>,
+    /// The messages that no turn has answered yet, oldest first.
+    pub waiting: Vec<Arc<Message>>,
+    /// How many turns have ended.
+    pub turns_ended: u64,
+    /// How often the turn that runs now was begun; none runs at 0.
+    pub attempts: u32,
 }
 
 /// What makes a message the same message when it is sent again.

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Batch, Head, NewTask, Opened, Page, Query, Registered, Result, Store, codec};
-use crate::model::{Entry, PushConfigId, Scope, Seq, Task, TaskId, Timestamp};
+use super::{Batch, Folded, Head, NewTask, Opened, Page, Query, Registered, Result, Store, codec};
+use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use readers::Readers;
 use write::{Addition, Creation};
 use writer::Writer;
@@ -135,13 +135,13 @@ impl Store for Sqlite {
         self.readers.ask(|connection| read::count_ended(connection)).await
     }
 
-    async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> Result<()> {
+    async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
-        let body = write::checked(codec::write_task(folded))?;
+        let body = write::checked(codec::write_folded(folded))?;
         self.writer.ask(move |work| work.keep(&scope, &id, at, &body)).await
     }
 
-    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Task)>> {
+    async fn kept(&self, task: &Head) -> Result<Option<(Seq, Folded)>> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
         self.readers.ask(move |connection| read::kept(connection, &scope, &id)).await
     }

@@ -30,7 +30,7 @@ mod roundtrip;
 mod shape;
 #[cfg(feature = "server")]
 mod tasks;
-#[cfg(feature = "server")]
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "server")]
 mod transport;

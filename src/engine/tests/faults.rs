@@ -35,7 +35,7 @@ async fn settled(engine: &Engine, accepted: Accepted) -> Task {
         Err(_) => insist(async || {
             let (task, _) = engine.task(&head).await?;
             let rests = task.is_ended() || task.status.state.is_interrupted();
-            if rests { Ok(task) } else { Err(Error::Lost) }
+            if rests { Ok(Arc::unwrap_or_clone(task)) } else { Err(Error::Lost) }
         })
         .await
         .unwrap(),

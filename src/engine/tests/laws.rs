@@ -29,9 +29,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-async fn play(steps: Vec<Step>, settings: Settings, gated: bool) {
+async fn play(steps: Vec<Step>, settings: Settings, gated: bool, long: u64) {
     let store = Arc::new(if gated { Faulty::gated() } else { Faulty::default() });
-    let engine = engine_with(store.clone(), Obeys::default(), settings, Hands::wandering());
+    let mut engine = engine_with(store.clone(), Obeys::default(), settings, Hands::wandering());
+    engine.journal.long = long;
     let accepted = start(&engine, "say ask").await;
     let head = accepted.head.clone();
     let following = Box::pin(follow_to_end(engine.follow(&head, Seq(0))));
@@ -75,12 +76,65 @@ proptest! {
     fn r32_what_is_shown_is_the_fold_of_the_log(
         steps in prop::collection::vec(step(), 0..14),
         tail in prop::sample::select(&[1_usize, 4, 1024][..]),
+        resting in prop::sample::select(&[0_usize, 16 << 20][..]),
+        long in prop::sample::select(&[1_u64, 8, 256][..]),
         gated: bool,
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let settings = Settings { max_tail_entries: tail, max_queued_events: 3, ..Settings::default() };
-        runtime.block_on(play(steps, settings, gated));
+        let settings = Settings {
+            max_tail_entries: tail,
+            max_resting_bytes: resting,
+            max_queued_events: 3,
+            ..Settings::default()
+        };
+        runtime().block_on(play(steps, settings, gated, long));
     }
+
+    #[test]
+    fn r32_without_what_was_kept_all_is_the_same(steps in prop::collection::vec(step(), 0..10)) {
+        let play = |keeps| runtime().block_on(play_with_restarts(&steps, keeps));
+        prop_assert_eq!(play(Keeps::All), play(Keeps::Nothing));
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
+/// Each wait is the end of a process, and another one goes on. Gives the log in the end, and what was shown by the way.
+async fn play_with_restarts(steps: &[Step], keeps: Keeps) -> (Vec<String>, Vec<Shown>) {
+    let (store, clock) = (Arc::new(Faulty::keeping(keeps)), Hands::at(1_000));
+    let settings = || Settings { on_restart: Restart::RunAgain { attempts: 3 }, ..Settings::default() };
+    let process = || {
+        let mut engine = engine_with(store.clone(), Obeys::default(), settings(), clock.clone());
+        engine.journal.long = 1;
+        engine
+    };
+    let (mut engine, mut shown) = (process(), Vec::new());
+    let head = start(&engine, "say yield ask").await.head;
+    for step in steps {
+        match step {
+            Step::Message(text) => drop(soon(engine.resume(call(), &head, message(text), None)).await),
+            Step::Cancel => drop(soon(engine.cancel(&head, None)).await),
+            Step::Look => shown.push(shown_of(&lawful(&engine, &head).await)),
+            Step::Wait => {
+                kill(&engine).await;
+                engine = process();
+                soon(engine.recover()).await.unwrap();
+            }
+        }
+        settle_down().await;
+    }
+    shown.push(shown_of(&lawful(&engine, &head).await));
+    (words(&engine, &head).await, shown)
+}
+
+/// A task without its ids, of which some are random.
+type Shown = (TaskState, Vec<String>, Vec<String>);
+
+fn shown_of(task: &Task) -> Shown {
+    let said = task.history.iter().chain(&task.status.message).map(|message| message.text());
+    let made = task.artifacts.iter().map(|artifact| artifact.as_text());
+    (task.status.state, said.collect(), made.collect())
 }
 
 #[tokio::test]

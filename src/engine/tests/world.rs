@@ -12,7 +12,7 @@ use super::super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn, Writer};
 use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
-use crate::store::{Batch, Memory, NewTask, Opened};
+use crate::store::{Batch, Folded, Memory, NewTask, Opened};
 
 pub(super) use super::{call, soon};
 
@@ -59,6 +59,17 @@ pub(super) enum Fault {
     After,
 }
 
+/// What a store makes of the folds that it is to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) enum Keeps {
+    #[default]
+    All,
+    /// None: it is a cache that is always empty.
+    Nothing,
+    /// It never comes to an end with one.
+    Forever,
+}
+
 /// A memory store that counts its calls, fails some of them, and can be held up.
 #[derive(Default)]
 pub(super) struct Faulty {
@@ -69,12 +80,21 @@ pub(super) struct Faulty {
     gate: Option<Semaphore>,
     /// The most events that came in one batch.
     pub(super) largest: AtomicU64,
+    /// How many entries were read.
+    pub(super) entries_read: AtomicU64,
+    /// How often a fold was to be kept.
+    pub(super) folds: AtomicU64,
+    keeps: Keeps,
 }
 
 impl Faulty {
     /// Fails the calls of these numbers, the first is 1.
     pub(super) fn failing(calls: std::ops::Range<u64>, fault: Fault) -> Self {
         Self { faults: Mutex::new(Some((calls, fault))), ..Self::default() }
+    }
+
+    pub(super) fn keeping(keeps: Keeps) -> Self {
+        Self { keeps, ..Self::default() }
     }
 
     /// Writes wait for a permit once it is held.
@@ -148,7 +168,9 @@ impl Store for Faulty {
     }
 
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> store::Result<Vec<Entry>> {
-        self.read(self.memory.read(task, after, limit)).await
+        let entries = self.read(self.memory.read(task, after, limit)).await?;
+        self.entries_read.fetch_add(entries.len() as u64, Ordering::SeqCst);
+        Ok(entries)
     }
 
     async fn find(&self, scope: &Scope, task: &TaskId) -> store::Result<Option<Head>> {
@@ -171,11 +193,16 @@ impl Store for Faulty {
         self.read(self.memory.count_ended()).await
     }
 
-    async fn keep(&self, task: &Head, at: Seq, folded: &Task) -> store::Result<()> {
-        self.write(self.memory.keep(task, at, folded)).await
+    async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> store::Result<()> {
+        self.folds.fetch_add(1, Ordering::SeqCst);
+        match self.keeps {
+            Keeps::All => self.write(self.memory.keep(task, at, folded)).await,
+            Keeps::Nothing => Ok(()),
+            Keeps::Forever => std::future::pending().await,
+        }
     }
 
-    async fn kept(&self, task: &Head) -> store::Result<Option<(Seq, Task)>> {
+    async fn kept(&self, task: &Head) -> store::Result<Option<(Seq, Folded)>> {
         self.read(self.memory.kept(task)).await
     }
 
@@ -347,18 +374,28 @@ pub(super) async fn words(engine: &Engine, head: &Head) -> Vec<String> {
     entries(engine, head).await.iter().map(word).collect()
 }
 
-/// Holds at every moment: what the engine shows is the fold of what the store has, numbered without a gap, with at
-/// most one end and no change behind it.
+/// A log, folded from its very beginning.
+fn whole(entries: &[Entry]) -> Log {
+    let mut log = Log::empty();
+    entries.iter().for_each(|entry| log.apply(entry).unwrap());
+    log
+}
+
+/// Holds at every moment: what the engine shows, and what was kept, is the fold of what the store has, numbered
+/// without a gap, with at most one end and no change behind it.
 pub(super) async fn lawful(engine: &Engine, head: &Head) -> Task {
     let (task, at) = engine.task(head).await.unwrap();
+    let task = Arc::unwrap_or_clone(task);
     let entries = entries(engine, head).await;
     assert!(entries.iter().map(|entry| entry.seq.0).eq(1..=entries.len() as u64), "{entries:?}");
     let shown = &entries[..usize::try_from(at.0).unwrap()];
     assert_eq!(Task::fold(shown).unwrap().unwrap(), task);
+    if let Some((at, folded)) = engine.journal.store.kept(head).await.unwrap() {
+        assert_eq!(whole(&entries[..usize::try_from(at.0).unwrap()]).folded(), folded);
+    }
     let live = engine.journal.registry.get(&head.id).and_then(|live| live.log());
     if let Some(live) = live.filter(|live| live.at == Seq(entries.len() as u64)) {
-        let stored = engine.journal.stored(head).await.unwrap();
-        assert_eq!(format!("{live:?}"), format!("{stored:?}"));
+        assert_eq!(live.folded(), whole(&entries).folded());
     }
     let ends =
         |entry: &Entry| matches!(&entry.event, Event::Status { status, .. } if status.state.is_terminal());
@@ -384,6 +421,7 @@ pub(super) async fn at_rest(engine: &Engine) -> Vec<Task> {
         assert!(state.is_terminal() || state.is_interrupted(), "{task:?}");
         assert_eq!((head.state, Some(head.status_time)), (state, task.status.timestamp));
         let log = engine.journal.stored(head).await.unwrap();
+        assert_eq!(log.folded(), whole(&entries(engine, head).await).folded());
         assert!(log.waiting().is_none() && (task.is_ended() || !log.turn_runs()), "{log:?}");
         tasks.push(task);
     }

@@ -13,20 +13,20 @@ fn every_golden_file_reads_as_it_says_and_is_written_the_same() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/log");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    assert!(files.len() >= 11, "only {} golden files", files.len());
+    assert!(files.len() >= 13, "only {} golden files", files.len());
     for path in files {
         let golden: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         let (reads, again) = golden_read(&golden);
         assert_eq!(reads, golden["reads"], "{}", path.display());
         // A file of a format that is no longer written is read only.
-        if golden["hex"].as_str().unwrap().starts_with(&format!("{FORMAT:02x}")) {
+        if bytes_of(&golden).first() == again.first() {
             assert_eq!(hex(&again), golden["hex"].as_str().unwrap(), "{}", path.display());
         }
     }
 }
 
 fn golden_read(golden: &Value) -> (Value, Vec<u8>) {
-    let bytes = unhex(golden["hex"].as_str().unwrap());
+    let bytes = bytes_of(golden);
     match golden["kind"].as_str().unwrap() {
         "events" => {
             let (time, events) = read_events(&bytes).unwrap();
@@ -34,8 +34,14 @@ fn golden_read(golden: &Value) -> (Value, Vec<u8>) {
             (json!({ "time": time, "events": told }), write_events(time, &events))
         }
         "task" => {
-            let task = read_task(&bytes).unwrap();
-            (json!(task), write_task(&task))
+            // Kept by the first version, without what waits: to us a cache that is empty.
+            assert_eq!(read_folded(&bytes), Err(Corrupt("an unknown format")));
+            let task = read_task(&mut Reader::new(&bytes, FORMAT).unwrap()).unwrap();
+            (json!(task), write_folded(&Folded::default()))
+        }
+        "folded" => {
+            let folded = read_folded(&bytes).unwrap();
+            (folded_json(&folded), write_folded(&folded))
         }
         "config" => {
             let registered = read_config(&bytes).unwrap();
@@ -61,6 +67,19 @@ fn event_json(event: &Event) -> Value {
         Event::Ignored { reason } => json!({ "ignored": reason }),
         Event::TurnEnded => json!("turnEnded"),
     }
+}
+
+fn folded_json(folded: &Folded) -> Value {
+    let Folded { task, waiting, turns_ended, attempts } = folded;
+    json!({ "task": **task, "waiting": messages_json(waiting), "turnsEnded": turns_ended, "attempts": attempts })
+}
+
+fn messages_json(messages: &[Arc<Message>]) -> Vec<Value> {
+    messages.iter().map(|message| json!(**message)).collect()
+}
+
+fn bytes_of(golden: &Value) -> Vec<u8> {
+    unhex(golden["hex"].as_str().unwrap())
 }
 
 fn config_json(registered: &Registered) -> Value {
@@ -89,8 +108,13 @@ proptest! {
     }
 
     #[test]
-    fn a_folded_task_is_read_as_it_was(task in tasks()) {
-        prop_assert_eq!(read_task(&write_task(&task)).unwrap(), task);
+    fn a_fold_is_read_as_it_was(
+        task in tasks(),
+        waiting in vec(messages(), 0..3),
+        (turns_ended, attempts) in any::<(u64, u32)>(),
+    ) {
+        let folded = Folded { task: Arc::new(task), waiting, turns_ended, attempts };
+        prop_assert_eq!(read_folded(&write_folded(&folded)).unwrap(), folded);
     }
 
     #[test]
@@ -100,9 +124,9 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
-        for first in [bytes.first().copied().unwrap_or(0), FORMAT] {
+        for first in [bytes.first().copied().unwrap_or(0), FORMAT, FOLDED_FORMAT] {
             let bytes: Vec<u8> = std::iter::once(first).chain(bytes.iter().copied()).collect();
-            let (_, _, _) = (read_events(&bytes), read_task(&bytes), read_config(&bytes));
+            let (_, _, _) = (read_events(&bytes), read_folded(&bytes), read_config(&bytes));
         }
     }
 

@@ -1,28 +1,43 @@
-//! What belongs to a task beside its log: the folded task, the webhooks; and the end of all of it.
+//! What belongs to a task beside its log: its fold, the webhooks; and the end of all of it.
+
+use std::sync::Arc;
 
 use super::{ending, find, given, key, log, new_task, open, rule, same, scope, webhook};
-use crate::model::{Seq, Task, TaskState};
-use crate::store::{Batch, Error, Head, NewTask, Opened, Query, Registered, Store};
+use crate::model::{Message, Seq, Task, TaskState};
+use crate::store::{Batch, Error, Folded, Head, NewTask, Opened, Query, Registered, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
-    the_newest_folded_task_is_kept(&make().await).await;
+    the_newest_fold_is_kept_whole(&make().await).await;
     webhooks_come_in_order(&make().await).await;
     a_removed_task_leaves_nothing(&make().await).await;
     many_are_removed_at_once(&make().await).await;
 }
 
-async fn the_newest_folded_task_is_kept(store: &dyn Store) {
+async fn the_newest_fold_is_kept_whole(store: &dyn Store) {
     let head = open(store, new_task("t")).await;
     let other = open(store, new_task("u")).await;
-    let kept = async |head: &Head| given(store.kept(head).await, "a folded task can be asked for");
+    let kept = async |head: &Head| given(store.kept(head).await, "a fold can be asked for");
     same(kept(&head).await, None, "a new task has nothing kept");
-    let folded = |time| Task::submitted(head.id.clone(), head.context_id.clone(), super::at(time));
+    let folded = |time| folded(&head, time);
     for (at, time, expected) in [(5, 50, (5, 50)), (9, 90, (9, 90)), (7, 70, (9, 90))] {
-        given(store.keep(&head, Seq(at), &folded(time)).await, "a folded task can be kept");
+        given(store.keep(&head, Seq(at), &folded(time)).await, "a fold can be kept");
         let expected = Some((Seq(expected.0), folded(expected.1)));
-        same(kept(&head).await, expected, "the newest folded task is kept, whatever came last");
+        same(kept(&head).await, expected, "the newest fold is kept, whole, whatever came last");
     }
-    same(kept(&other).await, None, "a folded task is of its own task alone");
+    same(kept(&other).await, None, "a fold is of its own task alone");
+    let stranger = Head { scope: scope("bob"), ..head.clone() };
+    given(store.keep(&stranger, Seq(99), &folded(0)).await, "keeping for another's task is no error");
+    same(kept(&stranger).await, None, "a fold of another scope is as good as none");
+    same(kept(&head).await, Some((Seq(9), folded(90))), "nobody keeps a fold for another's task");
+}
+
+/// A fold with something in each of its places.
+fn folded(head: &Head, time: i64) -> Folded {
+    let mut task = Task::submitted(head.id.clone(), head.context_id.clone(), super::at(time));
+    let message = |text: &str| Arc::new(Message { message_id: text.into(), ..Message::user(text) });
+    let waiting = message("waiting");
+    task.history.extend([message("heard"), waiting.clone()]);
+    Folded { task: Arc::new(task), waiting: vec![waiting], turns_ended: 1, attempts: 2 }
 }
 
 async fn configs(store: &dyn Store, head: &Head) -> Vec<Registered> {
@@ -79,8 +94,8 @@ async fn a_removed_task_leaves_nothing(store: &dyn Store) {
     let head = open(store, full()).await;
     let message = Batch { key: key("k2", 1), ..ending(TaskState::Completed, 2_000) };
     given(store.append(&head, Seq(1), &message).await, "a batch is added");
-    let folded = Task::submitted(head.id.clone(), head.context_id.clone(), super::at(5));
-    given(store.keep(&head, Seq(2), &folded).await, "a folded task can be kept");
+    let folded = folded(&head, 5);
+    given(store.keep(&head, Seq(2), &folded).await, "a fold can be kept");
     for _ in 0..2 {
         given(store.remove(std::slice::from_ref(&head)).await, "removing is no error, once or twice");
     }
@@ -95,7 +110,7 @@ async fn a_removed_task_leaves_nothing(store: &dyn Store) {
     let opened = given(store.create(full()).await, "what belonged to a removed task is free again");
     let Opened::New(new) = opened else { panic!("rule broken: a key goes with its task") };
     same(log(store, &new).await.len(), 1, "a task with the id of a removed one begins anew");
-    same(given(store.kept(&new).await, "kept"), None, "a folded task goes with its task");
+    same(given(store.kept(&new).await, "kept"), None, "a fold goes with its task");
     same(configs(store, &new).await.len(), 1, "webhooks go with their task");
     given(store.append(&new, Seq(1), &again).await, "a key goes with its task");
 }

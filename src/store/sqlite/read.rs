@@ -5,9 +5,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::error::damaged;
 use super::write::ALL_SCOPES;
-use crate::model::{Caller, ContextId, Entry, Scope, Seq, Task, TaskId, TaskState, Timestamp};
+use crate::model::{Caller, ContextId, Entry, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, Corrupt, state_number, state_of};
-use crate::store::{Head, Page, Query, Registered};
+use crate::store::{Folded, Head, Page, Query, Registered};
 
 /// The columns that [`head`] reads.
 const HEAD: &str = "task.id, task.context, task.position, task.state, task.status_time";
@@ -196,13 +196,13 @@ pub(super) fn kept(
     connection: &Connection,
     scope: &Scope,
     id: &TaskId,
-) -> rusqlite::Result<Option<(Seq, Task)>> {
+) -> rusqlite::Result<Option<(Seq, Folded)>> {
     let sql = format!("SELECT position, body FROM snapshot WHERE task = {TASK}");
     let mut statement = connection.prepare_cached(&sql)?;
     let found = statement.query_row(names(id, scope), |row| {
         // A cache: what cannot be read, of another format perhaps, is as good as lost.
-        let task = codec::read_task(row.get_ref(1)?.as_blob()?).ok();
-        Ok(task.map(|task| Ok((seq(row, 0)?, task))))
+        let folded = codec::read_folded(row.get_ref(1)?.as_blob()?).ok();
+        Ok(folded.map(|folded| Ok((seq(row, 0)?, folded))))
     });
     found.optional()?.flatten().transpose()
 }

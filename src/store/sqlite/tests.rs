@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::model::{Caller, Event, PushConfig, TaskState, Version};
+use crate::model::{Caller, Event, PushConfig, Task, TaskState, Version};
 use crate::store::{Error, Key, conformance};
 
 #[tokio::test(flavor = "multi_thread")]

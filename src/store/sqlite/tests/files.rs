@@ -133,6 +133,9 @@ async fn r27_a_file_of_version_1_is_read_as_it_was_written() {
     let old = open(&old_file(&folder));
     let new = open(&fresh.path().join("a.db"));
     let head = fill(&new).await;
+    // A cache of the first form; what is kept now is read like any other.
+    assert_eq!(old.kept(&head).await.unwrap(), None);
+    old.keep(&head, Seq(2), &folded(&head)).await.unwrap();
     assert_eq!(all_of(&old, &head).await, all_of(&new, &head).await);
     let context = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
     assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
@@ -191,15 +194,20 @@ fn full_task() -> NewTask {
 async fn fill(store: &Sqlite) -> Head {
     let Opened::New(head) = store.create(full_task()).await.unwrap() else { panic!("it is new") };
     store.append(&head, Seq(1), &batch("b", TaskState::InputRequired, 2_000)).await.unwrap();
-    let folded = Task::submitted(head.id.clone(), head.context_id.clone(), time(1_000));
-    store.keep(&head, Seq(2), &folded).await.unwrap();
+    store.keep(&head, Seq(2), &folded(&head)).await.unwrap();
     let mut ended = new_task("ended");
     ended.batch = batch("c", TaskState::Completed, 1_500);
     store.create(ended).await.unwrap();
     head
 }
 
-type All = (Vec<Entry>, Page, Option<Head>, Option<(Seq, Task)>, Vec<Registered>, u64, Vec<Head>, Vec<Head>);
+fn folded(head: &Head) -> Folded {
+    let task = Task::submitted(head.id.clone(), head.context_id.clone(), time(1_000));
+    Folded { task: Arc::new(task), turns_ended: 1, ..Folded::default() }
+}
+
+type All =
+    (Vec<Entry>, Page, Option<Head>, Option<(Seq, Folded)>, Vec<Registered>, u64, Vec<Head>, Vec<Head>);
 
 async fn all_of(store: &Sqlite, head: &Head) -> All {
     (

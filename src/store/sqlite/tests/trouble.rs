@@ -101,8 +101,7 @@ async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
     let path = folder.path().canonicalize().unwrap().join("a.db");
     let store = open(&path);
     let (bad, good) = (create(&store, "bad").await.unwrap(), create(&store, "good").await.unwrap());
-    let folded = Task::submitted(bad.id.clone(), bad.context_id.clone(), time(1));
-    store.keep(&bad, Seq(1), &folded).await.unwrap();
+    store.keep(&bad, Seq(1), &Folded::default()).await.unwrap();
     let tool = Connection::open(&path).unwrap();
     tool.execute(
         "UPDATE batch SET body = x'01ff' WHERE task = (SELECT number FROM task WHERE id = 'bad')",
@@ -114,6 +113,9 @@ async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
     let expected = "is damaged: stop, keep a copy of it for repair, and put a backup in its place";
     assert_eq!(error, format!("{} {expected}", path.display()));
     assert_eq!(store.kept(&bad).await.unwrap(), None, "a cache that cannot be read is as good as lost");
+    // What the first version kept: a task alone.
+    tool.execute("UPDATE snapshot SET body = x'0103742d3103632d31010001000000'", ()).unwrap();
+    assert_eq!(store.kept(&bad).await.unwrap(), None, "a cache of an older form is as good as lost");
     assert_eq!(store.read(&good, Seq(0), 9).await.unwrap().len(), 1);
 }
 

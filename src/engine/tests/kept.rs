@@ -1,0 +1,229 @@
+//! Long logs: what a read, a resume and a restart cost, and that keeping folds costs nobody anything.
+
+use super::world::*;
+use super::*;
+
+/// A script of so many chunks, and what comes after.
+fn chunks(number: usize, then: &str) -> String {
+    "chunk ".repeat(number) + then
+}
+
+fn read(store: &Faulty) -> u64 {
+    store.entries_read.load(Ordering::SeqCst)
+}
+
+fn folds(store: &Faulty) -> u64 {
+    store.folds.load(Ordering::SeqCst)
+}
+
+async fn found(engine: &Engine, head: &Head) -> Head {
+    engine.find(&head.scope, &head.id).await.unwrap().unwrap()
+}
+
+/// The task as somebody who asks for it now gets it.
+async fn get(engine: &Engine, head: &Head) -> Arc<Task> {
+    let head = found(engine, head).await;
+    engine.task(&head).await.unwrap().0
+}
+
+fn text(task: &Task) -> usize {
+    task.artifacts.iter().map(|artifact| artifact.as_text().len()).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_ten_thousand_chunks_is_read_without_them() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (head, task) = send(&engine, &chunks(10_000, "done")).await;
+    quiet(&engine).await;
+    assert!((1..=6).contains(&folds(&store)), "{} folds were kept", folds(&store));
+    for engine in [engine, engine_on(store.clone(), Obeys::default(), Settings::default())] {
+        let before = read(&store);
+        assert_eq!(*get(&engine, &head).await, task);
+        assert!(read(&store) - before <= 1, "{} entries were read", read(&store) - before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_runs_is_read_from_memory_and_copied_once_for_all() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let head = start(&engine, &chunks(3_000, "hang")).await.head;
+    settle_down().await;
+    let before = read(&store);
+    let tasks = [get(&engine, &head).await, get(&engine, &head).await];
+    assert_eq!(text(&tasks[0]), 3_000 * "piece".len());
+    assert!(Arc::ptr_eq(&tasks[0], &tasks[1]));
+    soon(engine.resume(call(), &head, message("more"), None)).await.unwrap();
+    let later = get(&engine, &head).await;
+    assert_eq!((tasks[0].history.len(), later.history.len()), (1, 2));
+    assert_eq!(read(&store), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_cancelled_or_answered_after_a_restart_is_not_read_whole() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (answered, _) = send(&engine, &chunks(5_000, "ask")).await;
+    let (canceled, _) = send(&engine, &chunks(5_000, "ask")).await;
+    quiet(&engine).await;
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let before = read(&store);
+    let task = answer(&engine, &answered, "chunk done").await.unwrap();
+    assert_eq!((task.status.state, text(&task)), (TaskState::Completed, 5_001 * "piece".len()));
+    let head = found(&engine, &canceled).await;
+    assert_eq!(soon(engine.cancel(&head, None)).await.unwrap().status.state, TaskState::Canceled);
+    assert!(matches!(soon(engine.cancel(&head, None)).await, Err(Error::Ended(TaskState::Canceled))));
+    assert!(read(&store) - before <= 20, "{} entries were read", read(&store) - before);
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r43_parked_tasks_are_not_read_whole_at_the_start() {
+    let store = Arc::new(Faulty::default());
+    let agent = Obeys::default();
+    let engine = engine_on(store.clone(), agent.clone(), Settings { max_turns: 1, ..Settings::default() });
+    let (parked, _) = send(&engine, &chunks(5_000, "ask")).await;
+    let (asked, _) = send(&engine, &chunks(5_000, "auth")).await;
+    let (short, _) = send(&engine, "ask").await;
+    start(&engine, "hang").await;
+    // Nobody has begun on it when the process ends.
+    soon(engine.resume(call(), &asked, message("done"), None)).await.unwrap();
+    kill(&engine).await;
+    let settings = Settings { on_restart: Restart::RunAgain { attempts: 2 }, ..Settings::default() };
+    let engine = engine_on(store.clone(), agent.clone(), settings);
+    let before = read(&store);
+    soon(engine.recover()).await.unwrap();
+    settle_down().await;
+    assert!(read(&store) - before <= 20, "{} entries were read", read(&store) - before);
+    let states = [&parked, &asked, &short].map(|head| async { get(&engine, head).await.status.state });
+    let [parked, asked, short] = states;
+    assert_eq!((parked.await, short.await), (TaskState::InputRequired, TaskState::InputRequired));
+    assert_eq!(asked.await, TaskState::Completed);
+    kill(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_log_is_never_kept() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    for script in ["done", "say write done", "yield say ask", &chunks(100, "yield done")] {
+        let (head, _) = send(&engine, script).await;
+        get(&engine, &head).await;
+    }
+    quiet(&engine).await;
+    assert_eq!(folds(&store), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r25_a_store_that_never_keeps_a_fold_delays_nobody() {
+    let store = Arc::new(Faulty::keeping(Keeps::Forever));
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (head, _) = send(&engine, &chunks(10_000, "ask")).await;
+    let task = answer(&engine, &head, &chunks(1_000, "done")).await.unwrap();
+    assert_eq!(text(&task), 11_000 * "piece".len());
+    assert_eq!(*get(&engine, &head).await, task);
+    assert_eq!(folds(&store), 1, "one at a time for each task");
+    for _ in 0..100 {
+        send(&engine, &chunks(300, "done")).await;
+    }
+    assert!(folds(&store) <= 64, "{} are on their way", folds(&store));
+    // What hangs does not keep an engine from its end.
+    kill(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_is_kept_again_by_whoever_reads() {
+    let store = Arc::new(Faulty::default());
+    let mut engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    engine.journal.long = u64::MAX / 16;
+    let (head, _) = send(&engine, &chunks(2_000, "done")).await;
+    quiet(&engine).await;
+    assert_eq!(folds(&store), 0);
+    for expected in [2_000..3_000, 0..2] {
+        let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+        let before = read(&store);
+        get(&engine, &head).await;
+        quiet(&engine).await;
+        assert!(expected.contains(&(read(&store) - before)));
+        assert_eq!(folds(&store), 1);
+        lawful(&engine, &head).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_rests_is_read_once_until_it_changes() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (head, _) = send(&engine, "say ask").await;
+    let first = get(&engine, &head).await;
+    let resting = found(&engine, &head).await;
+    let before = store.calls();
+    assert!(Arc::ptr_eq(&engine.task(&resting).await.unwrap().0, &first));
+    assert_eq!(store.calls(), before);
+    answer(&engine, &head, "say done").await.unwrap();
+    let ended = get(&engine, &head).await;
+    assert_eq!((first.status.state, ended.status.state), (TaskState::InputRequired, TaskState::Completed));
+    // Also for one who found it long ago.
+    assert!(engine.task(&resting).await.unwrap().0.is_ended());
+    let ended = found(&engine, &head).await;
+    engine.journal.remove(std::slice::from_ref(&ended)).await.unwrap();
+    assert!(matches!(engine.task(&ended).await, Err(Error::Gone)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_was_removed_while_it_was_read_is_gone() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (head, _) = send(&engine, "say ask").await;
+    let head = found(&engine, &head).await;
+    let log = engine.journal.log(&head).await.unwrap();
+    engine.journal.remove(std::slice::from_ref(&head)).await.unwrap();
+    engine.journal.resting.put(&head.id, &log);
+    let refused = answer(&engine, &head, "done").await;
+    assert!(matches!(refused, Err(Error::Gone)), "{refused:?}");
+    assert!(engine.journal.resting.get(&head.id).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_for_tasks_that_rest_can_be_none() {
+    let store = Arc::new(Faulty::default());
+    let settings = Settings { max_resting_bytes: 0, ..Settings::default() };
+    let engine = engine_on(store.clone(), Obeys::default(), settings);
+    let (head, task) = send(&engine, "say done").await;
+    for _ in 0..2 {
+        let before = read(&store);
+        assert_eq!(*get(&engine, &head).await, task);
+        assert_eq!(read(&store) - before, 6);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r07_a_reader_that_fell_behind_catches_up_from_the_store() {
+    let store = Arc::new(Faulty::default());
+    let settings = Settings { max_tail_entries: 8, ..Settings::default() };
+    let engine = engine_on(store.clone(), Obeys::default(), settings);
+    let head = start(&engine, "yield ".repeat(3).as_str()).await.head;
+    let mut behind = engine.follow(&head, Seq(0));
+    quiet(&engine).await;
+    let (long, _) = (start(&engine, &chunks(2_500, "hang")).await.head, settle_down().await);
+    let mut slow = engine.follow(&long, Seq(0));
+    let mut seen = Vec::new();
+    while seen.len() < 2_503 {
+        let entries = soon(slow.next()).await.unwrap();
+        assert!(entries.len() <= 1_000, "a page at a time");
+        seen.extend(entries);
+    }
+    assert!(seen.iter().map(|entry| entry.seq.0).eq(1..=2_503));
+    assert!(read(&store) >= 2_000);
+    let before = read(&store);
+    soon(engine.resume(call(), &long, message("more"), None)).await.unwrap();
+    assert_eq!(soon(slow.next()).await.unwrap()[0].seq, Seq(2_504));
+    assert_eq!(read(&store), before, "who keeps up needs no store");
+    // One that has ended, and left the memory of its runner.
+    let entries = soon(behind.next()).await.unwrap();
+    assert!(matches!(entries.last().unwrap().event, Event::TurnEnded));
+    assert!(timeout(Duration::from_secs(60), behind.next()).await.is_err(), "nothing comes any more");
+    kill(&engine).await;
+}
