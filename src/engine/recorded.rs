@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::model::Entry;
 
 /// An entry of a log. Everybody who follows the log shares it, and what it looks like on the wire.
+#[derive(Debug)]
 pub(crate) struct Recorded {
     entry: Entry,
     /// Few are asked for, most often one.
