@@ -1,20 +1,26 @@
 //! One turn after the other: agent -> queue -> batch -> append -> announce.
 
+mod commit;
+mod recovery;
+
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
-use super::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
+use super::sweep::FIRST_PAUSE;
 use super::turn::{self, Ending};
-use super::{Accepted, Engine, Error, Opening, Restart, Result};
-use crate::model::{Call, ContextId, Event, Scope, Seq, Task, TaskId, TaskState, TaskStatus, Timestamp};
-use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered};
+use super::{Accepted, Engine, Error, Opening, Result};
+use crate::model::{Call, Event, Scope, Seq, Task, TaskId, TaskState, Timestamp};
+use crate::store::{self, Batch, Head, Key};
+use commit::Birth;
+use recovery::refuse;
+
+pub(super) use commit::status;
 
 /// Works on one task. While there is one, nobody else in this process writes to its log.
 pub(super) struct Runner {
@@ -39,15 +45,6 @@ pub(super) struct Runner {
     place: Option<Waiting>,
     /// Who sent the messages that wait, as far as we know, by the number of their turn.
     calls: VecDeque<(u64, Call)>,
-}
-
-/// What rides with the opening of a log.
-struct Birth {
-    context_id: ContextId,
-    key: Option<Key>,
-    alias: Option<TaskId>,
-    config: Option<Registered>,
-    answer: oneshot::Sender<Result<Accepted>>,
 }
 
 impl Runner {
@@ -316,167 +313,6 @@ impl Runner {
         committed
     }
 
-    /// Nobody worked on this task when we came: does as the policy says.
-    async fn recover(&mut self) -> Result<()> {
-        if self.log.waiting().is_none() && !self.log.turn_runs() {
-            return Ok(());
-        }
-        match self.engine.settings.on_restart {
-            // Its turn begins again, which counts as another attempt.
-            Restart::RunAgain { attempts } if self.log.attempts < attempts => Ok(()),
-            Restart::Fail | Restart::RunAgain { .. } => self.give_up("interrupted").await,
-        }
-    }
-
-    /// Fails a task that still waits for somebody outside, and has done so since before a time.
-    async fn expire(&mut self, before: Timestamp) -> Result<()> {
-        let status = &self.log.task.status;
-        let waits = status.state.is_interrupted() && self.log.waiting().is_none();
-        if waits && status.timestamp.is_some_and(|since| since < before) {
-            return self.give_up("expired").await;
-        }
-        Ok(())
-    }
-
-    /// Ends the task as failed, and says why in a word.
-    async fn give_up(&mut self, reason: &'static str) -> Result<()> {
-        if self.log.task.is_ended() {
-            return Ok(());
-        }
-        let ending = turn::interrupted(self, reason);
-        self.plan(ending);
-        self.commit(None, true).await
-    }
-
-    fn accepted(&self) -> Accepted {
-        let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
-        Accepted { head, turn: self.log.last_turn(), log: self.log.clone() }
-    }
-
-    fn fresh_head(&self) -> Head {
-        let status = &self.log.task.status;
-        Head {
-            id: self.id.clone(),
-            scope: self.scope.clone(),
-            context_id: self.log.task.context_id.clone(),
-            position: self.durable,
-            state: status.state,
-            status_time: status.timestamp.unwrap_or_default(),
-        }
-    }
-
-    /// Folds events that will be written with the next commit.
-    pub(super) fn plan(&mut self, events: Vec<Event>) {
-        let now = self.engine.clock.now();
-        if self.pending.is_empty() {
-            self.since = now;
-        }
-        self.pending.extend(self.log.extend(now, events));
-    }
-
-    pub(super) fn has_plans(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    /// Writes what was planned in one commit, then lets readers see it. `last` if no work follows.
-    pub(super) async fn commit(&mut self, key: Option<Key>, last: bool) -> Result<()> {
-        if self.head.is_none() {
-            return self.open(last).await;
-        }
-        while self.has_plans() {
-            let batch = self.batch(key.clone());
-            let Some(head) = self.head.clone() else { return Ok(()) };
-            match self.engine.journal.append(&head, self.durable, &batch).await {
-                Ok(()) => {
-                    self.written(&batch);
-                    return Ok(());
-                }
-                Err(store::Error::Conflict) => {
-                    let planned = std::mem::take(&mut self.pending);
-                    self.reload().await?;
-                    self.plan(planned);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    fn batch(&self, key: Option<Key>) -> Batch {
-        let status = &self.log.task.status;
-        let status_time = status.timestamp.unwrap_or(self.since);
-        Batch { time: self.since, events: self.pending.clone(), state: status.state, status_time, key }
-    }
-
-    fn written(&mut self, batch: &Batch) {
-        let at = self.durable;
-        self.durable = Seq(at.0 + batch.events.len() as u64);
-        self.pending.clear();
-        match &self.live {
-            Some(live) => self.engine.journal.publish(&self.id, live, at, batch),
-            None => self.engine.journal.announce(&self.id, self.durable),
-        }
-    }
-
-    /// Opens the log with all that was planned. Where a key finds an earlier task, that one is the answer.
-    async fn open(&mut self, last: bool) -> Result<()> {
-        let Some(birth) = self.birth.take() else { return Ok(()) };
-        let batch = self.batch(birth.key);
-        if !last {
-            // Before anybody can find the task, so that nobody else begins to work on it.
-            let (live, wished) = self.engine.journal.registry.claim(&self.id);
-            (self.live, self.wished) = (Some(live), Some(wished));
-        }
-        let task = NewTask {
-            id: self.id.clone(),
-            scope: self.scope.clone(),
-            context_id: birth.context_id,
-            alias: birth.alias,
-            config: birth.config,
-            batch: batch.clone(),
-        };
-        match self.engine.journal.open(task).await {
-            Ok(Opened::New(head)) => {
-                self.head = Some(head);
-                self.written(&batch);
-                let _ = birth.answer.send(Ok(self.accepted()));
-                Ok(())
-            }
-            Ok(Opened::Again(head)) => {
-                self.next_wish();
-                let _ = birth.answer.send(self.again(head).await);
-                Ok(())
-            }
-            // Refused, and nothing was written: there is no task.
-            Err(error @ (store::Error::Conflict | store::Error::Repeated | store::Error::KeyReused)) => {
-                self.next_wish();
-                let _ = birth.answer.send(Err(error.into()));
-                Ok(())
-            }
-            Err(error @ store::Error::Failed(_)) => {
-                let _ = birth.answer.send(Err(error.into()));
-                Err(Error::Lost)
-            }
-        }
-    }
-
-    /// The task that the key made before.
-    async fn again(&self, head: Head) -> Result<Accepted> {
-        let log = self.engine.journal.log(&head).await?;
-        Ok(Accepted { turn: log.last_turn().max(1), head, log })
-    }
-
-    async fn reload(&mut self) -> Result<()> {
-        let Some(head) = &self.head else { return Ok(()) };
-        self.log = self.engine.journal.stored(head).await?;
-        (self.durable, self.pending) = (self.log.at, Vec::new());
-        if let Some(live) = &self.live {
-            live.reset(&self.log);
-            self.engine.journal.announce(&self.id, self.durable);
-        }
-        Ok(())
-    }
-
     /// Whose task it is.
     pub(super) fn scope(&self) -> &Scope {
         &self.scope
@@ -485,85 +321,6 @@ impl Runner {
     /// The next wish while a turn runs.
     pub(super) async fn wish(&mut self) -> Wish {
         next(&mut self.wished).await
-    }
-
-    /// Gives the task up; where the store has failed, not before the task has an end.
-    async fn leave(mut self, mut ended: Result<()>) {
-        while let Err(error) = ended {
-            tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "turn lost");
-            self.permit = None;
-            let mut pause = FIRST_PAUSE;
-            let there = loop {
-                self.lose();
-                self.wait_for_store(&mut pause).await;
-                match self.settle().await {
-                    Ok(there) => break there,
-                    Err(error) => {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::warn!(task = %self.id, error, "task still without an end");
-                    }
-                }
-            };
-            ended = if there { self.work().await } else { return self.refuse_all() };
-        }
-    }
-
-    /// Tells those who follow that nothing can be recorded for now.
-    fn lose(&self) {
-        if let Some(live) = &self.live {
-            live.lose();
-            self.engine.journal.announce(&self.id, self.durable);
-        }
-    }
-
-    /// Waits a while, and longer each time. Who comes meanwhile is told to come back later.
-    async fn wait_for_store(&mut self, pause: &mut Duration) {
-        let mut over = pin!(tokio::time::sleep(*pause));
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut over => return,
-                wish = next(&mut self.wished) => refuse(wish, Error::Lost),
-            }
-        }
-    }
-
-    /// Fails the task whose turn was lost. False when there is no such task, or it is in other hands.
-    async fn settle(&mut self) -> Result<bool> {
-        if self.head.is_none() {
-            self.head = self.engine.journal.find(&self.scope, &self.id).await?;
-        }
-        if self.head.is_none() || !self.is_ours() {
-            return Ok(false);
-        }
-        match self.reload().await {
-            Err(Error::Gone) => return Ok(false),
-            result => result?,
-        }
-        // The end of a turn may be there although its commit seemed to fail.
-        if self.log.waiting().is_some() || self.log.turn_runs() {
-            self.give_up("interrupted").await?;
-        }
-        Ok(true)
-    }
-
-    /// Whether nobody else works on the task: a quick turn does so without saying.
-    fn is_ours(&mut self) -> bool {
-        if self.wished.is_none() {
-            match self.engine.journal.registry.pass(&self.id, Wish::Recover) {
-                Passed::On | Passed::Refused => return false,
-                Passed::Back(_, live, wished) => (self.live, self.wished) = (Some(live), Some(wished)),
-            }
-        }
-        true
-    }
-
-    /// Stops being the one who works on a task that is not there.
-    fn refuse_all(&mut self) {
-        while let Some(wish) = self.next_wish() {
-            refuse(wish, Error::Gone);
-        }
     }
 
     /// What a turn's end becomes in the log.
@@ -590,18 +347,6 @@ async fn next(wished: &mut Option<mpsc::Receiver<Wish>>) -> Wish {
         },
         None => std::future::pending().await,
     }
-}
-
-fn refuse(wish: Wish, error: Error) {
-    match wish {
-        Wish::Message(incoming) => drop(incoming.answer.send(Err(error))),
-        Wish::Cancel { answer, .. } => drop(answer.send(Err(error))),
-        Wish::Recover | Wish::Expire { .. } => {}
-    }
-}
-
-pub(super) fn status(state: TaskState) -> Event {
-    Event::Status { status: TaskStatus::new(state), metadata: None }
 }
 
 /// Counts a task among those that wait for a turn, for as long as it lives.

@@ -1,0 +1,151 @@
+//! Plans and commits: what is folded, then durable, then seen.
+
+use tokio::sync::oneshot;
+
+use super::{Accepted, Error, Result, Runner};
+use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
+use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered};
+
+/// What rides with the opening of a log.
+pub(super) struct Birth {
+    pub(super) context_id: ContextId,
+    pub(super) key: Option<Key>,
+    pub(super) alias: Option<TaskId>,
+    pub(super) config: Option<Registered>,
+    pub(super) answer: oneshot::Sender<Result<Accepted>>,
+}
+
+impl Runner {
+    /// Folds events that will be written with the next commit.
+    pub(in crate::engine) fn plan(&mut self, events: Vec<Event>) {
+        let now = self.engine.clock.now();
+        if self.pending.is_empty() {
+            self.since = now;
+        }
+        self.pending.extend(self.log.extend(now, events));
+    }
+
+    pub(in crate::engine) fn has_plans(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Writes what was planned in one commit, then lets readers see it. `last` if no work follows.
+    pub(in crate::engine) async fn commit(&mut self, key: Option<Key>, last: bool) -> Result<()> {
+        if self.head.is_none() {
+            return self.open(last).await;
+        }
+        while self.has_plans() {
+            let batch = self.batch(key.clone());
+            let Some(head) = self.head.clone() else { return Ok(()) };
+            match self.engine.journal.append(&head, self.durable, &batch).await {
+                Ok(()) => {
+                    self.written(&batch);
+                    return Ok(());
+                }
+                Err(store::Error::Conflict) => {
+                    let planned = std::mem::take(&mut self.pending);
+                    self.reload().await?;
+                    self.plan(planned);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn batch(&self, key: Option<Key>) -> Batch {
+        let status = &self.log.task.status;
+        let status_time = status.timestamp.unwrap_or(self.since);
+        Batch { time: self.since, events: self.pending.clone(), state: status.state, status_time, key }
+    }
+
+    fn written(&mut self, batch: &Batch) {
+        let at = self.durable;
+        self.durable = Seq(at.0 + batch.events.len() as u64);
+        self.pending.clear();
+        match &self.live {
+            Some(live) => self.engine.journal.publish(&self.id, live, at, batch),
+            None => self.engine.journal.announce(&self.id, self.durable),
+        }
+    }
+
+    /// Opens the log with all that was planned. Where a key finds an earlier task, that one is the answer.
+    async fn open(&mut self, last: bool) -> Result<()> {
+        let Some(birth) = self.birth.take() else { return Ok(()) };
+        let batch = self.batch(birth.key);
+        if !last {
+            // Before anybody can find the task, so that nobody else begins to work on it.
+            let (live, wished) = self.engine.journal.registry.claim(&self.id);
+            (self.live, self.wished) = (Some(live), Some(wished));
+        }
+        let task = NewTask {
+            id: self.id.clone(),
+            scope: self.scope.clone(),
+            context_id: birth.context_id,
+            alias: birth.alias,
+            config: birth.config,
+            batch: batch.clone(),
+        };
+        match self.engine.journal.open(task).await {
+            Ok(Opened::New(head)) => {
+                self.head = Some(head);
+                self.written(&batch);
+                let _ = birth.answer.send(Ok(self.accepted()));
+                Ok(())
+            }
+            Ok(Opened::Again(head)) => {
+                self.next_wish();
+                let _ = birth.answer.send(self.again(head).await);
+                Ok(())
+            }
+            // Refused, and nothing was written: there is no task.
+            Err(error @ (store::Error::Conflict | store::Error::Repeated | store::Error::KeyReused)) => {
+                self.next_wish();
+                let _ = birth.answer.send(Err(error.into()));
+                Ok(())
+            }
+            Err(error @ store::Error::Failed(_)) => {
+                let _ = birth.answer.send(Err(error.into()));
+                Err(Error::Lost)
+            }
+        }
+    }
+
+    /// The task that the key made before.
+    async fn again(&self, head: Head) -> Result<Accepted> {
+        let log = self.engine.journal.log(&head).await?;
+        Ok(Accepted { turn: log.last_turn().max(1), head, log })
+    }
+
+    pub(super) async fn reload(&mut self) -> Result<()> {
+        let Some(head) = &self.head else { return Ok(()) };
+        self.log = self.engine.journal.stored(head).await?;
+        (self.durable, self.pending) = (self.log.at, Vec::new());
+        if let Some(live) = &self.live {
+            live.reset(&self.log);
+            self.engine.journal.announce(&self.id, self.durable);
+        }
+        Ok(())
+    }
+
+    pub(super) fn accepted(&self) -> Accepted {
+        let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
+        Accepted { head, turn: self.log.last_turn(), log: self.log.clone() }
+    }
+
+    fn fresh_head(&self) -> Head {
+        let status = &self.log.task.status;
+        Head {
+            id: self.id.clone(),
+            scope: self.scope.clone(),
+            context_id: self.log.task.context_id.clone(),
+            position: self.durable,
+            state: status.state,
+            status_time: status.timestamp.unwrap_or_default(),
+        }
+    }
+}
+
+pub(in crate::engine) fn status(state: TaskState) -> Event {
+    Event::Status { status: TaskStatus::new(state), metadata: None }
+}

@@ -1,0 +1,130 @@
+//! What becomes of a task that was cut off, that waits too long, or whose store has failed.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use super::{Error, Passed, Result, Runner, Wish, next, turn};
+use crate::engine::Restart;
+use crate::engine::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::model::Timestamp;
+
+impl Runner {
+    /// Nobody worked on this task when we came: does as the policy says.
+    pub(super) async fn recover(&mut self) -> Result<()> {
+        if self.log.waiting().is_none() && !self.log.turn_runs() {
+            return Ok(());
+        }
+        match self.engine.settings.on_restart {
+            // Its turn begins again, which counts as another attempt.
+            Restart::RunAgain { attempts } if self.log.attempts < attempts => Ok(()),
+            Restart::Fail | Restart::RunAgain { .. } => self.give_up("interrupted").await,
+        }
+    }
+
+    /// Fails a task that still waits for somebody outside, and has done so since before a time.
+    pub(super) async fn expire(&mut self, before: Timestamp) -> Result<()> {
+        let status = &self.log.task.status;
+        let waits = status.state.is_interrupted() && self.log.waiting().is_none();
+        if waits && status.timestamp.is_some_and(|since| since < before) {
+            return self.give_up("expired").await;
+        }
+        Ok(())
+    }
+
+    /// Ends the task as failed, and says why in a word.
+    async fn give_up(&mut self, reason: &'static str) -> Result<()> {
+        if self.log.task.is_ended() {
+            return Ok(());
+        }
+        let ending = turn::interrupted(self, reason);
+        self.plan(ending);
+        self.commit(None, true).await
+    }
+
+    /// Gives the task up; where the store has failed, not before the task has an end.
+    pub(super) async fn leave(mut self, mut ended: Result<()>) {
+        while let Err(error) = ended {
+            tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "turn lost");
+            self.permit = None;
+            let mut pause = FIRST_PAUSE;
+            let there = loop {
+                self.lose();
+                self.wait_for_store(&mut pause).await;
+                match self.settle().await {
+                    Ok(there) => break there,
+                    Err(error) => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(task = %self.id, error, "task still without an end");
+                    }
+                }
+            };
+            ended = if there { self.work().await } else { return self.refuse_all() };
+        }
+    }
+
+    /// Tells those who follow that nothing can be recorded for now.
+    pub(super) fn lose(&self) {
+        if let Some(live) = &self.live {
+            live.lose();
+            self.engine.journal.announce(&self.id, self.durable);
+        }
+    }
+
+    /// Waits a while, and longer each time. Who comes meanwhile is told to come back later.
+    pub(super) async fn wait_for_store(&mut self, pause: &mut Duration) {
+        let mut over = pin!(tokio::time::sleep(*pause));
+        *pause = (*pause * 2).min(LONGEST_PAUSE);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut over => return,
+                wish = next(&mut self.wished) => refuse(wish, Error::Lost),
+            }
+        }
+    }
+
+    /// Fails the task whose turn was lost. False when there is no such task, or it is in other hands.
+    async fn settle(&mut self) -> Result<bool> {
+        if self.head.is_none() {
+            self.head = self.engine.journal.find(&self.scope, &self.id).await?;
+        }
+        if self.head.is_none() || !self.is_ours() {
+            return Ok(false);
+        }
+        match self.reload().await {
+            Err(Error::Gone) => return Ok(false),
+            result => result?,
+        }
+        // The end of a turn may be there although its commit seemed to fail.
+        if self.log.waiting().is_some() || self.log.turn_runs() {
+            self.give_up("interrupted").await?;
+        }
+        Ok(true)
+    }
+
+    /// Whether nobody else works on the task: a quick turn does so without saying.
+    fn is_ours(&mut self) -> bool {
+        if self.wished.is_none() {
+            match self.engine.journal.registry.pass(&self.id, Wish::Recover) {
+                Passed::On | Passed::Refused => return false,
+                Passed::Back(_, live, wished) => (self.live, self.wished) = (Some(live), Some(wished)),
+            }
+        }
+        true
+    }
+
+    /// Stops being the one who works on a task that is not there.
+    pub(super) fn refuse_all(&mut self) {
+        while let Some(wish) = self.next_wish() {
+            refuse(wish, Error::Gone);
+        }
+    }
+}
+
+pub(super) fn refuse(wish: Wish, error: Error) {
+    match wish {
+        Wish::Message(incoming) => drop(incoming.answer.send(Err(error))),
+        Wish::Cancel { answer, .. } => drop(answer.send(Err(error))),
+        Wish::Recover | Wish::Expire { .. } => {}
+    }
+}
