@@ -17,6 +17,7 @@ mod turn;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
@@ -193,7 +194,11 @@ impl Engine {
     /// Runs work where a caller's leaving cannot stop it: here as long as it does not wait, then on the tracker.
     async fn own(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut work = Box::pin(self.stop.clone().run_until_cancelled_owned(work));
-        if poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await.is_pending() {
+        // A panic is the task's, not the caller's. Unwind safe: the work is not polled again.
+        let polled = poll_fn(|context| {
+            Poll::Ready(catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context).is_pending())))
+        });
+        if polled.await.unwrap_or(false) {
             self.tracker.spawn(work);
         }
     }

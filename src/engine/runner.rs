@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -45,6 +46,8 @@ pub(super) struct Runner {
     place: Option<Waiting>,
     /// Who sent the messages that wait, as far as we know, by the number of their turn.
     calls: VecDeque<(u64, Call)>,
+    /// How long to wait before the task is tried again when this one fails.
+    pause: Duration,
 }
 
 impl Runner {
@@ -63,22 +66,9 @@ impl Runner {
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
         let message = Arc::new(message.in_task(id.clone()).in_context(context_id.clone()));
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
-        let mut runner = Self {
-            scope: call.scope.clone(),
-            log: Log::empty(),
-            pending: Vec::new(),
-            since: Timestamp::default(),
-            durable: Seq(0),
-            head: None,
-            birth: Some(Birth { context_id, key, alias, config, answer }),
-            live: None,
-            wished: None,
-            permit: None,
-            place: None,
-            calls: VecDeque::from([(1, call)]),
-            engine,
-            id,
-        };
+        let mut runner = Self::new(engine, id, call.scope.clone());
+        runner.birth = Some(Birth { context_id, key, alias, config, answer });
+        runner.calls.push_back((1, call));
         runner.plan(vec![created, Event::Message(message)]);
         runner.begin_turn();
         if runner.permit.is_none() {
@@ -99,21 +89,29 @@ impl Runner {
         live: Arc<Live>,
         wished: mpsc::Receiver<Wish>,
     ) -> Self {
+        let mut runner = Self::new(engine, head.id.clone(), head.scope.clone());
+        (runner.head, runner.live, runner.wished) = (Some(head), Some(live), Some(wished));
+        runner
+    }
+
+    /// A runner that knows nothing yet.
+    fn new(engine: Engine, id: TaskId, scope: Scope) -> Self {
         Self {
-            id: head.id.clone(),
-            scope: head.scope.clone(),
+            engine,
+            id,
+            scope,
             log: Log::empty(),
             pending: Vec::new(),
             since: Timestamp::default(),
             durable: Seq(0),
-            head: Some(head),
+            head: None,
             birth: None,
-            live: Some(live),
-            wished: Some(wished),
+            live: None,
+            wished: None,
             permit: None,
             place: None,
             calls: VecDeque::new(),
-            engine,
+            pause: FIRST_PAUSE,
         }
     }
 
@@ -335,6 +333,9 @@ impl Drop for Runner {
     fn drop(&mut self) {
         if self.wished.is_some() {
             self.lose();
+            if std::thread::panicking() {
+                self.hand_over();
+            }
         }
     }
 }

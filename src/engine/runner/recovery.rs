@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Error, Passed, Result, Runner, Wish, next, turn};
 use crate::engine::Restart;
-use crate::engine::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
+use crate::engine::sweep::LONGEST_PAUSE;
 use crate::model::Timestamp;
 
 impl Runner {
@@ -46,7 +46,7 @@ impl Runner {
         while let Err(error) = ended {
             tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "turn lost");
             self.permit = None;
-            let mut pause = FIRST_PAUSE;
+            let mut pause = self.pause;
             let there = loop {
                 self.lose();
                 self.wait_for_store(&mut pause).await;
@@ -60,6 +60,17 @@ impl Runner {
             };
             ended = if there { self.work().await } else { return self.refuse_all() };
         }
+    }
+
+    /// Leaves the task to one who begins anew from what the store has. For a fault of our own, or of the store's:
+    /// what was cut off must not stay in the hands of nobody. One that fails for ever is tried ever more rarely.
+    pub(super) fn hand_over(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let mut next = Self::new(self.engine.clone(), self.id.clone(), self.scope.clone());
+        (next.head, next.live, next.wished) = (self.head.take(), self.live.take(), self.wished.take());
+        next.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let work = self.engine.stop.clone().run_until_cancelled_owned(next.leave(Err(Error::Lost)));
+        self.engine.tracker.spawn_on(work, &runtime);
     }
 
     /// Tells those who follow that nothing can be recorded for now.

@@ -115,6 +115,48 @@ async fn r25_a_store_that_fails_at_any_call_loses_nothing_and_nobody_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r25_a_store_that_panics_at_any_write_loses_nothing_and_nobody_hangs() {
+    let whole = Arc::new(Faulty::default());
+    let engine = engine_on(whole.clone(), Obeys::default(), Settings::default());
+    scenario(&engine).await;
+    quiet(&engine).await;
+    assert!(whole.writes() > 5, "{}", whole.writes());
+    for write in 1..=whole.writes() {
+        let engine = engine_on(Arc::new(Faulty::panicking(write)), Obeys::default(), Settings::default());
+        let taken = scenario(&engine).await;
+        tokio::time::sleep(LONG).await;
+        let tasks = at_rest(&engine).await;
+        for (task, message) in taken {
+            let task = tasks.iter().find(|known| known.id == task).expect("it was acknowledged");
+            assert_eq!(task.history.iter().filter(|said| said.message_id == message).count(), 1);
+            assert!(task.is_ended(), "write {write}: {task:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_runner_panicked_can_be_canceled_or_has_failed_without_a_restart() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (asked, _) = send(&engine, "ask").await;
+    let accepted = start(&engine, "hang").await;
+    let mut follow = engine.follow(&accepted.head, accepted.log.at);
+    for head in [&accepted.head, &asked] {
+        store.panic_next();
+        let error = soon(engine.resume(call(), head, message("more"), None)).await.unwrap_err();
+        assert_eq!(model::Error::from(error).kind(), ErrorKind::Unavailable);
+    }
+    assert!(matches!(soon(follow.next()).await, Err(Error::Lost)));
+    let failed = insist(async || engine.cancel(&accepted.head, None).await).await.unwrap_err();
+    assert!(matches!(failed, Error::Ended(TaskState::Failed)), "{failed:?}");
+    // Nothing ran there, and nothing was added: it goes on waiting.
+    let canceled = insist(async || engine.cancel(&asked, None).await).await.unwrap();
+    assert_eq!((canceled.status.state, canceled.history.len()), (TaskState::Canceled, 2));
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn r25_while_the_store_is_down_everybody_is_told_at_once() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());

@@ -67,6 +67,8 @@ pub(super) struct Faulty {
     faults: Mutex<Option<(std::ops::Range<u64>, Fault)>>,
     held: AtomicBool,
     gate: Option<Semaphore>,
+    writes: AtomicU64,
+    panics: AtomicU64,
     /// The most events that came in one batch.
     pub(super) largest: AtomicU64,
 }
@@ -75,6 +77,21 @@ impl Faulty {
     /// Fails the calls of these numbers, the first is 1.
     pub(super) fn failing(calls: std::ops::Range<u64>, fault: Fault) -> Self {
         Self { faults: Mutex::new(Some((calls, fault))), ..Self::default() }
+    }
+
+    /// Panics at the write of this number, the first is 1.
+    pub(super) fn panicking(write: u64) -> Self {
+        Self { panics: AtomicU64::new(write), ..Self::default() }
+    }
+
+    /// Panics at the next write.
+    pub(super) fn panic_next(&self) {
+        self.panics.store(self.writes() + 1, Ordering::SeqCst);
+    }
+
+    /// How many writes there were.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::SeqCst)
     }
 
     /// Writes wait for a permit once it is held.
@@ -113,6 +130,8 @@ impl Faulty {
         {
             gate.acquire().await.unwrap().forget();
         }
+        let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        assert_ne!(number, self.panics.load(Ordering::SeqCst), "a store that panics");
         self.read(work).await
     }
 
