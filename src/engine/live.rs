@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::log::Log;
 use super::recorded::Recorded;
@@ -17,7 +18,7 @@ pub(super) enum Wish {
     /// Take this message.
     Message(Box<Incoming>),
     /// Stop, and end as canceled.
-    Cancel { metadata: Option<Object>, answer: oneshot::Sender<Result<Task>> },
+    Cancel { metadata: Option<Object>, until: Instant, answer: oneshot::Sender<Result<Task>> },
     /// Nobody worked on it when we came: do as the policy says.
     Recover,
     /// It waits for somebody outside since before this time, which is too long.
@@ -29,6 +30,7 @@ pub(super) struct Incoming {
     pub(super) call: Call,
     pub(super) message: Message,
     pub(super) key: Option<Key>,
+    pub(super) until: Instant,
     pub(super) answer: oneshot::Sender<Result<Accepted>>,
 }
 
@@ -61,6 +63,7 @@ impl Live {
     /// Takes in what is durable now. The fold is our own, so that an append costs what it adds and no more.
     pub(super) fn publish(&self, entries: impl IntoIterator<Item = Arc<Recorded>>) {
         let mut tail = self.tail();
+        tail.lost = false;
         for entry in entries {
             if entry.seq == Seq(1) {
                 tail.log = Some(Log::empty());

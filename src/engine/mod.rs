@@ -21,8 +21,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -109,17 +111,17 @@ impl Engine {
 
     /// The task, if this scope has it.
     pub(crate) async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
-        Ok(self.journal.find(scope, task).await?)
+        self.in_time(async { Ok(self.journal.find(scope, task).await?) }).await
     }
 
     /// A page of the scope's tasks.
     pub(crate) async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
-        Ok(self.journal.list(scope, query).await?)
+        self.in_time(async { Ok(self.journal.list(scope, query).await?) }).await
     }
 
     /// The task as it stands, and the position it stands for.
     pub(crate) async fn task(&self, head: &Head) -> Result<(Task, Seq)> {
-        let log = self.journal.log(head).await?;
+        let log = self.in_time(self.journal.log(head)).await?;
         Ok((log.task, log.at))
     }
 
@@ -138,7 +140,7 @@ impl Engine {
         let (answer, accepted) = oneshot::channel();
         let runner = Runner::opening(self.clone(), call, opening, answer)?;
         self.own(runner.run_opening()).await;
-        accepted.await.unwrap_or(Err(Error::Stopped))
+        self.answered(accepted, self.until(Duration::ZERO)).await
     }
 
     /// Adds a message to a task; works on it at once, or after the messages before it.
@@ -150,15 +152,18 @@ impl Engine {
         key: Option<Key>,
     ) -> Result<Accepted> {
         let (answer, accepted) = oneshot::channel();
-        self.wish(head, Wish::Message(Box::new(Incoming { call, message, key, answer }))).await?;
-        accepted.await.unwrap_or(Err(Error::Stopped))
+        let until = self.until(Duration::ZERO);
+        self.wish(head, Wish::Message(Box::new(Incoming { call, message, key, until, answer }))).await?;
+        self.answered(accepted, until).await
     }
 
     /// Asks for a task to be canceled; gives it as it then is.
     pub(crate) async fn cancel(&self, head: &Head, metadata: Option<Object>) -> Result<Task> {
         let (answer, canceled) = oneshot::channel();
-        self.wish(head, Wish::Cancel { metadata, answer }).await?;
-        canceled.await.unwrap_or(Err(Error::Stopped))
+        // The agent has its grace, and the store its time.
+        let until = self.until(self.settings.cancel_grace);
+        self.wish(head, Wish::Cancel { metadata, until, answer }).await?;
+        self.answered(canceled, until).await
     }
 
     /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
@@ -176,6 +181,24 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// When those who call now have waited long enough for the store.
+    fn until(&self, grace: Duration) -> Instant {
+        let now = Instant::now();
+        now.checked_add(grace.saturating_add(self.settings.store_timeout)).unwrap_or(now + FAR)
+    }
+
+    /// What the one who works on the task answers; the work goes on, whether somebody waits or not.
+    async fn answered<T>(&self, answer: oneshot::Receiver<Result<T>>, until: Instant) -> Result<T> {
+        timeout_at(until, answer)
+            .await
+            .map_or(Err(Error::Lost), |answer| answer.unwrap_or(Err(Error::Stopped)))
+    }
+
+    /// What the store answers, if it does in time.
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        timeout(self.settings.store_timeout, answer).await.unwrap_or(Err(Error::Lost))
     }
 
     /// Passes a wish to whoever works on the task, or works on it.
@@ -268,7 +291,10 @@ impl std::error::Error for Error {
 }
 
 /// How long a caller is told to wait before trying again.
-const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Longer than anybody waits, and no time that a clock cannot tell.
+const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
 impl From<Error> for model::Error {
     fn from(error: Error) -> Self {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
@@ -213,7 +214,11 @@ impl Runner {
     pub(super) async fn grant(&mut self, wish: Wish) -> Result<()> {
         match wish {
             Wish::Message(incoming) => self.take_message(*incoming).await,
-            Wish::Cancel { metadata, answer } => {
+            Wish::Cancel { metadata, until, answer } => {
+                if until <= Instant::now() {
+                    let _ = answer.send(Err(Error::Lost));
+                    return Ok(());
+                }
                 if self.log.task.is_ended() {
                     let _ = answer.send(Err(Error::Ended(self.log.task.status.state)));
                     return Ok(());
@@ -229,7 +234,12 @@ impl Runner {
 
     /// Records a message; its turn comes when those before it are over.
     pub(super) async fn take_message(&mut self, incoming: Incoming) -> Result<()> {
-        let Incoming { call, message, key, answer } = incoming;
+        let Incoming { call, message, key, until, answer } = incoming;
+        if until <= Instant::now() {
+            // They were told that it could not be done in time.
+            let _ = answer.send(Err(Error::Lost));
+            return Ok(());
+        }
         if self.log.task.is_ended() {
             let _ = answer.send(self.too_late(key).await);
             return Ok(());

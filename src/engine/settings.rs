@@ -17,6 +17,10 @@ pub struct Settings {
     pub max_tail_entries: usize,
     /// How long an agent that listens for a cancel may take to end well.
     pub cancel_grace: Duration,
+    /// How long those who call wait for a store that hangs before they are told that it is unavailable, as do those
+    /// who follow. What had not begun to be recorded by then is not; what had is recorded or not, and only the same
+    /// call under an idempotency key finds out which. The limits of a turn hold all the while.
+    pub store_timeout: Duration,
     /// How long a turn may take.
     pub max_turn_time: Option<Duration>,
     /// How long an agent may be silent within a turn.
@@ -73,6 +77,7 @@ impl Default for Settings {
             max_queued_events: 256,
             max_tail_entries: 1024,
             cancel_grace: Duration::from_secs(5),
+            store_timeout: Duration::from_secs(30),
             max_turn_time: None,
             max_silence: None,
             on_restart: Restart::Fail,

@@ -1,8 +1,9 @@
 //! One turn: the agent speaks, the log takes it down, and others may interrupt.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -46,7 +47,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     // However the turn ends: whoever still speaks must not wait for ever.
     let _over = Over(&setting.queue);
     let agent = runner.engine.agent.clone();
-    let mut work = agent.run(Turn::new(setting.clone()));
+    let mut work = Some(agent.run(Turn::new(setting.clone())));
     let mut ended = None;
     let mut stopping: Option<Stopping> = None;
     let mut heard = Instant::now();
@@ -54,7 +55,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     tracing::info!(task = %runner.id, caller = setting.call.caller().name(), "turn started");
     loop {
         if ended.is_none() {
-            ended = poll_once(&mut work).await.map(Ending::Said);
+            ended = poll_once(&mut work).await;
         }
         let said = setting.queue.take();
         if !said.is_empty() {
@@ -70,14 +71,9 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         }
         if runner.has_plans() {
             // While one commit runs, the next batch gathers.
-            let mut commit = std::pin::pin!(runner.commit(None, false));
-            loop {
-                tokio::select! {
-                    biased;
-                    committed = &mut commit => break committed?,
-                    outcome = &mut work, if ended.is_none() => ended = Some(Ending::Said(outcome)),
-                }
-            }
+            let until = stopping.as_ref().and_then(|stopping| stopping.until);
+            let limit = limit(until, setting.deadline, None);
+            beside(runner.commit(None, false), &mut work, &mut ended, limit).await?;
             if spoken >= A_LOT {
                 // An agent that needs no pause, with a store that needs none, must not have the thread for itself.
                 tokio::task::yield_now().await;
@@ -92,10 +88,46 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         tokio::select! {
             biased;
             // Before the agent: one that always has more to say is stopped like any other.
-            wish = runner.wish() => ended = interrupt(runner, &setting, &mut stopping, wish).await?,
+            wish = runner.wish() => match wish {
+                Wish::Message(incoming) => {
+                    let limit = limit(until, setting.deadline, None);
+                    beside(runner.take_message(*incoming), &mut work, &mut ended, limit).await?;
+                }
+                // Those who had it were told that it could not be done in time.
+                Wish::Cancel { until, answer, .. } if until <= Instant::now() => {
+                    let _ = answer.send(Err(Error::Lost));
+                }
+                Wish::Cancel { metadata, answer, .. } => {
+                    ended = stop(runner, &setting, &mut stopping, metadata, answer);
+                }
+                // Somebody does work on it.
+                Wish::Recover | Wish::Expire { .. } => {}
+            },
             ending = limit(until, setting.deadline, silence) => ended = Some(ending),
-            outcome = &mut work => ended = Some(Ending::Said(outcome)),
+            ending = outcome(&mut work) => ended = Some(ending),
             () = setting.queue.news() => {}
+        }
+    }
+}
+
+/// Waits for the store while the agent goes on. A store that hangs does not lengthen the turn: at its limit the agent
+/// is let go.
+async fn beside<T>(
+    written: impl Future<Output = T>,
+    work: &mut Option<Work<'_>>,
+    ended: &mut Option<Ending>,
+    limit: impl Future<Output = Ending>,
+) -> T {
+    let (mut written, mut limit) = (pin!(written), pin!(limit));
+    loop {
+        tokio::select! {
+            biased;
+            written = &mut written => return written,
+            ending = &mut limit, if ended.is_none() => {
+                *ended = Some(ending);
+                *work = None;
+            }
+            ending = outcome(work), if ended.is_none() => *ended = Some(ending),
         }
     }
 }
@@ -114,10 +146,19 @@ fn later(from: Instant, time: Option<Duration>) -> Option<Instant> {
     from.checked_add(time?)
 }
 
-async fn poll_once(work: &mut Work<'_>) -> Option<Result<Outcome, Failure>> {
-    std::future::poll_fn(|context| match work.as_mut().poll(context) {
-        std::task::Poll::Ready(outcome) => std::task::Poll::Ready(Some(outcome)),
-        std::task::Poll::Pending => std::task::Poll::Ready(None),
+/// How the agent says that the turn ended; one that was let go says nothing.
+async fn outcome(work: &mut Option<Work<'_>>) -> Ending {
+    match work {
+        Some(work) => Ending::Said(work.await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn poll_once(work: &mut Option<Work<'_>>) -> Option<Ending> {
+    let mut outcome = pin!(outcome(work));
+    std::future::poll_fn(|context| match outcome.as_mut().poll(context) {
+        Poll::Ready(ending) => Poll::Ready(Some(ending)),
+        Poll::Pending => Poll::Ready(None),
     })
     .await
 }
@@ -183,33 +224,24 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Does what somebody wants of a task in the middle of a turn.
-async fn interrupt(
+/// Tells the agent to stop; one that does not listen has ended.
+fn stop(
     runner: &mut Runner,
     setting: &Setting,
     stopping: &mut Option<Stopping>,
-    wish: Wish,
-) -> Result<Option<Ending>> {
-    match wish {
-        Wish::Message(incoming) => {
-            runner.take_message(*incoming).await?;
-            Ok(None)
-        }
-        Wish::Cancel { metadata, answer } => {
-            if let Some(stopping) = stopping {
-                stopping.answers.push(answer);
-                return Ok(None);
-            }
-            runner.plan(vec![Event::CancelRequested { metadata }]);
-            let listens = setting.listens.load(Ordering::Acquire);
-            let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
-            setting.cancel.cancel();
-            *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: vec![answer] });
-            Ok((!listens).then_some(Ending::Canceled))
-        }
-        // Somebody does work on it.
-        Wish::Recover | Wish::Expire { .. } => Ok(None),
+    metadata: Option<Object>,
+    answer: oneshot::Sender<Result<Task>>,
+) -> Option<Ending> {
+    if let Some(stopping) = stopping {
+        stopping.answers.push(answer);
+        return None;
     }
+    runner.plan(vec![Event::CancelRequested { metadata }]);
+    let listens = setting.listens.load(Ordering::Acquire);
+    let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
+    setting.cancel.cancel();
+    *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: vec![answer] });
+    (!listens).then_some(Ending::Canceled)
 }
 
 /// What the end of a turn becomes in the log.

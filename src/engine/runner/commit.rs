@@ -1,6 +1,9 @@
 //! Plans and commits: what is folded, then durable, then seen.
 
+use std::pin::pin;
+
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::{Accepted, Error, Result, Runner};
 use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
@@ -37,7 +40,7 @@ impl Runner {
         while self.has_plans() {
             let batch = self.batch(key.clone());
             let Some(head) = self.head.clone() else { return Ok(()) };
-            match self.engine.journal.append(&head, self.durable, &batch).await {
+            match self.patiently(self.engine.journal.append(&head, self.durable, &batch)).await {
                 Ok(()) => {
                     self.written(&batch);
                     return Ok(());
@@ -51,6 +54,18 @@ impl Runner {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a commit however long it takes: it may be there in the end. Those who follow are told when that is
+    /// too long.
+    async fn patiently<T>(&self, commit: impl Future<Output = T>) -> T {
+        let mut commit = pin!(commit);
+        if let Ok(committed) = timeout(self.engine.settings.store_timeout, &mut commit).await {
+            return committed;
+        }
+        tracing::warn!(task = %self.id, "store hangs");
+        self.lose();
+        commit.await
     }
 
     fn batch(&self, key: Option<Key>) -> Batch {
@@ -86,7 +101,7 @@ impl Runner {
             config: birth.config,
             batch: batch.clone(),
         };
-        match self.engine.journal.open(task).await {
+        match self.patiently(self.engine.journal.open(task)).await {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
                 self.written(&batch);

@@ -66,10 +66,17 @@ impl Runner {
     /// what was cut off must not stay in the hands of nobody. One that fails for ever is tried ever more rarely.
     pub(super) fn hand_over(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let mut next = Self::new(self.engine.clone(), self.id.clone(), self.scope.clone());
-        (next.head, next.live, next.wished) = (self.head.take(), self.live.take(), self.wished.take());
-        next.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        let work = self.engine.stop.clone().run_until_cancelled_owned(next.leave(Err(Error::Lost)));
+        let (engine, id, scope) = (self.engine.clone(), self.id.clone(), self.scope.clone());
+        let place = (self.head.take(), self.live.take(), self.wished.take());
+        let pause = (self.pause * 2).min(LONGEST_PAUSE);
+        // A runner only once it runs: a runtime that is itself going down drops this as it is.
+        let work = async move {
+            let mut next = Self::new(engine, id, scope);
+            (next.head, next.live, next.wished) = place;
+            next.pause = pause;
+            next.leave(Err(Error::Lost)).await;
+        };
+        let work = self.engine.stop.clone().run_until_cancelled_owned(work);
         self.engine.tracker.spawn_on(work, &runtime);
     }
 

@@ -66,6 +66,7 @@ pub(super) struct Faulty {
     calls: AtomicU64,
     faults: Mutex<Option<(std::ops::Range<u64>, Fault)>>,
     held: AtomicBool,
+    reads_held: AtomicBool,
     gate: Option<Semaphore>,
     writes: AtomicU64,
     panics: AtomicU64,
@@ -103,6 +104,10 @@ impl Faulty {
         self.held.store(held, Ordering::SeqCst);
     }
 
+    pub(super) fn hold_reads(&self, held: bool) {
+        self.reads_held.store(held, Ordering::SeqCst);
+    }
+
     pub(super) fn let_pass(&self, writes: usize) {
         self.gate.iter().for_each(|gate| gate.add_permits(writes));
     }
@@ -125,17 +130,26 @@ impl Faulty {
     }
 
     async fn write<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
-        if self.held.load(Ordering::SeqCst)
+        self.wait(&self.held).await;
+        let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        assert_ne!(number, self.panics.load(Ordering::SeqCst), "a store that panics");
+        self.count(work).await
+    }
+
+    async fn read<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+        self.wait(&self.reads_held).await;
+        self.count(work).await
+    }
+
+    async fn wait(&self, held: &AtomicBool) {
+        if held.load(Ordering::SeqCst)
             && let Some(gate) = &self.gate
         {
             gate.acquire().await.unwrap().forget();
         }
-        let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
-        assert_ne!(number, self.panics.load(Ordering::SeqCst), "a store that panics");
-        self.read(work).await
     }
 
-    async fn read<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+    async fn count<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let fault = self.faults.lock().unwrap().clone();
         let fault = fault.filter(|(calls, _)| calls.contains(&number)).map(|(_, fault)| fault);
@@ -216,16 +230,29 @@ impl Store for Faulty {
 }
 
 /// Does what the message says, word by word; completes when there are no more words.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Obeys {
+    /// What a turn that is told `gate` waits for.
+    pub(super) gate: Arc<Semaphore>,
     heard: Arc<Mutex<Vec<String>>>,
     running: Arc<Mutex<BTreeMap<TaskId, u32>>>,
+}
+
+impl Default for Obeys {
+    fn default() -> Self {
+        Self { gate: Arc::new(Semaphore::new(0)), heard: Arc::default(), running: Arc::default() }
+    }
 }
 
 impl Obeys {
     /// The messages that turns were run for, in order.
     pub(super) fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().clone()
+    }
+
+    /// How many turns of a task run.
+    pub(super) fn running(&self, task: &TaskId) -> u32 {
+        self.running.lock().unwrap().get(task).copied().unwrap_or_default()
     }
 
     async fn obey(&self, turn: &Turn) -> Result<Outcome, Failure> {
@@ -244,6 +271,7 @@ impl Obeys {
                 "login" => turn.auth_required("log in").await,
                 "empty" => turn.artifact(Artifact::default().with_id("empty")).await,
                 "yield" => tokio::task::yield_now().await,
+                "gate" => self.gate.acquire().await?.forget(),
                 "listen" => turn.cancelled().await,
                 "hang" => std::future::pending().await,
                 "ask" => return Ok(Outcome::ask("which?")),
