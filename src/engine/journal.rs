@@ -85,6 +85,11 @@ impl Journal {
         }
     }
 
+    /// Wakes when anybody, here or elsewhere, has added to the log.
+    pub(super) fn watch(&self, task: &TaskId) -> watch::Receiver<Seq> {
+        self.bus.watch(task)
+    }
+
     /// Every entry after `at`, as it comes.
     pub(super) fn follow(&self, task: &Head, at: Seq) -> Follow {
         Follow { journal: self.clone(), task: task.clone(), at, wake: self.bus.watch(&task.id) }

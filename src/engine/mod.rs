@@ -247,6 +247,8 @@ pub(crate) enum Error {
     Stopped,
     /// Nothing can be recorded for now.
     Lost,
+    /// Somebody else works on the task: they have begun a turn after ours.
+    Overtaken,
     /// The store failed.
     Store(store::Error),
     /// A log does not fold: it was not written by us.
@@ -273,6 +275,7 @@ impl fmt::Display for Error {
             Self::Overloaded => f.write_str("too much waits already"),
             Self::Stopped => f.write_str("the engine is being stopped"),
             Self::Lost => f.write_str("nothing can be recorded for now"),
+            Self::Overtaken => f.write_str("somebody else works on the task"),
             Self::Store(error) => fmt::Display::fmt(error, f),
             Self::Broken(broken) => fmt::Display::fmt(broken, f),
         }
@@ -283,9 +286,13 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Store(error) => std::error::Error::source(error),
-            Self::Ended(_) | Self::Gone | Self::Overloaded | Self::Stopped | Self::Lost | Self::Broken(_) => {
-                None
-            }
+            Self::Ended(_)
+            | Self::Gone
+            | Self::Overloaded
+            | Self::Stopped
+            | Self::Lost
+            | Self::Overtaken
+            | Self::Broken(_) => None,
         }
     }
 }
@@ -301,7 +308,7 @@ impl From<Error> for model::Error {
         match error {
             Error::Ended(state) => Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str()),
             Error::Gone => ErrorKind::TaskNotFound.into(),
-            Error::Overloaded | Error::Stopped | Error::Lost => {
+            Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
                 Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
             }
             Error::Store(store::Error::KeyReused) => {

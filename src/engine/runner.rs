@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::live::{Incoming, Live, Passed, Wish};
@@ -41,6 +41,11 @@ pub(super) struct Runner {
     birth: Option<Birth>,
     live: Option<Arc<Live>>,
     wished: Option<mpsc::Receiver<Wish>>,
+    /// What others add to the log, and how far we have looked at that.
+    watch: Option<watch::Receiver<Seq>>,
+    looked: Seq,
+    /// Whether somebody elsewhere has asked for the task to be canceled.
+    canceled: bool,
     /// Leave to run the turn that was begun.
     permit: Option<OwnedSemaphorePermit>,
     /// Held while the task waits for that leave.
@@ -109,6 +114,9 @@ impl Runner {
             birth: None,
             live: None,
             wished: None,
+            watch: None,
+            looked: Seq(0),
+            canceled: false,
             permit: None,
             place: None,
             calls: VecDeque::new(),
@@ -137,7 +145,7 @@ impl Runner {
             tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");
             if !matches!((&wish, &error), (Wish::Recover, Error::Store(_))) {
                 refuse(wish, error);
-                return self.refuse_all();
+                return self.refuse_all(|| Error::Gone);
             }
             // Nobody else will come for it: a task that was cut off must not stay so.
             self.wait_for_store(&mut pause).await;
@@ -195,7 +203,10 @@ impl Runner {
                     self.plan(self.log.turn_start());
                     return Ok(true);
                 }
-                wish = next(&mut self.wished) => self.grant(wish).await?,
+                news = self.news() => match news {
+                    News::Wish(wish) => self.grant(wish).await?,
+                    News::Elsewhere => self.catch_up().await?,
+                }
             }
         }
         Ok(false)
@@ -294,7 +305,7 @@ impl Runner {
         if begun {
             self.permit = None;
         }
-        self.reload().await
+        self.refresh().await
     }
 
     /// Who sent the message of the turn that begins.
@@ -326,9 +337,34 @@ impl Runner {
         &self.scope
     }
 
-    /// The next wish while a turn runs.
-    pub(super) async fn wish(&mut self) -> Wish {
-        next(&mut self.wished).await
+    /// What happens next, apart from the agent.
+    pub(super) async fn news(&mut self) -> News {
+        let watch = self.watch.get_or_insert_with(|| self.engine.journal.watch(&self.id));
+        let known = self.durable.max(self.looked);
+        tokio::select! {
+            biased;
+            wish = next(&mut self.wished) => News::Wish(wish),
+            at = grown(watch, known) => {
+                // Once for every announcement: what is not there yet is announced again.
+                self.looked = at;
+                News::Elsewhere
+            }
+        }
+    }
+
+    /// Takes in what others wrote while we wait for leave to run: a cancel needs none.
+    async fn catch_up(&mut self) -> Result<()> {
+        self.refresh().await?;
+        if self.canceled && !self.log.task.is_ended() {
+            self.plan(vec![status(TaskState::Canceled)]);
+            self.commit(None, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody elsewhere has asked for the task to be canceled since this was last looked at.
+    pub(super) fn was_canceled(&mut self) -> bool {
+        std::mem::take(&mut self.canceled)
     }
 
     /// What a turn's end becomes in the log.
@@ -346,6 +382,27 @@ impl Drop for Runner {
             if std::thread::panicking() {
                 self.hand_over();
             }
+        }
+    }
+}
+
+/// What reaches a runner from outside.
+pub(super) enum News {
+    /// Somebody wants something.
+    Wish(Wish),
+    /// Somebody else has added to the log.
+    Elsewhere,
+}
+
+/// Ready when the log reaches further than we know.
+async fn grown(watch: &mut watch::Receiver<Seq>, known: Seq) -> Seq {
+    loop {
+        let at = *watch.borrow_and_update();
+        if at > known {
+            return at;
+        }
+        if watch.changed().await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 }

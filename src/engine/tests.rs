@@ -1,6 +1,7 @@
 //! The engine alone: a clock that stands still, a memory store, an agent that does as it is told.
 
 mod cancel;
+mod elsewhere;
 mod faults;
 mod laws;
 mod limits;

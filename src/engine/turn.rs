@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
 use super::live::Wish;
-use super::runner::{Runner, status};
+use super::runner::{News, Runner, status};
 use super::{Error, Result};
 use crate::agent::{Failure, Library, Outcome, Question, Queue, Setting, Turn};
 use crate::model::{
@@ -32,6 +32,8 @@ pub(super) enum Ending {
     Said(Result<Outcome, Failure>),
     /// Somebody asked for it.
     Canceled,
+    /// Somebody else has ended the task.
+    Elsewhere,
 }
 
 /// A cancel that the agent was told of, and how long it may take.
@@ -54,6 +56,12 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let mut spoken = 0;
     tracing::info!(task = %runner.id, caller = setting.call.caller().name(), "turn started");
     loop {
+        if runner.log.task.is_ended() {
+            // Whatever the agent makes of it comes too late.
+            ended = Some(Ending::Elsewhere);
+        } else if runner.was_canceled() && stopping.is_none() && ended.is_none() {
+            ended = stop(runner, &setting, &mut stopping);
+        }
         if ended.is_none() {
             ended = poll_once(&mut work).await;
         }
@@ -88,20 +96,30 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         tokio::select! {
             biased;
             // Before the agent: one that always has more to say is stopped like any other.
-            wish = runner.wish() => match wish {
-                Wish::Message(incoming) => {
+            news = runner.news() => match news {
+                News::Elsewhere => {
+                    let limit = limit(until, setting.deadline, None);
+                    beside(runner.refresh(), &mut work, &mut ended, limit).await?;
+                }
+                News::Wish(Wish::Message(incoming)) => {
                     let limit = limit(until, setting.deadline, None);
                     beside(runner.take_message(*incoming), &mut work, &mut ended, limit).await?;
                 }
                 // Those who had it were told that it could not be done in time.
-                Wish::Cancel { until, answer, .. } if until <= Instant::now() => {
+                News::Wish(Wish::Cancel { until, answer, .. }) if until <= Instant::now() => {
                     let _ = answer.send(Err(Error::Lost));
                 }
-                Wish::Cancel { metadata, answer, .. } => {
-                    ended = stop(runner, &setting, &mut stopping, metadata, answer);
+                News::Wish(Wish::Cancel { metadata, answer, .. }) => {
+                    if stopping.is_none() {
+                        runner.plan(vec![Event::CancelRequested { metadata }]);
+                        ended = stop(runner, &setting, &mut stopping);
+                    }
+                    if let Some(stopping) = &mut stopping {
+                        stopping.answers.push(answer);
+                    }
                 }
                 // Somebody does work on it.
-                Wish::Recover | Wish::Expire { .. } => {}
+                News::Wish(Wish::Recover | Wish::Expire { .. }) => {}
             },
             ending = limit(until, setting.deadline, silence) => ended = Some(ending),
             ending = outcome(&mut work) => ended = Some(ending),
@@ -189,7 +207,10 @@ async fn finish(
     let said = setting.queue.take().into_iter().map(|event| with_ids(runner, event)).collect();
     runner.plan(said);
     // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
-    let ending = if stopping.is_some() { Ending::Canceled } else { ending };
+    let ending = match ending {
+        Ending::Said(_) if stopping.is_some() => Ending::Canceled,
+        ending => ending,
+    };
     runner.end(ending);
     let last = runner.log.waiting().is_none();
     let committed = runner.commit(None, last).await;
@@ -225,28 +246,18 @@ async fn at(time: Option<Instant>) {
 }
 
 /// Tells the agent to stop; one that does not listen has ended.
-fn stop(
-    runner: &mut Runner,
-    setting: &Setting,
-    stopping: &mut Option<Stopping>,
-    metadata: Option<Object>,
-    answer: oneshot::Sender<Result<Task>>,
-) -> Option<Ending> {
-    if let Some(stopping) = stopping {
-        stopping.answers.push(answer);
-        return None;
-    }
-    runner.plan(vec![Event::CancelRequested { metadata }]);
+fn stop(runner: &Runner, setting: &Setting, stopping: &mut Option<Stopping>) -> Option<Ending> {
     let listens = setting.listens.load(Ordering::Acquire);
     let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
     setting.cancel.cancel();
-    *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: vec![answer] });
+    *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: Vec::new() });
     (!listens).then_some(Ending::Canceled)
 }
 
 /// What the end of a turn becomes in the log.
 pub(super) fn ending(runner: &Runner, ending: Ending) -> Vec<Event> {
     let event = match ending {
+        Ending::Elsewhere => return runner.log.turn_runs().then_some(Event::TurnEnded).into_iter().collect(),
         Ending::Canceled => status(TaskState::Canceled),
         Ending::Said(Ok(outcome)) => outcome_status(outcome),
         Ending::Said(Err(failure)) => {

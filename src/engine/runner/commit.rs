@@ -18,6 +18,9 @@ pub(super) struct Birth {
     pub(super) answer: oneshot::Sender<Result<Accepted>>,
 }
 
+/// How many entries are read at once.
+const PAGE: usize = 1000;
+
 impl Runner {
     /// Folds events that will be written with the next commit.
     pub(in crate::engine) fn plan(&mut self, events: Vec<Event>) {
@@ -47,11 +50,45 @@ impl Runner {
                 }
                 Err(store::Error::Conflict) => {
                     let planned = std::mem::take(&mut self.pending);
-                    self.reload().await?;
-                    self.plan(planned);
+                    self.refresh().await?;
+                    self.plan_again(planned);
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+        Ok(())
+    }
+
+    /// Plans behind what others wrote: what they made impossible is recorded as ignored, and a turn that they ended
+    /// is not begun or ended once more.
+    fn plan_again(&mut self, planned: Vec<Event>) {
+        for event in planned {
+            match event {
+                Event::TurnStarted if self.log.task.is_ended() => {}
+                Event::TurnEnded if !self.log.turn_runs() => {}
+                event => self.plan(vec![event]),
+            }
+        }
+    }
+
+    /// Reads the log again because others wrote to it, and looks at what they did.
+    ///
+    /// # Errors
+    /// They have begun a turn: the task is theirs now, and nothing more of ours may be added to it.
+    pub(in crate::engine) async fn refresh(&mut self) -> Result<()> {
+        let mut at = self.durable;
+        self.reload().await?;
+        let Some(head) = &self.head else { return Ok(()) };
+        while at < self.durable {
+            let entries = self.engine.journal.store.read(head, at, PAGE).await?;
+            for entry in entries.iter().filter(|entry| entry.seq <= self.durable) {
+                match entry.event {
+                    Event::TurnStarted => return Err(Error::Overtaken),
+                    Event::CancelRequested { .. } => self.canceled = true,
+                    _ => {}
+                }
+            }
+            at = entries.last().ok_or(Error::Gone)?.seq;
         }
         Ok(())
     }

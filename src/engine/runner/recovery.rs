@@ -44,6 +44,10 @@ impl Runner {
     /// Gives the task up; where the store has failed, not before the task has an end.
     pub(super) async fn leave(mut self, mut ended: Result<()>) {
         while let Err(error) = ended {
+            if matches!(error, Error::Overtaken) {
+                tracing::warn!(task = %self.id, "somebody else works on the task");
+                return self.refuse_all(|| Error::Lost);
+            }
             tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "turn lost");
             self.permit = None;
             let mut pause = self.pause;
@@ -58,7 +62,7 @@ impl Runner {
                     }
                 }
             };
-            ended = if there { self.work().await } else { return self.refuse_all() };
+            ended = if there { self.work().await } else { return self.refuse_all(|| Error::Gone) };
         }
     }
 
@@ -131,10 +135,10 @@ impl Runner {
         true
     }
 
-    /// Stops being the one who works on a task that is not there.
-    pub(super) fn refuse_all(&mut self) {
+    /// Stops being the one who works on a task that is not there, or not ours.
+    pub(super) fn refuse_all(&mut self, why: fn() -> Error) {
         while let Some(wish) = self.next_wish() {
-            refuse(wish, Error::Gone);
+            refuse(wish, why());
         }
     }
 }
