@@ -13,7 +13,7 @@ use crate::model::{
     ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Task,
     TaskId,
 };
-use crate::store::{Head, Key};
+use crate::store::{self, Head, Key};
 
 /// What a binding calls.
 pub(crate) struct Service {
@@ -56,15 +56,20 @@ impl Service {
         refuse_push(&request)?;
         let (history_length, at_once) = (request.history_length(), request.returns_immediately());
         let call = within(call, request.tenant.as_deref());
-        let key = key(&call, &request)?;
+        let key = self.key(&call, &request)?;
         let accepted = match self.continued(&call, &request).await? {
             Some(head) => self.resume(call, head, request.message, key).await?,
-            None => match self.reply(&request.message, &call).await? {
-                Some(reply) => return Ok(SendMessageResponse::Message(reply)),
-                None => {
-                    let SendMessageRequest { message, alias, .. } = request;
-                    self.engine.start(call, Opening { message, key, alias, config: None }).await?
-                }
+            None => match self.again(&call, key.as_ref(), &request.message).await? {
+                Some(accepted) => accepted,
+                None => match self.reply(&request.message, &call).await? {
+                    Some(reply) => return Ok(SendMessageResponse::Message(reply)),
+                    None => {
+                        let SendMessageRequest { message, alias, .. } = request;
+                        let named = call.idempotency_key.is_some();
+                        let opening = Opening { message, key, alias, config: None };
+                        self.engine.start(call, opening).await.map_err(|error| refused(error, named))?
+                    }
+                },
             },
         };
         let mut task = if at_once { accepted.into_task().0 } else { self.engine.settled(accepted).await? };
@@ -146,8 +151,26 @@ impl Service {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));
         }
+        let named = call.idempotency_key.is_some();
         let resumed = self.engine.resume(call, &head, message, key).await;
-        resumed.map_err(|error| Error::from(error).with("taskId", head.id.as_str()))
+        resumed.map_err(|error| refused(error, named).with("taskId", head.id.as_str()))
+    }
+
+    /// What the same message became when it was sent before.
+    async fn again(&self, call: &Call, key: Option<&Key>, message: &Message) -> Result<Option<Accepted>> {
+        let Some(key) = key else { return Ok(None) };
+        let again = self.engine.again(&call.scope, key, message).await;
+        again.map_err(|error| refused(error, call.idempotency_key.is_some()))
+    }
+
+    /// What makes the message the same message when it is sent again: the key that came with it or, where that is
+    /// wanted, its own id. 04 §3.4.
+    fn key(&self, call: &Call, request: &SendMessageRequest) -> Result<Option<Key>> {
+        match &call.idempotency_key {
+            Some(text) => named_key(text, request).map(Some),
+            None if self.engine.knows_messages() => message_key(request).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// A plain answer, if the agent thinks that one is enough.
@@ -174,14 +197,39 @@ fn within(call: &Call, tenant: Option<&str>) -> Call {
     call
 }
 
-/// What makes the message the same message when it is sent again.
-fn key(call: &Call, request: &SendMessageRequest) -> Result<Option<Key>> {
-    let Some(text) = &call.idempotency_key else { return Ok(None) };
+/// A key that the caller chose: it stands for all that was sent, the name of the task included.
+fn named_key(text: &str, request: &SendMessageRequest) -> Result<Key> {
     if text.is_empty() || text.len() > 256 || text.chars().any(char::is_control) {
         return Err(Error::invalid("Idempotency-Key", "must be 1 to 256 bytes without control characters"));
     }
-    let body = Json::of(request).map_err(Error::internal)?;
-    Ok(Some(Key { text: text.clone(), body: Sha256::digest(body.get()).into() }))
+    let body = match &request.alias {
+        // In the first days messages had no ids; the one this has was made up as it came in.
+        Some(alias) => {
+            let message = Message { message_id: "".into(), ..request.message.clone() };
+            let rest =
+                Json::of(&SendMessageRequest { message, ..request.clone() }).map_err(Error::internal)?;
+            format!("{alias}\n{}", rest.get())
+        }
+        None => Json::of(request).map_err(Error::internal)?.get().to_owned(),
+    };
+    Ok(Key { text: text.to_owned(), body: Sha256::digest(body).into() })
+}
+
+/// The message's own id as its key. It begins as no key that a caller chooses can, so the two never meet.
+fn message_key(request: &SendMessageRequest) -> Result<Key> {
+    let body = Json::of(&request.message).map_err(Error::internal)?;
+    let text = format!("\u{1}{}", request.message.message_id);
+    Ok(Key { text, body: Sha256::digest(body.get()).into() })
+}
+
+/// What a caller is told; one who chose no key has used an id twice.
+fn refused(error: crate::engine::Error, named: bool) -> Error {
+    match error {
+        crate::engine::Error::Store(store::Error::KeyReused) if !named => {
+            Error::invalid("message.messageId", "was used before with another message")
+        }
+        error => error.into(),
+    }
 }
 
 /// 04 §3.7: a webhook that nobody would call is an error, not a silence.

@@ -143,6 +143,34 @@ impl Engine {
         self.answered(accepted, self.until(Duration::ZERO)).await
     }
 
+    /// The message that was sent under this key before, if there was one.
+    pub(crate) async fn again(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        message: &Message,
+    ) -> Result<Option<Accepted>> {
+        self.in_time(async {
+            match self.journal.store.seen(scope, key).await? {
+                Some(head) => Ok(Some(self.taken(head, message).await?)),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// The task as it is, and the turn that took this message.
+    async fn taken(&self, head: Head, message: &Message) -> Result<Accepted> {
+        let turn = self.journal.turn_of(&head, message).await?;
+        let log = self.journal.log(&head).await?;
+        Ok(Accepted { turn: turn.unwrap_or_else(|| log.last_turn().max(1)), head, log })
+    }
+
+    /// Whether a message that comes again under its own id is the same message.
+    pub(crate) fn knows_messages(&self) -> bool {
+        self.settings.idempotent_message_ids
+    }
+
     /// Adds a message to a task; works on it at once, or after the messages before it.
     pub(crate) async fn resume(
         &self,

@@ -17,8 +17,8 @@ use super::log::Log;
 use super::sweep::FIRST_PAUSE;
 use super::turn::{self, Ending};
 use super::{Accepted, Engine, Error, Opening, Result};
-use crate::model::{Call, Event, Scope, Seq, Task, TaskId, TaskState, Timestamp};
-use crate::store::{self, Batch, Head, Key};
+use crate::model::{Call, Event, Message, Scope, Seq, Task, TaskId, TaskState, Timestamp};
+use crate::store::{self, Head, Key};
 use commit::Birth;
 use recovery::refuse;
 
@@ -259,9 +259,9 @@ impl Runner {
             let _ = answer.send(Err(Error::Overloaded));
             return Ok(());
         }
-        let message = message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone());
+        let message = Arc::new(message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone()));
         let idle = self.log.waiting().is_none();
-        self.plan(vec![Event::Message(Arc::new(message))]);
+        self.plan(vec![Event::Message(message.clone())]);
         if idle {
             // The turn begins with its message, so that nobody sees a task that was answered and still asks.
             self.begin_turn();
@@ -273,8 +273,8 @@ impl Runner {
                 (Ok(self.accepted()), Ok(()))
             }
             // Seen before: nothing was added, and the task is the answer.
-            Err(Error::Store(store::Error::Repeated)) => match self.undo(idle).await {
-                Ok(()) => (Ok(self.accepted()), Ok(())),
+            Err(Error::Store(store::Error::Repeated)) => match self.repeated(&message, idle).await {
+                Ok(accepted) => (Ok(accepted), Ok(())),
                 Err(error) => (Err(Error::Lost), Err(error)),
             },
             Err(error @ Error::Store(store::Error::KeyReused)) => (Err(error), self.undo(idle).await),
@@ -285,18 +285,24 @@ impl Runner {
         result
     }
 
+    /// The answer to a message that was taken before.
+    async fn repeated(&mut self, message: &Message, begun: bool) -> Result<Accepted> {
+        self.undo(begun).await?;
+        match &self.head {
+            Some(head) => self.engine.taken(head.clone(), message).await,
+            None => Ok(self.accepted()),
+        }
+    }
+
     /// What a message to an ended task gets: the task if it was taken before, as its key says, else a refusal.
     async fn too_late(&self, key: Option<Key>) -> Result<Accepted> {
-        let refused = Error::Ended(self.log.task.status.state);
-        let (Some(head), Some(key)) = (&self.head, key) else { return Err(refused) };
-        let (status, time) = (&self.log.task.status, self.engine.clock.now());
-        let status_time = status.timestamp.unwrap_or(time);
-        let probe = Batch { time, events: Vec::new(), state: status.state, status_time, key: Some(key) };
-        // No log ends at 0, so this adds nothing; but the key is looked at first.
-        match self.engine.journal.append(head, Seq(0), &probe).await {
-            Err(store::Error::Repeated) => Ok(self.accepted()),
-            Err(error @ (store::Error::KeyReused | store::Error::Failed(_))) => Err(error.into()),
-            Ok(()) | Err(store::Error::Conflict) => Err(refused),
+        let seen = match &key {
+            Some(key) => self.engine.journal.store.seen(&self.scope, key).await?,
+            None => None,
+        };
+        match seen {
+            Some(_) => Ok(self.accepted()),
+            None => Err(Error::Ended(self.log.task.status.state)),
         }
     }
 

@@ -33,6 +33,9 @@ pub struct Settings {
     pub max_tasks: Option<u64>,
     /// How long ended tasks are kept. `None`: for ever in memory, 30 days on disk.
     pub max_age: Option<Duration>,
+    /// Whether a message that comes again under its own id, from the same caller, is the same message: it is answered
+    /// with the task it made or continued, and with another content it is refused. An `Idempotency-Key` goes before.
+    pub idempotent_message_ids: bool,
     /// How often what has become too old or too many is looked for.
     pub sweep_every: Duration,
 }
@@ -84,6 +87,7 @@ impl Default for Settings {
             on_waiting: Waiting::Stay,
             max_tasks: None,
             max_age: None,
+            idempotent_message_ids: false,
             sweep_every: Duration::from_secs(60),
         }
     }

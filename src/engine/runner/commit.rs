@@ -165,8 +165,9 @@ impl Runner {
 
     /// The task that the key made before.
     async fn again(&self, head: Head) -> Result<Accepted> {
-        let log = self.engine.journal.log(&head).await?;
-        Ok(Accepted { turn: log.last_turn().max(1), head, log })
+        // Nothing runs before a key is recorded, so the first message still waits.
+        let message = self.log.waiting().ok_or(Error::Gone)?;
+        self.engine.taken(head, message).await
     }
 
     pub(super) async fn reload(&mut self) -> Result<()> {

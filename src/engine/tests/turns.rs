@@ -71,6 +71,48 @@ async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
 }
 
 #[tokio::test]
+async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
+    let agent = Obeys::default();
+    let engine = engine_of(agent.clone());
+    let says = ["ask", "gate ask", "done"].map(message);
+    let first = || Opening { key: key("1", 1), ..Opening::from(says[0].clone()) };
+    let accepted = soon(engine.start(call(), first())).await.unwrap();
+    let head = accepted.head.clone();
+    soon(engine.settled(accepted)).await.unwrap();
+    let say = |number: u8| {
+        let said = says[usize::from(number) - 1].clone();
+        engine.resume(call(), &head, said, key(&number.to_string(), number))
+    };
+    soon(say(2)).await.unwrap();
+    soon(say(3)).await.unwrap();
+    // The first has its answer, whatever goes on now.
+    let again = soon(engine.start(call(), first())).await.unwrap();
+    assert_eq!(soon(engine.settled(again)).await.unwrap().status.state, TaskState::Working);
+    let again = soon(engine.again(&super::scope(), &key("1", 1).unwrap(), &says[0])).await.unwrap();
+    assert_eq!(soon(engine.settled(again.unwrap())).await.unwrap().status.state, TaskState::Working);
+    let (second, third) = (soon(say(2)).await.unwrap(), soon(say(3)).await.unwrap());
+    agent.gate.add_permits(1);
+    assert_eq!(soon(engine.settled(second)).await.unwrap().status.state, TaskState::InputRequired);
+    assert_eq!(soon(engine.settled(third)).await.unwrap().status.state, TaskState::Completed);
+    assert_eq!(agent.heard(), ["ask", "gate ask", "done"]);
+    assert!(soon(engine.again(&super::scope(), &key("4", 4).unwrap(), &says[0])).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn s76_a_key_says_nothing_to_another_owner() {
+    let engine = engine_of(Obeys::default());
+    let stranger = || Call::new(Scope { owner: Caller::named("stranger"), ..super::scope() });
+    let keyed = |body| Opening { key: key("k", body), ..opening("ask") };
+    let ours = soon(engine.start(call(), keyed(1))).await.unwrap();
+    let theirs = soon(engine.start(stranger(), keyed(2))).await.unwrap();
+    assert_ne!(ours.head.id, theirs.head.id);
+    for (caller, body, head) in [(call(), 1, &ours.head), (stranger(), 2, &theirs.head)] {
+        let again = engine.again(&caller.scope, &key("k", body).unwrap(), &message("ask")).await.unwrap();
+        assert_eq!(again.unwrap().head.id, head.id);
+    }
+}
+
+#[tokio::test]
 async fn metadata_is_added_to_the_task() {
     let agent = |turn: Turn| async move {
         for (key, value) in [("a", "1"), ("b", "2"), ("a", "3")] {

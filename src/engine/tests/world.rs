@@ -188,6 +188,10 @@ impl Store for Faulty {
         self.read(self.memory.find(scope, task)).await
     }
 
+    async fn seen(&self, scope: &Scope, key: &Key) -> store::Result<Option<Head>> {
+        self.read(self.memory.seen(scope, key)).await
+    }
+
     async fn list(&self, scope: &Scope, query: &Query) -> store::Result<Page> {
         self.read(self.memory.list(scope, query)).await
     }
