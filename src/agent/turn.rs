@@ -24,6 +24,8 @@ pub struct Turn(Arc<Setting>);
 pub(crate) struct Setting {
     pub(crate) task: Arc<Task>,
     pub(crate) message: Arc<Message>,
+    /// Whether the message stands for an answer that did not come.
+    pub(crate) timed_out: bool,
     pub(crate) call: Call,
     pub(crate) queue: Queue,
     pub(crate) cancel: CancellationToken,
@@ -53,9 +55,19 @@ impl Turn {
         &self.0.message
     }
 
+    /// Whether nobody answered in time what the last turn asked for, and the task goes on without: as
+    /// [`Settings::on_waiting`](crate::Settings::on_waiting) says. The message only says so; `text` is empty.
+    #[must_use]
+    pub fn timed_out(&self) -> bool {
+        self.0.timed_out
+    }
+
     /// What was asked, as a prompt: texts as they are, data as a line of JSON, and a line that a file is there.
     #[must_use]
     pub fn text(&self) -> String {
+        if self.0.timed_out {
+            return String::new();
+        }
         self.0.message.parts.iter().map(prompt).collect::<Vec<_>>().join("\n")
     }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::log::Log;
 use super::recorded::Recorded;
 use super::{Accepted, Result};
-use crate::model::{Call, Message, Object, Seq, Task, TaskId, Timestamp};
+use crate::model::{Call, Message, Object, Seq, Task, TaskId};
 use crate::store::Key;
 
 /// What others want of the one who works on a task.
@@ -21,8 +21,8 @@ pub(super) enum Wish {
     Cancel { metadata: Option<Object>, until: Instant, answer: oneshot::Sender<Result<Task>> },
     /// Nobody worked on it when we came: do as the policy says.
     Recover,
-    /// It waits for somebody outside since before this time, which is too long.
-    Expire { before: Timestamp },
+    /// It may wait, or be silent, for too long: do as the policy says.
+    Expire,
 }
 
 /// A message on its way to a task, and who waits to hear that it arrived.

@@ -7,6 +7,7 @@ mod clock;
 mod journal;
 mod live;
 mod log;
+mod reason;
 mod recorded;
 mod runner;
 mod settings;

@@ -16,7 +16,7 @@ use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
 use super::sweep::FIRST_PAUSE;
 use super::turn::{self, Ending};
-use super::{Accepted, Engine, Error, Opening, Result};
+use super::{Accepted, Engine, Error, Opening, Result, reason};
 use crate::model::{Call, Event, Message, Scope, Seq, Task, TaskId, TaskState, Timestamp};
 use crate::store::{self, Head, Key};
 use commit::Birth;
@@ -70,7 +70,8 @@ impl Runner {
         let Opening { message, key, alias, config } = opening;
         let id = TaskId::from(engine.clock.id());
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
-        let message = Arc::new(message.in_task(id.clone()).in_context(context_id.clone()));
+        let message = reason::from_outside(message).in_task(id.clone()).in_context(context_id.clone());
+        let message = Arc::new(message);
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
         let mut runner = Self::new(engine, id, call.scope.clone());
         runner.birth = Some(Birth { context_id, key, alias, config, answer });
@@ -204,6 +205,8 @@ impl Runner {
                     return Ok(true);
                 }
                 news = self.news() => match news {
+                    // Somebody does work on it.
+                    News::Wish(Wish::Recover | Wish::Expire) => {}
                     News::Wish(wish) => self.grant(wish).await?,
                     News::Elsewhere => self.catch_up().await?,
                 }
@@ -239,7 +242,7 @@ impl Runner {
                 self.answer_cancel(answer, committed)
             }
             Wish::Recover => self.recover().await,
-            Wish::Expire { before } => self.expire(before).await,
+            Wish::Expire => self.expire().await,
         }
     }
 
@@ -259,13 +262,9 @@ impl Runner {
             let _ = answer.send(Err(Error::Overloaded));
             return Ok(());
         }
-        let message = Arc::new(message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone()));
+        let message = Arc::new(self.addressed(reason::from_outside(message)));
         let idle = self.log.waiting().is_none();
-        self.plan(vec![Event::Message(message.clone())]);
-        if idle {
-            // The turn begins with its message, so that nobody sees a task that was answered and still asks.
-            self.begin_turn();
-        }
+        self.plan_message(message.clone());
         let (answered, result) = match self.commit(key, false).await {
             Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),
             Ok(()) => {
@@ -283,6 +282,19 @@ impl Runner {
         // The caller may have left; the message is in the log all the same.
         let _ = answer.send(answered);
         result
+    }
+
+    fn addressed(&self, message: Message) -> Message {
+        message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone())
+    }
+
+    fn plan_message(&mut self, message: Arc<Message>) {
+        let idle = self.log.waiting().is_none();
+        self.plan(vec![Event::Message(message)]);
+        if idle {
+            // The turn begins with its message, so that nobody sees a task that was answered and still asks.
+            self.begin_turn();
+        }
     }
 
     /// The answer to a message that was taken before.

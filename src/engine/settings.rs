@@ -36,6 +36,11 @@ pub struct Settings {
     /// Whether a message that comes again under its own id, from the same caller, is the same message: it is answered
     /// with the task it made or continued, and with another content it is refused. An `Idempotency-Key` goes before.
     pub idempotent_message_ids: bool,
+    /// How long a task may wait for somebody outside, whatever `on_waiting` says, before it fails as expired.
+    pub max_parked_age: Option<Duration>,
+    /// How long a task may be silent that has work left and on which nobody here works; then it is seen to as after
+    /// a restart. For stores that several processes share, where one may end and leave its tasks to the others.
+    pub max_silent_age: Option<Duration>,
     /// How often what has become too old or too many is looked for.
     pub sweep_every: Duration,
 }
@@ -57,6 +62,9 @@ pub enum Restart {
 pub enum Waiting {
     /// It goes on waiting.
     Stay,
+    /// After this time its next turn begins without the answer; [`Turn::timed_out`](crate::Turn::timed_out) tells
+    /// the agent. A turn that asks again waits again.
+    ContinueAfter(Duration),
     /// It fails after this time.
     FailAfter(Duration),
 }
@@ -88,6 +96,8 @@ impl Default for Settings {
             max_tasks: None,
             max_age: None,
             idempotent_message_ids: false,
+            max_parked_age: None,
+            max_silent_age: None,
             sweep_every: Duration::from_secs(60),
         }
     }

@@ -14,11 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::journal::Journal;
 use super::live::Wish;
 use super::runner::{News, Runner, status};
-use super::{Error, Result};
+use super::{Error, Result, reason};
 use crate::agent::{Failure, Library, Outcome, Question, Queue, Setting, Turn};
-use crate::model::{
-    ContextId, Event, INPUT_REQUEST, Json, Message, Object, Scope, Task, TaskId, TaskState, TaskStatus,
-};
+use crate::model::{ContextId, Event, INPUT_REQUEST, Message, Scope, Task, TaskId, TaskState, TaskStatus};
 use crate::store::Query;
 
 /// After so many events a turn lets others run.
@@ -119,7 +117,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                     }
                 }
                 // Somebody does work on it.
-                News::Wish(Wish::Recover | Wish::Expire { .. }) => {}
+                News::Wish(Wish::Recover | Wish::Expire) => {}
             },
             ending = limit(until, setting.deadline, silence) => ended = Some(ending),
             ending = outcome(&mut work) => ended = Some(ending),
@@ -186,6 +184,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
     let (engine, scope) = (&runner.engine, runner.scope().clone());
     Setting {
         task: Arc::new(runner.log.task.clone()),
+        timed_out: reason::is_silence(&message),
         message,
         call,
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
@@ -291,11 +290,10 @@ fn said(state: TaskState, message: Message) -> Event {
 }
 
 /// What a task that was cut off ends with.
-pub(super) fn interrupted(runner: &Runner, reason: &'static str) -> Vec<Event> {
-    let message = Message::agent(format!("Agent execution failed ({reason})"));
-    let metadata: Object = [("attache.reason", Json::from(reason))].into_iter().collect();
+pub(super) fn interrupted(runner: &Runner, why: &'static str) -> Vec<Event> {
+    let message = Message::agent(format!("Agent execution failed ({why})"));
     let status = TaskStatus::new(TaskState::Failed).with_message(message);
-    let failed = with_ids(runner, Event::Status { status, metadata: Some(metadata) });
+    let failed = with_ids(runner, Event::Status { status, metadata: Some(reason::metadata(why)) });
     let turn_ended = runner.log.turn_runs().then_some(Event::TurnEnded);
     [failed].into_iter().chain(turn_ended).collect()
 }

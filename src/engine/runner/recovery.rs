@@ -1,12 +1,13 @@
 //! What becomes of a task that was cut off, that waits too long, or whose store has failed.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Error, Passed, Result, Runner, Wish, next, turn};
-use crate::engine::Restart;
 use crate::engine::sweep::LONGEST_PAUSE;
-use crate::model::Timestamp;
+use crate::engine::{Restart, Waiting, reason};
+use crate::model::{Seq, TaskStatus};
 
 impl Runner {
     /// Nobody worked on this task when we came: does as the policy says.
@@ -21,14 +22,39 @@ impl Runner {
         }
     }
 
-    /// Fails a task that still waits for somebody outside, and has done so since before a time.
-    pub(super) async fn expire(&mut self, before: Timestamp) -> Result<()> {
-        let status = &self.log.task.status;
-        let waits = status.state.is_interrupted() && self.log.waiting().is_none();
-        if waits && status.timestamp.is_some_and(|since| since < before) {
-            return self.give_up("expired").await;
+    /// Does as the policy says with a task that waits for somebody outside, or on which nobody works, for too long.
+    pub(super) async fn expire(&mut self) -> Result<()> {
+        if self.log.waiting().is_some() || self.log.turn_runs() {
+            return if self.is_silent().await? { self.recover().await } else { Err(Error::Overtaken) };
         }
-        Ok(())
+        let TaskStatus { state, timestamp: Some(since), .. } = self.log.task.status else { return Ok(()) };
+        if !state.is_interrupted() {
+            return Ok(());
+        }
+        let over = |time| since < self.engine.before(time);
+        match self.engine.settings.on_waiting {
+            _ if self.engine.settings.max_parked_age.is_some_and(over) => self.give_up("expired").await,
+            Waiting::FailAfter(time) if over(time) => self.give_up("expired").await,
+            Waiting::ContinueAfter(time) if over(time) => self.go_on().await,
+            Waiting::Stay | Waiting::FailAfter(_) | Waiting::ContinueAfter(_) => Ok(()),
+        }
+    }
+
+    /// Whether nothing was recorded for too long. Nobody here works on the task, somebody elsewhere may.
+    async fn is_silent(&self) -> Result<bool> {
+        let (Some(head), Some(time)) = (&self.head, self.engine.settings.max_silent_age) else {
+            return Ok(false);
+        };
+        let last = Seq(self.durable.0.saturating_sub(1));
+        let last = self.engine.journal.store.read(head, last, 1).await?;
+        Ok(last.first().is_some_and(|entry| entry.time < self.engine.before(time)))
+    }
+
+    /// Begins a turn without the answer that the last one asked for.
+    async fn go_on(&mut self) -> Result<()> {
+        let silence = self.addressed(reason::silence(self.engine.clock.id().into()));
+        self.plan_message(Arc::new(silence));
+        self.commit(None, false).await
     }
 
     /// Ends the task as failed, and says why in a word.
@@ -147,6 +173,6 @@ pub(super) fn refuse(wish: Wish, error: Error) {
     match wish {
         Wish::Message(incoming) => drop(incoming.answer.send(Err(error))),
         Wish::Cancel { answer, .. } => drop(answer.send(Err(error))),
-        Wish::Recover | Wish::Expire { .. } => {}
+        Wish::Recover | Wish::Expire => {}
     }
 }
