@@ -138,9 +138,11 @@ impl Turn {
         self.status(TaskState::AuthRequired, Some(spoken(part)), None).await;
     }
 
-    /// Adds to the metadata of the task.
+    /// Adds to the metadata of the task, which is working then; while it waits for credentials, with what is said
+    /// next.
     pub async fn metadata(&self, metadata: Object) {
-        self.status(TaskState::Working, None, Some(metadata)).await;
+        // What the state is then is not ours to know.
+        self.status(TaskState::Unspecified, None, Some(metadata)).await;
     }
 
     /// Adds a result of one text.
@@ -148,7 +150,7 @@ impl Turn {
         self.artifact(Artifact { artifact_id: ArtifactId::default(), ..Artifact::text(name, text) }).await;
     }
 
-    /// Adds a result, or replaces the one with its id.
+    /// Adds a result, or replaces the one with its id. One without parts breaks the protocol, and fails the task.
     pub async fn artifact(&self, artifact: Artifact) {
         self.push(Event::Artifact { artifact, append: false, last_chunk: true, metadata: None }).await;
     }

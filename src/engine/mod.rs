@@ -196,7 +196,15 @@ impl Engine {
     }
 
     /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
+    ///
+    /// # Errors
+    /// The task failed because its agent broke a rule of the protocol, or nothing can be read for now.
     pub(crate) async fn settled(&self, accepted: Accepted) -> Result<Task> {
+        let task = self.at_rest(accepted).await?;
+        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
+    }
+
+    async fn at_rest(&self, accepted: Accepted) -> Result<Task> {
         let Accepted { head, mut log, turn } = accepted;
         if log.has_settled(turn) {
             return Ok(log.task);
@@ -280,6 +288,8 @@ pub(crate) enum Error {
     Overtaken,
     /// The store failed.
     Store(store::Error),
+    /// The agent broke a rule of the protocol, and the task has failed.
+    Invalid(TaskId),
     /// A log does not fold: it was not written by us.
     Broken(Broken),
 }
@@ -305,6 +315,7 @@ impl fmt::Display for Error {
             Self::Stopped => f.write_str("the engine is being stopped"),
             Self::Lost => f.write_str("nothing can be recorded for now"),
             Self::Overtaken => f.write_str("somebody else works on the task"),
+            Self::Invalid(_) => f.write_str("the agent broke a rule of the protocol"),
             Self::Store(error) => fmt::Display::fmt(error, f),
             Self::Broken(broken) => fmt::Display::fmt(broken, f),
         }
@@ -321,6 +332,7 @@ impl std::error::Error for Error {
             | Self::Stopped
             | Self::Lost
             | Self::Overtaken
+            | Self::Invalid(_)
             | Self::Broken(_) => None,
         }
     }
@@ -337,6 +349,7 @@ impl From<Error> for model::Error {
         match error {
             Error::Ended(state) => Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str()),
             Error::Gone => ErrorKind::TaskNotFound.into(),
+            Error::Invalid(task) => Self::new(ErrorKind::InvalidAgentResponse).with("taskId", task.as_str()),
             Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
                 Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
             }

@@ -1,13 +1,21 @@
 //! Why the engine itself moved a task: a word in the metadata.
 
-use crate::model::{Json, Message, MessageId, Object};
+use crate::model::{Json, Message, MessageId, Object, Task, TaskState};
 
 const REASON: &str = "attache.reason";
 const TIMED_OUT: &str = "timed-out";
 
+/// The agent broke a rule of the protocol (04 §3.8).
+pub(super) const INVALID: &str = "invalid-agent-response";
+
 /// The metadata that gives a reason.
 pub(super) fn metadata(reason: &str) -> Object {
     [(REASON, Json::from(reason))].into_iter().collect()
+}
+
+/// Whether a task failed because its agent broke a rule of the protocol.
+pub(super) fn is_invalid(task: &Task) -> bool {
+    task.status.state == TaskState::Failed && says(task.metadata.as_ref(), INVALID)
 }
 
 /// What stands in the place of an answer that did not come.
@@ -21,8 +29,11 @@ pub(super) fn silence(id: MessageId) -> Message {
 
 /// Whether a message stands for an answer that did not come.
 pub(super) fn is_silence(message: &Message) -> bool {
-    let reason = message.metadata.as_ref().and_then(|metadata| metadata.get(REASON));
-    reason.is_some_and(|reason| reason == Json::from(TIMED_OUT))
+    says(message.metadata.as_ref(), TIMED_OUT)
+}
+
+fn says(metadata: Option<&Object>, reason: &str) -> bool {
+    metadata.and_then(|metadata| metadata.get(REASON)).is_some_and(|known| known == Json::from(reason))
 }
 
 /// A message as it may come from outside: the word is ours alone.

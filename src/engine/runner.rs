@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
 use super::sweep::FIRST_PAUSE;
-use super::turn::{self, Ending};
+use super::turn;
 use super::{Accepted, Engine, Error, Opening, Result, reason};
 use crate::model::{Call, Event, Message, Scope, Seq, Task, TaskId, TaskState, Timestamp};
 use crate::store::{self, Head, Key};
@@ -383,12 +383,6 @@ impl Runner {
     /// Whether somebody elsewhere has asked for the task to be canceled since this was last looked at.
     pub(super) fn was_canceled(&mut self) -> bool {
         std::mem::take(&mut self.canceled)
-    }
-
-    /// What a turn's end becomes in the log.
-    pub(super) fn end(&mut self, ending: Ending) {
-        let events = turn::ending(self, ending);
-        self.plan(events);
     }
 }
 

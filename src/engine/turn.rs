@@ -1,5 +1,7 @@
 //! One turn: the agent speaks, the log takes it down, and others may interrupt.
 
+mod scribe;
+
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
 use super::live::Wish;
-use super::runner::{News, Runner, status};
+use super::runner::{News, Runner};
 use super::{Error, Result, reason};
-use crate::agent::{Failure, Library, Outcome, Question, Queue, Setting, Turn};
-use crate::model::{ContextId, Event, INPUT_REQUEST, Message, Scope, Task, TaskId, TaskState, TaskStatus};
+use crate::agent::{Failure, Library, Outcome, Queue, Setting, Turn};
+use crate::model::{ContextId, Event, Message, Scope, Task, TaskId};
 use crate::store::Query;
+use scribe::Scribe;
+
+pub(super) use scribe::interrupted;
 
 /// After so many events a turn lets others run.
 const A_LOT: usize = 256;
@@ -28,6 +33,8 @@ type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + '
 pub(super) enum Ending {
     /// The agent said so.
     Said(Result<Outcome, Failure>),
+    /// The agent broke a rule of the protocol: which one is for the log.
+    Broken(String),
     /// Somebody asked for it.
     Canceled,
     /// Somebody else has ended the task.
@@ -50,6 +57,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let mut work = Some(agent.run(Turn::new(setting.clone())));
     let mut ended = None;
     let mut stopping: Option<Stopping> = None;
+    let mut scribe = Scribe::default();
     let mut heard = Instant::now();
     let mut spoken = 0;
     tracing::info!(task = %runner.id, caller = setting.call.caller().name(), "turn started");
@@ -67,13 +75,16 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         if !said.is_empty() {
             heard = Instant::now();
             spoken += said.len();
-            let said = said.into_iter().map(|event| with_ids(runner, event)).collect();
+            let (said, fault) = scribe.take_down(runner, said);
             runner.plan(said);
+            if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &ended) {
+                ended = Some(Ending::Broken(fault));
+            }
         }
         if let Some(ending) = ended.take() {
             // What the agent holds is let go before anybody hears that its turn is over.
             drop(work);
-            return finish(runner, &setting, ending, stopping).await;
+            return finish(runner, &setting, scribe, ending, stopping).await;
         }
         if runner.has_plans() {
             // While one commit runs, the next batch gathers.
@@ -199,18 +210,21 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
 async fn finish(
     runner: &mut Runner,
     setting: &Setting,
+    mut scribe: Scribe,
     ending: Ending,
     stopping: Option<Stopping>,
 ) -> Result<()> {
     setting.queue.close();
-    let said = setting.queue.take().into_iter().map(|event| with_ids(runner, event)).collect();
+    let (said, fault) = scribe.take_down(runner, setting.queue.take());
     runner.plan(said);
     // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
-    let ending = match ending {
-        Ending::Said(_) if stopping.is_some() => Ending::Canceled,
-        ending => ending,
+    let ending = match (ending, fault) {
+        (Ending::Said(_) | Ending::Broken(_), _) if stopping.is_some() => Ending::Canceled,
+        (Ending::Said(_), Some(fault)) => Ending::Broken(fault),
+        (ending, _) => ending,
     };
-    runner.end(ending);
+    let ending = scribe.ending(runner, ending);
+    runner.plan(ending);
     let last = runner.log.waiting().is_none();
     let committed = runner.commit(None, last).await;
     tracing::info!(task = %runner.id, state = %runner.log.task.status.state, "turn ended");
@@ -251,78 +265,6 @@ fn stop(runner: &Runner, setting: &Setting, stopping: &mut Option<Stopping>) -> 
     setting.cancel.cancel();
     *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: Vec::new() });
     (!listens).then_some(Ending::Canceled)
-}
-
-/// What the end of a turn becomes in the log.
-pub(super) fn ending(runner: &Runner, ending: Ending) -> Vec<Event> {
-    let event = match ending {
-        Ending::Elsewhere => return runner.log.turn_runs().then_some(Event::TurnEnded).into_iter().collect(),
-        Ending::Canceled => status(TaskState::Canceled),
-        Ending::Said(Ok(outcome)) => outcome_status(outcome),
-        Ending::Said(Err(failure)) => {
-            let cause = failure.cause() as &dyn std::error::Error;
-            tracing::warn!(task = %runner.id, kind = failure.kind(), cause, "agent failed");
-            said(TaskState::Failed, Message::agent(failure.to_string()))
-        }
-    };
-    vec![with_ids(runner, event), Event::TurnEnded]
-}
-
-fn outcome_status(outcome: Outcome) -> Event {
-    match outcome {
-        Outcome::Completed => status(TaskState::Completed),
-        Outcome::CompletedWith(message) => said(TaskState::Completed, message),
-        Outcome::InputRequired(Question { mut message, request }) => {
-            if let Some(request) = request {
-                message.metadata.get_or_insert_default().insert(INPUT_REQUEST, request);
-                message.extensions.push(INPUT_REQUEST.to_owned());
-            }
-            said(TaskState::InputRequired, message)
-        }
-        Outcome::AuthRequired(message) => said(TaskState::AuthRequired, message),
-        Outcome::Rejected(message) => said(TaskState::Rejected, message),
-        Outcome::Failed(message) => said(TaskState::Failed, message),
-    }
-}
-
-fn said(state: TaskState, message: Message) -> Event {
-    Event::Status { status: TaskStatus::new(state).with_message(message), metadata: None }
-}
-
-/// What a task that was cut off ends with.
-pub(super) fn interrupted(runner: &Runner, why: &'static str) -> Vec<Event> {
-    let message = Message::agent(format!("Agent execution failed ({why})"));
-    let status = TaskStatus::new(TaskState::Failed).with_message(message);
-    let failed = with_ids(runner, Event::Status { status, metadata: Some(reason::metadata(why)) });
-    let turn_ended = runner.log.turn_runs().then_some(Event::TurnEnded);
-    [failed].into_iter().chain(turn_ended).collect()
-}
-
-/// Fills what the agent left to us: ids, and the task that its messages belong to.
-fn with_ids(runner: &Runner, mut event: Event) -> Event {
-    match &mut event {
-        Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
-            artifact.artifact_id = runner.engine.clock.id().into();
-        }
-        Event::Status { status, .. } => {
-            if let Some(message) = &mut status.message {
-                let message = Arc::make_mut(message);
-                if message.message_id.is_empty() {
-                    message.message_id = runner.engine.clock.id().into();
-                }
-                message.task_id = Some(runner.id.clone());
-                message.context_id = Some(runner.log.task.context_id.clone());
-            }
-        }
-        Event::Created { .. }
-        | Event::Message(_)
-        | Event::TurnStarted
-        | Event::Artifact { .. }
-        | Event::CancelRequested { .. }
-        | Event::Ignored { .. }
-        | Event::TurnEnded => {}
-    }
-    event
 }
 
 /// What a turn may look up: only what its caller may see.

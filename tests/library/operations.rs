@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use attache::model::{Call, Message};
+use attache::model::{Artifact, Call, Message};
 use attache::{Agent, Failure, Outcome, Settings, Turn};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
@@ -47,6 +47,10 @@ impl Agent for Obeys {
             "reject" => Ok(Outcome::rejected("not today")),
             "fail" => Ok(Outcome::failed("the tide is out")),
             "panic" => panic!("hunter2"),
+            "break" => {
+                turn.artifact(Artifact::default()).await;
+                Ok(Outcome::Completed)
+            }
             "error" => Err(std::io::Error::other("hunter2"))?,
             _ => Ok(Outcome::Completed),
         }
@@ -172,6 +176,16 @@ async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
         (&json!(-32603), &json!("Agent execution failed (panic)"))
     );
     assert_eq!(server.say("hi", json!({})).await["status"]["state"], "TASK_STATE_COMPLETED");
+}
+
+#[tokio::test]
+async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
+    let server = start(Obeys).await;
+    let error = server.error("SendMessage", json!({"message": message("break", json!({}))})).await;
+    assert_eq!(error["code"], -32006);
+    let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
 }
 
 #[tokio::test]
