@@ -1,6 +1,8 @@
 //! The operations of the protocol, whatever carries them: validate, look within the caller's scope, call the engine.
 
 mod cursor;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ mod runner;
 mod settings;
 mod sweep;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod turn;
 
 use std::fmt;

@@ -14,17 +14,17 @@ use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
 use crate::store::{Batch, Memory, NewTask, Opened};
 
-pub(super) use super::{call, soon};
+pub(crate) use super::{call, scope, soon};
 
 /// A clock that is set by hand, and wanders if told to.
-pub(super) struct Hands {
+pub(crate) struct Hands {
     now: AtomicI64,
     wanders: bool,
     ids: AtomicU64,
 }
 
 impl Hands {
-    pub(super) fn at(now: i64) -> Arc<Self> {
+    pub(crate) fn at(now: i64) -> Arc<Self> {
         Arc::new(Self { now: AtomicI64::new(now), wanders: false, ids: AtomicU64::new(0) })
     }
 
@@ -33,7 +33,7 @@ impl Hands {
         Arc::new(Self { now: AtomicI64::new(1_000_000), wanders: true, ids: AtomicU64::new(0) })
     }
 
-    pub(super) fn set(&self, now: i64) {
+    pub(crate) fn set(&self, now: i64) {
         self.now.store(now, Ordering::Relaxed);
     }
 }
@@ -54,14 +54,14 @@ impl Clock for Hands {
 
 /// Whether a call that fails has done its work.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Before,
     After,
 }
 
 /// A memory store that counts its calls, fails some of them, and can be held up.
 #[derive(Default)]
-pub(super) struct Faulty {
+pub(crate) struct Faulty {
     memory: Memory,
     calls: AtomicU64,
     faults: Mutex<Option<(std::ops::Range<u64>, Fault)>>,
@@ -70,13 +70,14 @@ pub(super) struct Faulty {
     gate: Option<Semaphore>,
     writes: AtomicU64,
     panics: AtomicU64,
+    forgets: AtomicBool,
     /// The most events that came in one batch.
     pub(super) largest: AtomicU64,
 }
 
 impl Faulty {
     /// Fails the calls of these numbers, the first is 1.
-    pub(super) fn failing(calls: std::ops::Range<u64>, fault: Fault) -> Self {
+    pub(crate) fn failing(calls: std::ops::Range<u64>, fault: Fault) -> Self {
         Self { faults: Mutex::new(Some((calls, fault))), ..Self::default() }
     }
 
@@ -88,6 +89,11 @@ impl Faulty {
     /// Panics at the next write.
     pub(super) fn panic_next(&self) {
         self.panics.store(self.writes() + 1, Ordering::SeqCst);
+    }
+
+    /// Forgets the last task of every page it gives out, as a sweep may in that moment.
+    pub(crate) fn forget_listed(&self) {
+        self.forgets.store(true, Ordering::SeqCst);
     }
 
     /// How many writes there were.
@@ -117,15 +123,15 @@ impl Faulty {
         self.fail(0..u64::MAX, fault);
     }
 
-    pub(super) fn fail(&self, calls: std::ops::Range<u64>, fault: Fault) {
+    pub(crate) fn fail(&self, calls: std::ops::Range<u64>, fault: Fault) {
         *self.faults.lock().unwrap() = Some((calls, fault));
     }
 
-    pub(super) fn heal(&self) {
+    pub(crate) fn heal(&self) {
         *self.faults.lock().unwrap() = None;
     }
 
-    pub(super) fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
@@ -193,7 +199,11 @@ impl Store for Faulty {
     }
 
     async fn list(&self, scope: &Scope, query: &Query) -> store::Result<Page> {
-        self.read(self.memory.list(scope, query)).await
+        let page = self.read(self.memory.list(scope, query)).await?;
+        if self.forgets.load(Ordering::SeqCst) {
+            self.memory.remove(page.tasks.last().map_or(&[], std::slice::from_ref)).await?;
+        }
+        Ok(page)
     }
 
     async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> store::Result<Vec<Head>> {
@@ -235,7 +245,7 @@ impl Store for Faulty {
 
 /// Does what the message says, word by word; completes when there are no more words.
 #[derive(Clone)]
-pub(super) struct Obeys {
+pub(crate) struct Obeys {
     /// What a turn that is told `gate` waits for.
     pub(super) gate: Arc<Semaphore>,
     heard: Arc<Mutex<Vec<String>>>,
@@ -323,7 +333,7 @@ pub(super) fn engine_on(store: Arc<dyn Store>, agent: impl Agent, settings: Sett
     engine_with(store, agent, settings, Hands::at(1_000))
 }
 
-pub(super) fn engine_with(
+pub(crate) fn engine_with(
     store: Arc<dyn Store>,
     agent: impl Agent,
     settings: Settings,
@@ -351,7 +361,7 @@ pub(super) async fn start(engine: &Engine, text: &str) -> Accepted {
 }
 
 /// Sends a text to a new task and waits for the answer.
-pub(super) async fn send(engine: &Engine, text: &str) -> (Head, Task) {
+pub(crate) async fn send(engine: &Engine, text: &str) -> (Head, Task) {
     let accepted = start(engine, text).await;
     let head = accepted.head.clone();
     (head, soon(engine.settled(accepted)).await.unwrap())
