@@ -6,6 +6,8 @@ mod offer;
 mod places;
 mod push;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use crate::model::{
     ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
     SubscribeToTaskRequest, Task, TaskId,
 };
-use crate::store::{Head, Key, Registered};
+use crate::store::{self, Head, Key, Registered};
 
 pub(crate) use directory::{Asking, Directory, Resident};
 pub(crate) use offer::Offer;
@@ -208,7 +210,7 @@ impl Service {
         mut request: SendMessageRequest,
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
     ) -> Result<Sent<T>> {
-        let key = key(call, &request)?;
+        let key = self.key(call, &request)?;
         let config = self.inline_config(call, &mut request)?;
         if let Some(head) = self.continued(call, &request).await? {
             let prepared = prepare(Some(&head))?;
@@ -218,11 +220,15 @@ impl Service {
             ));
         }
         let prepared = prepare(None)?;
+        if let Some(accepted) = self.again(call, key.as_ref(), &request.message).await? {
+            return Ok(Sent::Opened(accepted, prepared));
+        }
         if let Some(reply) = self.reply(&request.message, call).await? {
             return Ok(Sent::Reply(reply));
         }
         let SendMessageRequest { message, alias, .. } = request;
-        let accepted = self.engine.start(call.clone(), Opening { message, key, alias, config }).await?;
+        let opened = self.engine.start(call.clone(), Opening { message, key, alias, config }).await;
+        let accepted = opened.map_err(|error| refused(error, call.idempotency_key.is_some()))?;
         Ok(Sent::Opened(accepted, prepared))
     }
 
@@ -320,8 +326,26 @@ impl Service {
         if let Some(config) = config {
             self.register(&head, &config).await?;
         }
+        let named = call.idempotency_key.is_some();
         let resumed = self.engine.resume(call, &head, message, key).await;
-        resumed.map_err(|error| Error::from(error).with("taskId", head.id.as_str()))
+        resumed.map_err(|error| refused(error, named).with("taskId", head.id.as_str()))
+    }
+
+    /// What the same message became when it was sent before.
+    async fn again(&self, call: &Call, key: Option<&Key>, message: &Message) -> Result<Option<Accepted>> {
+        let Some(key) = key else { return Ok(None) };
+        let again = self.engine.again(&call.scope, key, message).await;
+        again.map_err(|error| refused(error, call.idempotency_key.is_some()))
+    }
+
+    /// What makes the message the same message when it is sent again: the key that came with it or, where that is
+    /// wanted, its own id. 04 §3.4.
+    fn key(&self, call: &Call, request: &SendMessageRequest) -> Result<Option<Key>> {
+        match &call.idempotency_key {
+            Some(text) => named_key(text, request).map(Some),
+            None if self.engine.knows_messages() => message_key(request).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// A plain answer, if the agent thinks that one is enough.
@@ -362,14 +386,39 @@ fn shown(task: &Task, history_length: Option<i32>, artifacts: bool) -> Task {
     }
 }
 
-/// What makes the message the same message when it is sent again.
-fn key(call: &Call, request: &SendMessageRequest) -> Result<Option<Key>> {
-    let Some(text) = &call.idempotency_key else { return Ok(None) };
+/// A key that the caller chose: it stands for all that was sent, the name of the task included.
+fn named_key(text: &str, request: &SendMessageRequest) -> Result<Key> {
     if text.is_empty() || text.len() > 256 || text.chars().any(char::is_control) {
         return Err(Error::invalid("Idempotency-Key", "must be 1 to 256 bytes without control characters"));
     }
-    let body = Json::of(request).map_err(Error::internal)?;
-    Ok(Some(Key { text: text.clone(), body: Sha256::digest(body.get()).into() }))
+    let body = match &request.alias {
+        // In the first days messages had no ids; the one this has was made up as it came in.
+        Some(alias) => {
+            let message = Message { message_id: "".into(), ..request.message.clone() };
+            let rest =
+                Json::of(&SendMessageRequest { message, ..request.clone() }).map_err(Error::internal)?;
+            format!("{alias}\n{}", rest.get())
+        }
+        None => Json::of(request).map_err(Error::internal)?.get().to_owned(),
+    };
+    Ok(Key { text: text.to_owned(), body: Sha256::digest(body).into() })
+}
+
+/// The message's own id as its key. It begins as no key that a caller chooses can, so the two never meet.
+fn message_key(request: &SendMessageRequest) -> Result<Key> {
+    let body = Json::of(&request.message).map_err(Error::internal)?;
+    let text = format!("\u{1}{}", request.message.message_id);
+    Ok(Key { text, body: Sha256::digest(body.get()).into() })
+}
+
+/// What a caller is told; one who chose no key has used an id twice.
+fn refused(error: crate::engine::Error, named: bool) -> Error {
+    match error {
+        crate::engine::Error::Store(store::Error::KeyReused) if !named => {
+            Error::invalid("message.messageId", "was used before with another message")
+        }
+        error => error.into(),
+    }
 }
 
 fn not_found(id: &TaskId) -> Error {

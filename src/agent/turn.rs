@@ -24,6 +24,8 @@ pub struct Turn(Arc<Setting>);
 pub(crate) struct Setting {
     pub(crate) task: Arc<Task>,
     pub(crate) message: Arc<Message>,
+    /// Whether the message stands for an answer that did not come.
+    pub(crate) timed_out: bool,
     pub(crate) call: Call,
     pub(crate) queue: Queue,
     pub(crate) cancel: CancellationToken,
@@ -53,9 +55,19 @@ impl Turn {
         &self.0.message
     }
 
+    /// Whether nobody answered in time what the last turn asked for, and the task goes on without: as
+    /// [`Settings::on_waiting`](crate::Settings::on_waiting) says. The message only says so; `text` is empty.
+    #[must_use]
+    pub fn timed_out(&self) -> bool {
+        self.0.timed_out
+    }
+
     /// What was asked, as a prompt: texts as they are, data as a line of JSON, and a line that a file is there.
     #[must_use]
     pub fn text(&self) -> String {
+        if self.0.timed_out {
+            return String::new();
+        }
         self.0.message.parts.iter().map(prompt).collect::<Vec<_>>().join("\n")
     }
 
@@ -126,9 +138,11 @@ impl Turn {
         self.status(TaskState::AuthRequired, Some(spoken(part)), None).await;
     }
 
-    /// Adds to the metadata of the task.
+    /// Adds to the metadata of the task, which is working then; while it waits for credentials, with what is said
+    /// next.
     pub async fn metadata(&self, metadata: Object) {
-        self.status(TaskState::Working, None, Some(metadata)).await;
+        // What the state is then is not ours to know.
+        self.status(TaskState::Unspecified, None, Some(metadata)).await;
     }
 
     /// Adds a result of one text.
@@ -136,7 +150,7 @@ impl Turn {
         self.artifact(Artifact { artifact_id: ArtifactId::default(), ..Artifact::text(name, text) }).await;
     }
 
-    /// Adds a result, or replaces the one with its id.
+    /// Adds a result, or replaces the one with its id. One without parts breaks the protocol, and fails the task.
     pub async fn artifact(&self, artifact: Artifact) {
         self.push(Event::Artifact { artifact, append: false, last_chunk: true, metadata: None }).await;
     }

@@ -5,11 +5,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::log::Log;
 use super::recorded::Recorded;
 use super::{Accepted, Result};
-use crate::model::{Call, Message, Object, Seq, Task, TaskId, Timestamp};
+use crate::model::{Call, Message, Object, Seq, Task, TaskId};
 use crate::store::Key;
 
 /// What others want of the one who works on a task.
@@ -17,11 +18,11 @@ pub(super) enum Wish {
     /// Take this message.
     Message(Box<Incoming>),
     /// Stop, and end as canceled.
-    Cancel { metadata: Option<Object>, answer: oneshot::Sender<Result<Task>> },
+    Cancel { metadata: Option<Object>, until: Instant, answer: oneshot::Sender<Result<Task>> },
     /// Nobody worked on it when we came: do as the policy says.
     Recover,
-    /// It waits for somebody outside since before this time, which is too long.
-    Expire { before: Timestamp },
+    /// It may wait, or be silent, for too long: do as the policy says.
+    Expire,
 }
 
 /// A message on its way to a task, and who waits to hear that it arrived.
@@ -29,6 +30,7 @@ pub(super) struct Incoming {
     pub(super) call: Call,
     pub(super) message: Message,
     pub(super) key: Option<Key>,
+    pub(super) until: Instant,
     pub(super) answer: oneshot::Sender<Result<Accepted>>,
 }
 
@@ -74,6 +76,7 @@ impl Live {
     pub(super) fn publish(&self, entries: impl IntoIterator<Item = Arc<Recorded>>) {
         let mut tail = self.tail();
         tail.shown = None;
+        tail.lost = false;
         for entry in entries {
             if entry.seq == Seq(1) {
                 tail.log = Some(Log::empty());

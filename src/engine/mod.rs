@@ -8,6 +8,7 @@ mod journal;
 mod keeper;
 mod live;
 mod log;
+mod reason;
 mod recorded;
 mod resting;
 mod runner;
@@ -15,16 +16,19 @@ mod settings;
 mod staff;
 mod sweep;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod turn;
 
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -114,18 +118,18 @@ impl Engine {
 
     /// The task, if this scope has it.
     pub(crate) async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
-        Ok(self.journal.find(scope, task).await?)
+        self.in_time(async { Ok(self.journal.find(scope, task).await?) }).await
     }
 
     /// A page of the scope's tasks.
     pub(crate) async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
-        Ok(self.journal.list(scope, query).await?)
+        self.in_time(async { Ok(self.journal.list(scope, query).await?) }).await
     }
 
     /// The task as it stands, and the position it stands for. It is as new as `head` at least: to see what came
     /// since, find that again, or follow from the position.
     pub(crate) async fn task(&self, head: &Head) -> Result<(Arc<Task>, Seq)> {
-        let log = self.journal.log(head).await?;
+        let log = self.in_time(self.journal.log(head)).await?;
         Ok((log.task, log.at))
     }
 
@@ -184,7 +188,35 @@ impl Engine {
         let (answer, accepted) = oneshot::channel();
         let runner = Runner::opening(self.clone(), call, opening, answer)?;
         self.own(runner.run_opening()).await;
-        accepted.await.unwrap_or(Err(Error::Stopped))
+        self.answered(accepted, self.until(Duration::ZERO)).await
+    }
+
+    /// The message that was sent under this key before, if there was one.
+    pub(crate) async fn again(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        message: &Message,
+    ) -> Result<Option<Accepted>> {
+        self.in_time(async {
+            match self.journal.store.seen(scope, key).await? {
+                Some(head) => Ok(Some(self.taken(head, message).await?)),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    /// The task as it is, and the turn that took this message.
+    async fn taken(&self, head: Head, message: &Message) -> Result<Accepted> {
+        let turn = self.journal.turn_of(&head, message).await?;
+        let log = self.journal.log(&head).await?;
+        Ok(Accepted { turn: turn.unwrap_or_else(|| log.last_turn().max(1)), head, log })
+    }
+
+    /// Whether a message that comes again under its own id is the same message.
+    pub(crate) fn knows_messages(&self) -> bool {
+        self.settings.idempotent_message_ids
     }
 
     /// Adds a message to a task; works on it at once, or after the messages before it.
@@ -196,19 +228,30 @@ impl Engine {
         key: Option<Key>,
     ) -> Result<Accepted> {
         let (answer, accepted) = oneshot::channel();
-        self.wish(head, Wish::Message(Box::new(Incoming { call, message, key, answer }))).await?;
-        accepted.await.unwrap_or(Err(Error::Stopped))
+        let until = self.until(Duration::ZERO);
+        self.wish(head, Wish::Message(Box::new(Incoming { call, message, key, until, answer }))).await?;
+        self.answered(accepted, until).await
     }
 
     /// Asks for a task to be canceled; gives it as it then is.
     pub(crate) async fn cancel(&self, head: &Head, metadata: Option<Object>) -> Result<Task> {
         let (answer, canceled) = oneshot::channel();
-        self.wish(head, Wish::Cancel { metadata, answer }).await?;
-        canceled.await.unwrap_or(Err(Error::Stopped))
+        // The agent has its grace, and the store its time.
+        let until = self.until(self.settings.cancel_grace);
+        self.wish(head, Wish::Cancel { metadata, until, answer }).await?;
+        self.answered(canceled, until).await
     }
 
     /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
+    ///
+    /// # Errors
+    /// The task failed because its agent broke a rule of the protocol, or nothing can be read for now.
     pub(crate) async fn settled(&self, accepted: Accepted) -> Result<Task> {
+        let task = self.at_rest(accepted).await?;
+        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
+    }
+
+    async fn at_rest(&self, accepted: Accepted) -> Result<Task> {
         let Accepted { head, mut log, turn } = accepted;
         if log.has_settled(turn) {
             return Ok(Arc::unwrap_or_clone(log.task));
@@ -222,6 +265,24 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// When those who call now have waited long enough for the store.
+    fn until(&self, grace: Duration) -> Instant {
+        let now = Instant::now();
+        now.checked_add(grace.saturating_add(self.settings.store_timeout)).unwrap_or(now + FAR)
+    }
+
+    /// What the one who works on the task answers; the work goes on, whether somebody waits or not.
+    async fn answered<T>(&self, answer: oneshot::Receiver<Result<T>>, until: Instant) -> Result<T> {
+        timeout_at(until, answer)
+            .await
+            .map_or(Err(Error::Lost), |answer| answer.unwrap_or(Err(Error::Stopped)))
+    }
+
+    /// What the store answers, if it does in time.
+    async fn in_time<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        timeout(self.settings.store_timeout, answer).await.unwrap_or(Err(Error::Lost))
     }
 
     /// Passes a wish to whoever works on the task, or works on it.
@@ -240,7 +301,11 @@ impl Engine {
     /// Runs work where a caller's leaving cannot stop it: here as long as it does not wait, then on the tracker.
     async fn own(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut work = Box::pin(self.stop.clone().run_until_cancelled_owned(work));
-        if poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await.is_pending() {
+        // A panic is the task's, not the caller's. Unwind safe: the work is not polled again.
+        let polled = poll_fn(|context| {
+            Poll::Ready(catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context).is_pending())))
+        });
+        if polled.await.unwrap_or(false) {
             self.tracker.spawn(work);
         }
     }
@@ -281,8 +346,12 @@ pub(crate) enum Error {
     Stopped,
     /// Nothing can be recorded for now.
     Lost,
+    /// Somebody else works on the task: they have begun a turn after ours.
+    Overtaken,
     /// The store failed.
     Store(store::Error),
+    /// The agent broke a rule of the protocol, and the task has failed.
+    Invalid(TaskId),
     /// A log does not fold: it was not written by us.
     Broken(Broken),
 }
@@ -307,6 +376,8 @@ impl fmt::Display for Error {
             Self::Overloaded => f.write_str("too much waits already"),
             Self::Stopped => f.write_str("the engine is being stopped"),
             Self::Lost => f.write_str("nothing can be recorded for now"),
+            Self::Overtaken => f.write_str("somebody else works on the task"),
+            Self::Invalid(_) => f.write_str("the agent broke a rule of the protocol"),
             Self::Store(error) => fmt::Display::fmt(error, f),
             Self::Broken(broken) => fmt::Display::fmt(broken, f),
         }
@@ -317,9 +388,14 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Store(error) => std::error::Error::source(error),
-            Self::Ended(_) | Self::Gone | Self::Overloaded | Self::Stopped | Self::Lost | Self::Broken(_) => {
-                None
-            }
+            Self::Ended(_)
+            | Self::Gone
+            | Self::Overloaded
+            | Self::Stopped
+            | Self::Lost
+            | Self::Overtaken
+            | Self::Invalid(_)
+            | Self::Broken(_) => None,
         }
     }
 }
@@ -328,14 +404,18 @@ impl std::error::Error for Error {
 const CHECK_TIME: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// How long a caller is told to wait before trying again.
-const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Longer than anybody waits, and no time that a clock cannot tell.
+const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
 impl From<Error> for model::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Ended(state) => Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str()),
             Error::Gone => ErrorKind::TaskNotFound.into(),
-            Error::Overloaded | Error::Stopped | Error::Lost => {
+            Error::Invalid(task) => Self::new(ErrorKind::InvalidAgentResponse).with("taskId", task.as_str()),
+            Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
                 Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
             }
             Error::Store(store::Error::KeyReused) => {

@@ -1,20 +1,29 @@
 //! One turn after the other: agent -> queue -> batch -> append -> announce.
 
+mod commit;
+mod messages;
+mod recovery;
+
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
-use super::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
-use super::turn::{self, Ending};
-use super::{Accepted, Engine, Error, Opening, Restart, Result};
-use crate::model::{Call, ContextId, Event, Scope, Seq, Task, TaskId, TaskState, TaskStatus, Timestamp};
-use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered};
+use super::sweep::FIRST_PAUSE;
+use super::turn;
+use super::{Accepted, Engine, Error, Opening, Result, reason};
+use crate::model::{Call, Event, Scope, Seq, Task, TaskId, TaskState, Timestamp};
+use crate::store::Head;
+use commit::Birth;
+use recovery::refuse;
+
+pub(super) use commit::status;
 
 /// Works on one task. While there is one, nobody else in this process writes to its log.
 pub(super) struct Runner {
@@ -33,21 +42,19 @@ pub(super) struct Runner {
     birth: Option<Birth>,
     live: Option<Arc<Live>>,
     wished: Option<mpsc::Receiver<Wish>>,
+    /// What others add to the log, and how far we have looked at that.
+    watch: Option<watch::Receiver<Seq>>,
+    looked: Seq,
+    /// Whether somebody elsewhere has asked for the task to be canceled.
+    canceled: bool,
     /// Leave to run the turn that was begun.
     permit: Option<OwnedSemaphorePermit>,
     /// Held while the task waits for that leave.
     place: Option<Waiting>,
     /// Who sent the messages that wait, as far as we know, by the number of their turn.
     calls: VecDeque<(u64, Call)>,
-}
-
-/// What rides with the opening of a log.
-struct Birth {
-    context_id: ContextId,
-    key: Option<Key>,
-    alias: Option<TaskId>,
-    config: Option<Registered>,
-    answer: oneshot::Sender<Result<Accepted>>,
+    /// How long to wait before the task is tried again when this one fails.
+    pause: Duration,
 }
 
 impl Runner {
@@ -64,24 +71,12 @@ impl Runner {
         let Opening { message, key, alias, config } = opening;
         let id = TaskId::from(engine.clock.id());
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
-        let message = Arc::new(message.in_task(id.clone()).in_context(context_id.clone()));
+        let message = reason::from_outside(message).in_task(id.clone()).in_context(context_id.clone());
+        let message = Arc::new(message);
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
-        let mut runner = Self {
-            scope: call.scope.clone(),
-            log: Log::empty(),
-            pending: Vec::new(),
-            since: Timestamp::default(),
-            durable: Seq(0),
-            head: None,
-            birth: Some(Birth { context_id, key, alias, config, answer }),
-            live: None,
-            wished: None,
-            permit: None,
-            place: None,
-            calls: VecDeque::from([(1, call)]),
-            engine,
-            id,
-        };
+        let mut runner = Self::new(engine, id, call.scope.clone());
+        runner.birth = Some(Birth { context_id, key, alias, config, answer });
+        runner.calls.push_back((1, call));
         runner.plan(vec![created, Event::Message(message)]);
         runner.begin_turn();
         if runner.permit.is_none() {
@@ -102,21 +97,32 @@ impl Runner {
         live: Arc<Live>,
         wished: mpsc::Receiver<Wish>,
     ) -> Self {
+        let mut runner = Self::new(engine, head.id.clone(), head.scope.clone());
+        (runner.head, runner.live, runner.wished) = (Some(head), Some(live), Some(wished));
+        runner
+    }
+
+    /// A runner that knows nothing yet.
+    fn new(engine: Engine, id: TaskId, scope: Scope) -> Self {
         Self {
-            id: head.id.clone(),
-            scope: head.scope.clone(),
+            engine,
+            id,
+            scope,
             log: Log::empty(),
             pending: Vec::new(),
             since: Timestamp::default(),
             durable: Seq(0),
-            head: Some(head),
+            head: None,
             birth: None,
-            live: Some(live),
-            wished: Some(wished),
+            live: None,
+            wished: None,
+            watch: None,
+            looked: Seq(0),
+            canceled: false,
             permit: None,
             place: None,
             calls: VecDeque::new(),
-            engine,
+            pause: FIRST_PAUSE,
         }
     }
 
@@ -141,7 +147,7 @@ impl Runner {
             tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");
             if !matches!((&wish, &error), (Wish::Recover, Error::Store(_))) {
                 refuse(wish, error);
-                return self.refuse_all();
+                return self.refuse_all(|| Error::Gone);
             }
             // Nobody else will come for it: a task that was cut off must not stay so.
             self.wait_for_store(&mut pause).await;
@@ -199,7 +205,12 @@ impl Runner {
                     self.plan(self.log.turn_start());
                     return Ok(true);
                 }
-                wish = next(&mut self.wished) => self.grant(wish).await?,
+                news = self.news() => match news {
+                    // Somebody does work on it.
+                    News::Wish(Wish::Recover | Wish::Expire) => {}
+                    News::Wish(wish) => self.grant(wish).await?,
+                    News::Elsewhere => self.catch_up().await?,
+                }
             }
         }
         Ok(false)
@@ -218,7 +229,11 @@ impl Runner {
     pub(super) async fn grant(&mut self, wish: Wish) -> Result<()> {
         match wish {
             Wish::Message(incoming) => self.take_message(*incoming).await,
-            Wish::Cancel { metadata, answer } => {
+            Wish::Cancel { metadata, until, answer } => {
+                if until <= Instant::now() {
+                    let _ = answer.send(Err(Error::Lost));
+                    return Ok(());
+                }
                 if self.log.task.is_ended() {
                     let _ = answer.send(Err(Error::Ended(self.log.task.status.state)));
                     return Ok(());
@@ -228,68 +243,8 @@ impl Runner {
                 self.answer_cancel(answer, committed)
             }
             Wish::Recover => self.recover().await,
-            Wish::Expire { before } => self.expire(before).await,
+            Wish::Expire => self.expire().await,
         }
-    }
-
-    /// Records a message; its turn comes when those before it are over.
-    pub(super) async fn take_message(&mut self, incoming: Incoming) -> Result<()> {
-        let Incoming { call, message, key, answer } = incoming;
-        if self.log.task.is_ended() {
-            let _ = answer.send(self.too_late(key).await);
-            return Ok(());
-        }
-        if self.log.backlog() > self.engine.settings.max_waiting_messages {
-            let _ = answer.send(Err(Error::Overloaded));
-            return Ok(());
-        }
-        let message = message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone());
-        let idle = self.log.waiting().is_none();
-        self.plan(vec![Event::Message(Arc::new(message))]);
-        if idle {
-            // The turn begins with its message, so that nobody sees a task that was answered and still asks.
-            self.begin_turn();
-        }
-        let (answered, result) = match self.commit(key, false).await {
-            Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),
-            Ok(()) => {
-                self.calls.push_back((self.log.last_turn(), call));
-                (Ok(self.accepted()), Ok(()))
-            }
-            // Seen before: nothing was added, and the task is the answer.
-            Err(Error::Store(store::Error::Repeated)) => match self.undo(idle).await {
-                Ok(()) => (Ok(self.accepted()), Ok(())),
-                Err(error) => (Err(Error::Lost), Err(error)),
-            },
-            Err(error @ Error::Store(store::Error::KeyReused)) => (Err(error), self.undo(idle).await),
-            Err(error) => (Err(Error::Lost), Err(error)),
-        };
-        // The caller may have left; the message is in the log all the same.
-        let _ = answer.send(answered);
-        result
-    }
-
-    /// What a message to an ended task gets: the task if it was taken before, as its key says, else a refusal.
-    async fn too_late(&self, key: Option<Key>) -> Result<Accepted> {
-        let refused = Error::Ended(self.log.task.status.state);
-        let (Some(head), Some(key)) = (&self.head, key) else { return Err(refused) };
-        let (status, time) = (&self.log.task.status, self.engine.clock.now());
-        let status_time = status.timestamp.unwrap_or(time);
-        let probe = Batch { time, events: Vec::new(), state: status.state, status_time, key: Some(key) };
-        // No log ends at 0, so this adds nothing; but the key is looked at first.
-        match self.engine.journal.append(head, Seq(0), &probe).await {
-            Err(store::Error::Repeated) => Ok(self.accepted()),
-            Err(error @ (store::Error::KeyReused | store::Error::Failed(_))) => Err(error.into()),
-            Ok(()) | Err(store::Error::Conflict) => Err(refused),
-        }
-    }
-
-    /// Forgets what was planned and not written.
-    async fn undo(&mut self, begun: bool) -> Result<()> {
-        if begun {
-            self.permit = None;
-        }
-        self.reload().await
     }
 
     /// Who sent the message of the turn that begins.
@@ -316,260 +271,39 @@ impl Runner {
         committed
     }
 
-    /// Nobody worked on this task when we came: does as the policy says.
-    async fn recover(&mut self) -> Result<()> {
-        if self.log.waiting().is_none() && !self.log.turn_runs() {
-            return Ok(());
-        }
-        match self.engine.settings.on_restart {
-            // Its turn begins again, which counts as another attempt.
-            Restart::RunAgain { attempts } if self.log.attempts < attempts => Ok(()),
-            Restart::Fail | Restart::RunAgain { .. } => self.give_up("interrupted").await,
-        }
-    }
-
-    /// Fails a task that still waits for somebody outside, and has done so since before a time.
-    async fn expire(&mut self, before: Timestamp) -> Result<()> {
-        let status = &self.log.task.status;
-        let waits = status.state.is_interrupted() && self.log.waiting().is_none();
-        if waits && status.timestamp.is_some_and(|since| since < before) {
-            return self.give_up("expired").await;
-        }
-        Ok(())
-    }
-
-    /// Ends the task as failed, and says why in a word.
-    async fn give_up(&mut self, reason: &'static str) -> Result<()> {
-        if self.log.task.is_ended() {
-            return Ok(());
-        }
-        let ending = turn::interrupted(self, reason);
-        self.plan(ending);
-        self.commit(None, true).await
-    }
-
-    fn accepted(&self) -> Accepted {
-        let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
-        Accepted { head, turn: self.log.last_turn(), log: self.log.clone() }
-    }
-
-    fn fresh_head(&self) -> Head {
-        let status = &self.log.task.status;
-        Head {
-            id: self.id.clone(),
-            scope: self.scope.clone(),
-            context_id: self.log.task.context_id.clone(),
-            position: self.durable,
-            state: status.state,
-            status_time: status.timestamp.unwrap_or_default(),
-        }
-    }
-
-    /// Folds events that will be written with the next commit.
-    pub(super) fn plan(&mut self, events: Vec<Event>) {
-        let now = self.engine.clock.now();
-        if self.pending.is_empty() {
-            self.since = now;
-        }
-        self.pending.extend(self.log.extend(now, events));
-    }
-
-    pub(super) fn has_plans(&self) -> bool {
-        !self.pending.is_empty()
-    }
-
-    /// Writes what was planned in one commit, then lets readers see it. `last` if no work follows.
-    pub(super) async fn commit(&mut self, key: Option<Key>, last: bool) -> Result<()> {
-        if self.head.is_none() {
-            return self.open(last).await;
-        }
-        while self.has_plans() {
-            let batch = self.batch(key.clone());
-            let Some(head) = self.head.clone() else { return Ok(()) };
-            match self.engine.journal.append(&head, self.durable, &batch).await {
-                Ok(()) => {
-                    self.written(&batch);
-                    return Ok(());
-                }
-                Err(store::Error::Conflict) => {
-                    let planned = std::mem::take(&mut self.pending);
-                    self.reload().await?;
-                    self.plan(planned);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    fn batch(&self, key: Option<Key>) -> Batch {
-        let status = &self.log.task.status;
-        let status_time = status.timestamp.unwrap_or(self.since);
-        Batch { time: self.since, events: self.pending.clone(), state: status.state, status_time, key }
-    }
-
-    fn written(&mut self, batch: &Batch) {
-        let at = self.durable;
-        self.durable = Seq(at.0 + batch.events.len() as u64);
-        self.pending.clear();
-        match (&self.live, &self.head) {
-            (Some(live), Some(head)) => self.engine.journal.publish(head, live, at, batch),
-            _ => self.engine.journal.announce(&self.id, self.durable),
-        }
-    }
-
-    /// Opens the log with all that was planned. Where a key finds an earlier task, that one is the answer.
-    async fn open(&mut self, last: bool) -> Result<()> {
-        let Some(birth) = self.birth.take() else { return Ok(()) };
-        let batch = self.batch(birth.key);
-        if !last {
-            // Before anybody can find the task, so that nobody else begins to work on it.
-            let (live, wished) = self.engine.journal.registry.claim(&self.id);
-            (self.live, self.wished) = (Some(live), Some(wished));
-        }
-        let task = NewTask {
-            id: self.id.clone(),
-            scope: self.scope.clone(),
-            context_id: birth.context_id,
-            alias: birth.alias,
-            config: birth.config,
-            batch: batch.clone(),
-        };
-        match self.engine.journal.open(task).await {
-            Ok(Opened::New(head)) => {
-                self.head = Some(head);
-                self.written(&batch);
-                let _ = birth.answer.send(Ok(self.accepted()));
-                Ok(())
-            }
-            Ok(Opened::Again(head)) => {
-                self.next_wish();
-                let _ = birth.answer.send(self.again(head).await);
-                Ok(())
-            }
-            // Refused, and nothing was written: there is no task.
-            Err(error @ (store::Error::Conflict | store::Error::Repeated | store::Error::KeyReused)) => {
-                self.next_wish();
-                let _ = birth.answer.send(Err(error.into()));
-                Ok(())
-            }
-            Err(error @ store::Error::Failed(_)) => {
-                let _ = birth.answer.send(Err(error.into()));
-                Err(Error::Lost)
-            }
-        }
-    }
-
-    /// The task that the key made before.
-    async fn again(&self, head: Head) -> Result<Accepted> {
-        let log = self.engine.journal.log(&head).await?;
-        Ok(Accepted { turn: log.last_turn().max(1), head, log })
-    }
-
-    async fn reload(&mut self) -> Result<()> {
-        let Some(head) = &self.head else { return Ok(()) };
-        self.log = self.engine.journal.stored(head).await?;
-        (self.durable, self.pending) = (self.log.at, Vec::new());
-        if let Some(live) = &self.live {
-            live.reset(&self.log);
-            self.engine.journal.announce(&self.id, self.durable);
-        }
-        Ok(())
-    }
-
     /// Whose task it is.
     pub(super) fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// The next wish while a turn runs.
-    pub(super) async fn wish(&mut self) -> Wish {
-        next(&mut self.wished).await
-    }
-
-    /// Gives the task up; where the store has failed, not before the task has an end.
-    async fn leave(mut self, mut ended: Result<()>) {
-        while let Err(error) = ended {
-            tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "turn lost");
-            self.permit = None;
-            let mut pause = FIRST_PAUSE;
-            let there = loop {
-                self.lose();
-                self.wait_for_store(&mut pause).await;
-                match self.settle().await {
-                    Ok(there) => break there,
-                    Err(error) => {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::warn!(task = %self.id, error, "task still without an end");
-                    }
-                }
-            };
-            ended = if there { self.work().await } else { return self.refuse_all() };
-        }
-    }
-
-    /// Tells those who follow that nothing can be recorded for now.
-    fn lose(&self) {
-        if let Some(live) = &self.live {
-            live.lose();
-            self.engine.journal.announce(&self.id, self.durable);
-        }
-    }
-
-    /// Waits a while, and longer each time. Who comes meanwhile is told to come back later.
-    async fn wait_for_store(&mut self, pause: &mut Duration) {
-        let mut over = pin!(tokio::time::sleep(*pause));
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut over => return,
-                wish = next(&mut self.wished) => refuse(wish, Error::Lost),
+    /// What happens next, apart from the agent.
+    pub(super) async fn news(&mut self) -> News {
+        let watch = self.watch.get_or_insert_with(|| self.engine.journal.watch(&self.id));
+        let known = self.durable.max(self.looked);
+        tokio::select! {
+            biased;
+            wish = next(&mut self.wished) => News::Wish(wish),
+            at = grown(watch, known) => {
+                // Once for every announcement: what is not there yet is announced again.
+                self.looked = at;
+                News::Elsewhere
             }
         }
     }
 
-    /// Fails the task whose turn was lost. False when there is no such task, or it is in other hands.
-    async fn settle(&mut self) -> Result<bool> {
-        if self.head.is_none() {
-            self.head = self.engine.journal.find(&self.scope, &self.id).await?;
+    /// Takes in what others wrote while we wait for leave to run: a cancel needs none.
+    async fn catch_up(&mut self) -> Result<()> {
+        self.refresh().await?;
+        if self.canceled && !self.log.task.is_ended() {
+            self.plan(vec![status(TaskState::Canceled)]);
+            self.commit(None, true).await?;
         }
-        if self.head.is_none() || !self.is_ours() {
-            return Ok(false);
-        }
-        match self.reload().await {
-            Err(Error::Gone) => return Ok(false),
-            result => result?,
-        }
-        // The end of a turn may be there although its commit seemed to fail.
-        if self.log.waiting().is_some() || self.log.turn_runs() {
-            self.give_up("interrupted").await?;
-        }
-        Ok(true)
+        Ok(())
     }
 
-    /// Whether nobody else works on the task: a quick turn does so without saying.
-    fn is_ours(&mut self) -> bool {
-        if self.wished.is_none() {
-            match self.engine.journal.registry.pass(&self.id, Wish::Recover) {
-                Passed::On | Passed::Refused => return false,
-                Passed::Back(_, live, wished) => (self.live, self.wished) = (Some(live), Some(wished)),
-            }
-        }
-        true
-    }
-
-    /// Stops being the one who works on a task that is not there.
-    fn refuse_all(&mut self) {
-        while let Some(wish) = self.next_wish() {
-            refuse(wish, Error::Gone);
-        }
-    }
-
-    /// What a turn's end becomes in the log.
-    pub(super) fn end(&mut self, ending: Ending) {
-        let events = turn::ending(self, ending);
-        self.plan(events);
+    /// Whether somebody elsewhere has asked for the task to be canceled since this was last looked at.
+    pub(super) fn was_canceled(&mut self) -> bool {
+        std::mem::take(&mut self.canceled)
     }
 }
 
@@ -578,6 +312,30 @@ impl Drop for Runner {
     fn drop(&mut self) {
         if self.wished.is_some() {
             self.lose();
+            if std::thread::panicking() {
+                self.hand_over();
+            }
+        }
+    }
+}
+
+/// What reaches a runner from outside.
+pub(super) enum News {
+    /// Somebody wants something.
+    Wish(Wish),
+    /// Somebody else has added to the log.
+    Elsewhere,
+}
+
+/// Ready when the log reaches further than we know.
+async fn grown(watch: &mut watch::Receiver<Seq>, known: Seq) -> Seq {
+    loop {
+        let at = *watch.borrow_and_update();
+        if at > known {
+            return at;
+        }
+        if watch.changed().await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -590,18 +348,6 @@ async fn next(wished: &mut Option<mpsc::Receiver<Wish>>) -> Wish {
         },
         None => std::future::pending().await,
     }
-}
-
-fn refuse(wish: Wish, error: Error) {
-    match wish {
-        Wish::Message(incoming) => drop(incoming.answer.send(Err(error))),
-        Wish::Cancel { answer, .. } => drop(answer.send(Err(error))),
-        Wish::Recover | Wish::Expire { .. } => {}
-    }
-}
-
-pub(super) fn status(state: TaskState) -> Event {
-    Event::Status { status: TaskStatus::new(state), metadata: None }
 }
 
 /// Counts a task among those that wait for a turn, for as long as it lives.

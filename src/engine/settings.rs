@@ -22,6 +22,10 @@ pub struct Settings {
     pub max_resting_bytes: usize,
     /// How long an agent that listens for a cancel may take to end well.
     pub cancel_grace: Duration,
+    /// How long those who call wait for a store that hangs before they are told that it is unavailable, as do those
+    /// who follow. What had not begun to be recorded by then is not; what had is recorded or not, and only the same
+    /// call under an idempotency key finds out which. The limits of a turn hold all the while.
+    pub store_timeout: Duration,
     /// How long a turn may take.
     pub max_turn_time: Option<Duration>,
     /// How long an agent may be silent within a turn.
@@ -34,6 +38,14 @@ pub struct Settings {
     pub max_tasks: Option<u64>,
     /// How long ended tasks are kept. `None`: for ever in memory, 30 days on disk.
     pub max_age: Option<Duration>,
+    /// Whether a message that comes again under its own id, from the same caller, is the same message: it is answered
+    /// with the task it made or continued, and with another content it is refused. An `Idempotency-Key` goes before.
+    pub idempotent_message_ids: bool,
+    /// How long a task may wait for somebody outside, whatever `on_waiting` says, before it fails as expired.
+    pub max_parked_age: Option<Duration>,
+    /// How long a task may be silent that has work left and on which nobody here works; then it is seen to as after
+    /// a restart. For stores that several processes share, where one may end and leave its tasks to the others.
+    pub max_silent_age: Option<Duration>,
     /// How often what has become too old or too many is looked for.
     pub sweep_every: Duration,
 }
@@ -55,6 +67,9 @@ pub enum Restart {
 pub enum Waiting {
     /// It goes on waiting.
     Stay,
+    /// After this time its next turn begins without the answer; [`Turn::timed_out`](crate::Turn::timed_out) tells
+    /// the agent. A turn that asks again waits again.
+    ContinueAfter(Duration),
     /// It fails after this time.
     FailAfter(Duration),
 }
@@ -86,12 +101,16 @@ impl Default for Settings {
             max_tail_entries: 1024,
             max_resting_bytes: 16 << 20,
             cancel_grace: Duration::from_secs(5),
+            store_timeout: Duration::from_secs(30),
             max_turn_time: None,
             max_silence: None,
             on_restart: Restart::Fail,
             on_waiting: Waiting::Stay,
             max_tasks: None,
             max_age: None,
+            idempotent_message_ids: false,
+            max_parked_age: None,
+            max_silent_age: None,
             sweep_every: Duration::from_secs(60),
         }
     }

@@ -26,7 +26,7 @@ impl Engine {
         self.each_unfinished(|_| Some(Wish::Recover)).await
     }
 
-    /// Fails what waits too long, and forgets what is too old or too many, for as long as it runs.
+    /// Sees to what waits or is silent too long, and forgets what is too old or too many, for as long as it runs.
     pub(crate) async fn keep_house(&self) -> Infallible {
         let mut every = tokio::time::interval(self.settings.sweep_every.max(Duration::from_millis(1)));
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -40,13 +40,8 @@ impl Engine {
 
     /// One sweep.
     pub(crate) async fn sweep(&self) -> Result<()> {
-        if let Waiting::FailAfter(time) = self.settings.on_waiting {
-            let before = self.before(time);
-            self.each_unfinished(|head| {
-                let waits = head.state.is_interrupted() && head.status_time < before;
-                waits.then_some(Wish::Expire { before })
-            })
-            .await?;
+        if self.waiting_time().or(self.settings.max_silent_age).is_some() {
+            self.each_unfinished(|head| self.is_overdue(head).then_some(Wish::Expire)).await?;
         }
         if let Some(age) = self.settings.max_age {
             self.forget_before(self.before(age)).await?;
@@ -54,7 +49,29 @@ impl Engine {
         self.forget_oldest().await
     }
 
-    fn before(&self, time: Duration) -> Timestamp {
+    /// How long a task may wait for somebody outside before something happens.
+    fn waiting_time(&self) -> Option<Duration> {
+        let policy = match self.settings.on_waiting {
+            Waiting::Stay => None,
+            Waiting::ContinueAfter(time) | Waiting::FailAfter(time) => Some(time),
+        };
+        policy.into_iter().chain(self.settings.max_parked_age).min()
+    }
+
+    /// Whether a task may have waited, or been silent, for too long; its log knows for sure.
+    fn is_overdue(&self, head: &Head) -> bool {
+        let limit = if head.state.is_interrupted() {
+            self.waiting_time().into_iter().chain(self.settings.max_silent_age).min()
+        } else {
+            self.settings.max_silent_age
+        };
+        // Whoever works on a task has limits of their own.
+        limit.is_some_and(|time| head.status_time < self.before(time))
+            && self.journal.registry.get(&head.id).is_none()
+    }
+
+    /// So long ago.
+    pub(super) fn before(&self, time: Duration) -> Timestamp {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         Timestamp::from_millis(self.clock.now().as_millis().saturating_sub(millis)).unwrap_or_default()
     }

@@ -1,6 +1,7 @@
 //! The engine alone: a clock that stands still, a memory store, an agent that does as it is told.
 
 mod cancel;
+mod elsewhere;
 mod faults;
 mod kept;
 mod laws;
@@ -9,7 +10,7 @@ mod races;
 mod recovery;
 mod retention;
 mod turns;
-mod world;
+pub(crate) mod world;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,15 +67,15 @@ fn engine(agent: impl Agent) -> Engine {
     Engine::new(store, bus, Staff::one(agent), clock, Settings::default(), owned)
 }
 
-fn call() -> Call {
+pub(crate) fn call() -> Call {
     Call::new(scope())
 }
 
-fn scope() -> Scope {
+pub(crate) fn scope() -> Scope {
     Scope { agent: "test".into(), tenant: "".into(), owner: Caller::anonymous() }
 }
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(10), future).await.expect("within the deadline")
 }
 

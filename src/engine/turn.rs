@@ -1,8 +1,11 @@
 //! One turn: the agent speaks, the log takes it down, and others may interrupt.
 
-use std::pin::Pin;
+mod scribe;
+
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,13 +15,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
 use super::live::Wish;
-use super::runner::{Runner, status};
-use super::{Error, Result};
-use crate::agent::{Failure, Library, Outcome, Question, Queue, Setting, Turn};
-use crate::model::{
-    ContextId, Event, INPUT_REQUEST, Json, Message, Object, Scope, Task, TaskId, TaskState, TaskStatus,
-};
+use super::runner::{News, Runner};
+use super::{Error, Result, reason};
+use crate::agent::{Failure, Library, Outcome, Queue, Setting, Turn};
+use crate::model::{ContextId, Event, Message, Scope, Task, TaskId};
 use crate::store::Query;
+use scribe::Scribe;
+
+pub(super) use scribe::interrupted;
 
 /// After so many events a turn lets others run.
 const A_LOT: usize = 256;
@@ -29,8 +33,12 @@ type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + '
 pub(super) enum Ending {
     /// The agent said so.
     Said(Result<Outcome, Failure>),
+    /// The agent broke a rule of the protocol: which one is for the log.
+    Broken(String),
     /// Somebody asked for it.
     Canceled,
+    /// Somebody else has ended the task.
+    Elsewhere,
 }
 
 /// A cancel that the agent was told of, and how long it may take.
@@ -46,38 +54,43 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     // However the turn ends: whoever still speaks must not wait for ever.
     let _over = Over(&setting.queue);
     let agent = runner.engine.staff.agent(runner.scope()).clone();
-    let mut work = agent.run(Turn::new(setting.clone()));
+    let mut work = Some(agent.run(Turn::new(setting.clone())));
     let mut ended = None;
     let mut stopping: Option<Stopping> = None;
+    let mut scribe = Scribe::default();
     let mut heard = Instant::now();
     let mut spoken = 0;
     tracing::info!(task = %runner.id, caller = setting.call.caller().name(), "turn started");
     loop {
+        if runner.log.task.is_ended() {
+            // Whatever the agent makes of it comes too late.
+            ended = Some(Ending::Elsewhere);
+        } else if runner.was_canceled() && stopping.is_none() && ended.is_none() {
+            ended = stop(runner, &setting, &mut stopping);
+        }
         if ended.is_none() {
-            ended = poll_once(&mut work).await.map(Ending::Said);
+            ended = poll_once(&mut work).await;
         }
         let said = setting.queue.take();
         if !said.is_empty() {
             heard = Instant::now();
             spoken += said.len();
-            let said = said.into_iter().map(|event| with_ids(runner, event)).collect();
+            let (said, fault) = scribe.take_down(runner, said);
             runner.plan(said);
+            if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &ended) {
+                ended = Some(Ending::Broken(fault));
+            }
         }
         if let Some(ending) = ended.take() {
             // What the agent holds is let go before anybody hears that its turn is over.
             drop(work);
-            return finish(runner, &setting, ending, stopping).await;
+            return finish(runner, &setting, scribe, ending, stopping).await;
         }
         if runner.has_plans() {
             // While one commit runs, the next batch gathers.
-            let mut commit = std::pin::pin!(runner.commit(None, false));
-            loop {
-                tokio::select! {
-                    biased;
-                    committed = &mut commit => break committed?,
-                    outcome = &mut work, if ended.is_none() => ended = Some(Ending::Said(outcome)),
-                }
-            }
+            let until = stopping.as_ref().and_then(|stopping| stopping.until);
+            let limit = limit(until, setting.deadline, None);
+            beside(runner.commit(None, false), &mut work, &mut ended, limit).await?;
             if spoken >= A_LOT {
                 // An agent that needs no pause, with a store that needs none, must not have the thread for itself.
                 tokio::task::yield_now().await;
@@ -92,10 +105,56 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         tokio::select! {
             biased;
             // Before the agent: one that always has more to say is stopped like any other.
-            wish = runner.wish() => ended = interrupt(runner, &setting, &mut stopping, wish).await?,
+            news = runner.news() => match news {
+                News::Elsewhere => {
+                    let limit = limit(until, setting.deadline, None);
+                    beside(runner.refresh(), &mut work, &mut ended, limit).await?;
+                }
+                News::Wish(Wish::Message(incoming)) => {
+                    let limit = limit(until, setting.deadline, None);
+                    beside(runner.take_message(*incoming), &mut work, &mut ended, limit).await?;
+                }
+                // Those who had it were told that it could not be done in time.
+                News::Wish(Wish::Cancel { until, answer, .. }) if until <= Instant::now() => {
+                    let _ = answer.send(Err(Error::Lost));
+                }
+                News::Wish(Wish::Cancel { metadata, answer, .. }) => {
+                    if stopping.is_none() {
+                        runner.plan(vec![Event::CancelRequested { metadata }]);
+                        ended = stop(runner, &setting, &mut stopping);
+                    }
+                    if let Some(stopping) = &mut stopping {
+                        stopping.answers.push(answer);
+                    }
+                }
+                // Somebody does work on it.
+                News::Wish(Wish::Recover | Wish::Expire) => {}
+            },
             ending = limit(until, setting.deadline, silence) => ended = Some(ending),
-            outcome = &mut work => ended = Some(Ending::Said(outcome)),
+            ending = outcome(&mut work) => ended = Some(ending),
             () = setting.queue.news() => {}
+        }
+    }
+}
+
+/// Waits for the store while the agent goes on. A store that hangs does not lengthen the turn: at its limit the agent
+/// is let go.
+async fn beside<T>(
+    written: impl Future<Output = T>,
+    work: &mut Option<Work<'_>>,
+    ended: &mut Option<Ending>,
+    limit: impl Future<Output = Ending>,
+) -> T {
+    let (mut written, mut limit) = (pin!(written), pin!(limit));
+    loop {
+        tokio::select! {
+            biased;
+            written = &mut written => return written,
+            ending = &mut limit, if ended.is_none() => {
+                *ended = Some(ending);
+                *work = None;
+            }
+            ending = outcome(work), if ended.is_none() => *ended = Some(ending),
         }
     }
 }
@@ -114,10 +173,19 @@ fn later(from: Instant, time: Option<Duration>) -> Option<Instant> {
     from.checked_add(time?)
 }
 
-async fn poll_once(work: &mut Work<'_>) -> Option<Result<Outcome, Failure>> {
-    std::future::poll_fn(|context| match work.as_mut().poll(context) {
-        std::task::Poll::Ready(outcome) => std::task::Poll::Ready(Some(outcome)),
-        std::task::Poll::Pending => std::task::Poll::Ready(None),
+/// How the agent says that the turn ended; one that was let go says nothing.
+async fn outcome(work: &mut Option<Work<'_>>) -> Ending {
+    match work {
+        Some(work) => Ending::Said(work.await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn poll_once(work: &mut Option<Work<'_>>) -> Option<Ending> {
+    let mut outcome = pin!(outcome(work));
+    std::future::poll_fn(|context| match outcome.as_mut().poll(context) {
+        Poll::Ready(ending) => Poll::Ready(Some(ending)),
+        Poll::Pending => Poll::Ready(None),
     })
     .await
 }
@@ -127,6 +195,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
     let (engine, scope) = (&runner.engine, runner.scope().clone());
     Setting {
         task: runner.log.task.clone(),
+        timed_out: reason::is_silence(&message),
         message,
         call,
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
@@ -141,15 +210,21 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
 async fn finish(
     runner: &mut Runner,
     setting: &Setting,
+    mut scribe: Scribe,
     ending: Ending,
     stopping: Option<Stopping>,
 ) -> Result<()> {
     setting.queue.close();
-    let said = setting.queue.take().into_iter().map(|event| with_ids(runner, event)).collect();
+    let (said, fault) = scribe.take_down(runner, setting.queue.take());
     runner.plan(said);
     // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
-    let ending = if stopping.is_some() { Ending::Canceled } else { ending };
-    runner.end(ending);
+    let ending = match (ending, fault) {
+        (Ending::Said(_) | Ending::Broken(_), _) if stopping.is_some() => Ending::Canceled,
+        (Ending::Said(_), Some(fault)) => Ending::Broken(fault),
+        (ending, _) => ending,
+    };
+    let ending = scribe.ending(runner, ending);
+    runner.plan(ending);
     let last = runner.log.waiting().is_none();
     let committed = runner.commit(None, last).await;
     tracing::info!(task = %runner.id, state = %runner.log.task.status.state, "turn ended");
@@ -183,105 +258,13 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Does what somebody wants of a task in the middle of a turn.
-async fn interrupt(
-    runner: &mut Runner,
-    setting: &Setting,
-    stopping: &mut Option<Stopping>,
-    wish: Wish,
-) -> Result<Option<Ending>> {
-    match wish {
-        Wish::Message(incoming) => {
-            runner.take_message(*incoming).await?;
-            Ok(None)
-        }
-        Wish::Cancel { metadata, answer } => {
-            if let Some(stopping) = stopping {
-                stopping.answers.push(answer);
-                return Ok(None);
-            }
-            runner.plan(vec![Event::CancelRequested { metadata }]);
-            let listens = setting.listens.load(Ordering::Acquire);
-            let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
-            setting.cancel.cancel();
-            *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: vec![answer] });
-            Ok((!listens).then_some(Ending::Canceled))
-        }
-        // Somebody does work on it.
-        Wish::Recover | Wish::Expire { .. } => Ok(None),
-    }
-}
-
-/// What the end of a turn becomes in the log.
-pub(super) fn ending(runner: &Runner, ending: Ending) -> Vec<Event> {
-    let event = match ending {
-        Ending::Canceled => status(TaskState::Canceled),
-        Ending::Said(Ok(outcome)) => outcome_status(outcome),
-        Ending::Said(Err(failure)) => {
-            let cause = failure.cause() as &dyn std::error::Error;
-            tracing::warn!(task = %runner.id, kind = failure.kind(), cause, "agent failed");
-            said(TaskState::Failed, Message::agent(failure.to_string()))
-        }
-    };
-    vec![with_ids(runner, event), Event::TurnEnded]
-}
-
-fn outcome_status(outcome: Outcome) -> Event {
-    match outcome {
-        Outcome::Completed => status(TaskState::Completed),
-        Outcome::CompletedWith(message) => said(TaskState::Completed, message),
-        Outcome::InputRequired(Question { mut message, request }) => {
-            if let Some(request) = request {
-                message.metadata.get_or_insert_default().insert(INPUT_REQUEST, request);
-                message.extensions.push(INPUT_REQUEST.to_owned());
-            }
-            said(TaskState::InputRequired, message)
-        }
-        Outcome::AuthRequired(message) => said(TaskState::AuthRequired, message),
-        Outcome::Rejected(message) => said(TaskState::Rejected, message),
-        Outcome::Failed(message) => said(TaskState::Failed, message),
-    }
-}
-
-fn said(state: TaskState, message: Message) -> Event {
-    Event::Status { status: TaskStatus::new(state).with_message(message), metadata: None }
-}
-
-/// What a task that was cut off ends with.
-pub(super) fn interrupted(runner: &Runner, reason: &'static str) -> Vec<Event> {
-    let message = Message::agent(format!("Agent execution failed ({reason})"));
-    let metadata: Object = [("attache.reason", Json::from(reason))].into_iter().collect();
-    let status = TaskStatus::new(TaskState::Failed).with_message(message);
-    let failed = with_ids(runner, Event::Status { status, metadata: Some(metadata) });
-    let turn_ended = runner.log.turn_runs().then_some(Event::TurnEnded);
-    [failed].into_iter().chain(turn_ended).collect()
-}
-
-/// Fills what the agent left to us: ids, and the task that its messages belong to.
-fn with_ids(runner: &Runner, mut event: Event) -> Event {
-    match &mut event {
-        Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
-            artifact.artifact_id = runner.engine.clock.id().into();
-        }
-        Event::Status { status, .. } => {
-            if let Some(message) = &mut status.message {
-                let message = Arc::make_mut(message);
-                if message.message_id.is_empty() {
-                    message.message_id = runner.engine.clock.id().into();
-                }
-                message.task_id = Some(runner.id.clone());
-                message.context_id = Some(runner.log.task.context_id.clone());
-            }
-        }
-        Event::Created { .. }
-        | Event::Message(_)
-        | Event::TurnStarted
-        | Event::Artifact { .. }
-        | Event::CancelRequested { .. }
-        | Event::Ignored { .. }
-        | Event::TurnEnded => {}
-    }
-    event
+/// Tells the agent to stop; one that does not listen has ended.
+fn stop(runner: &Runner, setting: &Setting, stopping: &mut Option<Stopping>) -> Option<Ending> {
+    let listens = setting.listens.load(Ordering::Acquire);
+    let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
+    setting.cancel.cancel();
+    *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: Vec::new() });
+    (!listens).then_some(Ending::Canceled)
 }
 
 /// What a turn may look up: only what its caller may see.

@@ -196,6 +196,10 @@ impl Store for Memory {
         Ok(log.map(|log| log.head.clone()))
     }
 
+    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Head>> {
+        self.shelf().seen(scope, Some(key))
+    }
+
     async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
         let shelf = self.shelf();
         let places = shelf.by_scope.get(scope).into_iter().flatten();

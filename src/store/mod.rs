@@ -64,6 +64,10 @@ pub trait Store: Send + Sync + 'static {
     /// By id, else by the alias a client chose; a task of another scope is as good as none.
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>>;
 
+    /// The task that a key of the scope made or continued, `None` for one that was not seen; `KeyReused` with another
+    /// body.
+    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Head>>;
+
     /// The tasks that match, newest status first, ties by id from the last, and how many there are in all.
     async fn list(&self, scope: &Scope, query: &Query) -> Result<Page>;
 

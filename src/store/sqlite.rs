@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Batch, Folded, Head, NewTask, Opened, Page, Query, Registered, Result, Store, codec};
+use super::{Batch, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Store, codec};
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use readers::Readers;
 use write::{Addition, Creation};
@@ -115,6 +115,11 @@ impl Store for Sqlite {
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
         let (id, scope) = (task.clone(), scope.clone());
         self.readers.ask(move |connection| read::find(connection, &scope, &id)).await
+    }
+
+    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Head>> {
+        let (scope, key) = (scope.clone(), key.clone());
+        self.readers.ask(move |connection| read::seen(connection, &scope, &key)).await?.transpose()
     }
 
     async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {

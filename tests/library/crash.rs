@@ -2,6 +2,8 @@
 //!
 //! `ATTACHE_CRASHES` says how often; `ATTACHE_SEED` repeats the choices of a run, though not its timing.
 
+mod again;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
@@ -26,6 +28,8 @@ use crate::harness::{message, request, soon};
 
 /// Where the child keeps its file.
 const CHILD: &str = "ATTACHE_CRASH_CHILD";
+/// How often a turn that was cut off may run in all; once where nothing is said.
+const ATTEMPTS: &str = "ATTACHE_CRASH_ATTEMPTS";
 const FILE: &str = "tasks.db";
 const ADDRESS: &str = "listening on ";
 
@@ -86,7 +90,9 @@ async fn child() {
         std::process::exit(0);
     });
     let store = Sqlite::open(Path::new(&folder).join(FILE), Options::default()).unwrap();
-    let settings = Settings { on_restart: Restart::Fail, ..Settings::default() };
+    let attempts = number(ATTEMPTS).map(|attempts| u32::try_from(attempts).unwrap());
+    let on_restart = attempts.map_or(Restart::Fail, |attempts| Restart::RunAgain { attempts });
+    let settings = Settings { on_restart, ..Settings::default() };
     let server = Server::new(AgentCard::new("Obeys", "Does as it is told"), obey);
     let bound = server.settings(settings).store(store).bind("127.0.0.1:0").await.unwrap();
     println!("\n{ADDRESS}{}", bound.local_addr());
@@ -101,8 +107,13 @@ struct Process {
 
 impl Process {
     fn start(folder: &Path) -> Self {
+        Self::start_with(folder, None)
+    }
+
+    fn start_with(folder: &Path, attempts: Option<u32>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "crash::child", "--nocapture", "--test-threads", "1"]).env(CHILD, folder);
+        command.envs(attempts.map(|attempts| (ATTEMPTS, attempts.to_string())));
         command.env_remove("RUST_LOG").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());

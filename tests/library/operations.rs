@@ -1,9 +1,10 @@
 //! What a caller may expect of the operations, told over JSON-RPC 1.0.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use attache::model::{Call, Message};
-use attache::{Agent, Failure, Outcome, Turn};
+use attache::model::{Artifact, Call, Message};
+use attache::{Agent, Failure, Outcome, Settings, Turn};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -46,6 +47,10 @@ impl Agent for Obeys {
             "reject" => Ok(Outcome::rejected("not today")),
             "fail" => Ok(Outcome::failed("the tide is out")),
             "panic" => panic!("hunter2"),
+            "break" => {
+                turn.artifact(Artifact::default()).await;
+                Ok(Outcome::Completed)
+            }
             "error" => Err(std::io::Error::other("hunter2"))?,
             _ => Ok(Outcome::Completed),
         }
@@ -177,6 +182,16 @@ async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
 }
 
 #[tokio::test]
+async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
+    let server = start(Obeys).await;
+    let error = server.error("SendMessage", json!({"message": message("break", json!({}))})).await;
+    assert_eq!(error["code"], -32006);
+    let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
+}
+
+#[tokio::test]
 async fn a_plain_reply_makes_no_task() {
     let server = start(Obeys).await;
     let params = json!({"message": message("ping", json!({"contextId": "c"}))});
@@ -270,6 +285,148 @@ async fn r14_the_same_key_and_body_are_the_same_task_and_another_body_is_refused
     );
     let violation = &refused["data"][1]["fieldViolations"][0];
     assert_eq!(violation["field"], "Idempotency-Key");
+}
+
+/// Sends a text under a name that makes it the same message again: a key of its own, or the id of the message.
+struct Sender<'a> {
+    server: &'a Running,
+    by_key: bool,
+}
+
+impl Sender<'_> {
+    async fn send(&self, name: &str, text: &str, more: Value) -> Value {
+        let (id, key) =
+            if self.by_key { ("m", format!("\r\nIdempotency-Key: {name}")) } else { (name, String::new()) };
+        let head = format!("POST / HTTP/1.1\r\nContent-Type: application/json{key}");
+        let mut params = json!({"message": message(text, json!({"messageId": id}))});
+        let tenant = more.get("tenant").cloned();
+        params["message"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params["message"].as_object_mut().unwrap().remove("tenant");
+        params.as_object_mut().unwrap().extend(tenant.map(|tenant| ("tenant".to_owned(), tenant)));
+        self.server.send(&head, request("SendMessage", &params).as_bytes()).await.json()
+    }
+
+    async fn task(&self, name: &str, text: &str, more: Value) -> Value {
+        let answer = self.send(name, text, more).await;
+        assert_eq!(answer["error"], Value::Null, "{answer}");
+        answer["result"]["task"].clone()
+    }
+}
+
+async fn keyed() -> Running {
+    let settings = Settings { idempotent_message_ids: true, ..Settings::default() };
+    start_with(Obeys, |server| server.settings(settings)).await
+}
+
+#[tokio::test]
+async fn r14_r15_s75_what_is_sent_again_is_answered_with_the_task_it_made() {
+    let server = keyed().await;
+    for by_key in [true, false] {
+        let sender = Sender { server: &server, by_key };
+        let first = sender.task("one", "ask", json!({})).await;
+        assert_eq!(sender.task("one", "ask", json!({})).await, first);
+        let other = sender.task("two", "ask", json!({})).await;
+        assert_ne!(other["id"], first["id"]);
+        // S76: in another scope the name says nothing, and nothing of ours is told.
+        let stranger = sender.task("one", "done", json!({"tenant": "blue"})).await;
+        assert_ne!(stranger["id"], first["id"]);
+        assert_eq!(stranger["status"]["state"], "TASK_STATE_COMPLETED");
+    }
+    assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 4);
+}
+
+#[tokio::test]
+async fn r16_another_body_under_the_same_name_is_refused() {
+    let server = keyed().await;
+    for (by_key, field) in [(true, "Idempotency-Key"), (false, "message.messageId")] {
+        let sender = Sender { server: &server, by_key };
+        let first = sender.task("one", "ask", json!({})).await;
+        for more in [json!({}), json!({"taskId": first["id"]})] {
+            let refused = sender.send("one", "other", more).await["error"].clone();
+            assert_eq!(refused["code"], -32602, "{refused}");
+            assert_eq!(refused["data"][1]["fieldViolations"][0]["field"], field);
+        }
+        assert_eq!(get(&server, &first["id"]).await, first);
+    }
+    assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 2);
+}
+
+#[tokio::test]
+async fn r17_an_answer_that_is_sent_again_is_applied_once() {
+    let server = keyed().await;
+    for by_key in [true, false] {
+        let sender = Sender { server: &server, by_key };
+        let asked = sender.task("one", "ask", json!({})).await;
+        for (name, text) in [("two", "ask"), ("three", "done")] {
+            let to = json!({"taskId": asked["id"]});
+            let first = sender.task(name, text, to.clone()).await;
+            assert_eq!(sender.task(name, text, to).await, first);
+        }
+        let task = get(&server, &asked["id"]).await;
+        let said = task["history"].as_array().unwrap().iter().filter(|said| said["role"] == "ROLE_USER");
+        assert_eq!(
+            said.map(|said| said["parts"][0]["text"].clone()).collect::<Vec<_>>(),
+            ["ask", "ask", "done"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_and_a_message_id_of_the_same_text_are_two_names() {
+    let server = keyed().await;
+    let (by_key, by_id) =
+        (Sender { server: &server, by_key: true }, Sender { server: &server, by_key: false });
+    let first = by_key.task("same", "ask", json!({})).await;
+    let second = by_id.task("same", "done", json!({})).await;
+    assert_ne!(first["id"], second["id"]);
+    assert_eq!(by_key.task("same", "ask", json!({})).await, first);
+    assert_eq!(by_id.task("same", "done", json!({})).await, second);
+}
+
+#[tokio::test]
+async fn a_message_id_alone_says_nothing_unless_it_is_asked_to() {
+    let server = start(Obeys).await;
+    let sender = Sender { server: &server, by_key: false };
+    let first = sender.task("one", "ask", json!({})).await;
+    assert_ne!(sender.task("one", "done", json!({})).await["id"], first["id"]);
+}
+
+/// Answers at once the first time it is asked, and never again.
+struct Fickle(AtomicBool);
+
+impl Agent for Fickle {
+    async fn run(&self, _: Turn) -> Result<Outcome, Failure> {
+        Ok(Outcome::Completed)
+    }
+
+    async fn reply(&self, _: &Message, _: &Call) -> Option<Message> {
+        self.0.swap(true, Ordering::SeqCst).then(|| Message::agent("changed my mind"))
+    }
+}
+
+#[tokio::test]
+async fn r14_an_agent_is_not_asked_again_for_a_plain_answer_where_a_task_is() {
+    let server = start(Fickle(AtomicBool::new(false))).await;
+    let sender = Sender { server: &server, by_key: true };
+    let first = sender.task("one", "hi", json!({})).await;
+    assert_eq!(sender.task("one", "hi", json!({})).await, first);
+    assert!(sender.send("two", "hi", json!({})).await["result"]["message"].is_object());
+}
+
+#[tokio::test]
+async fn r14_a_key_of_the_first_days_stands_for_the_name_of_the_task_too() {
+    let server = start(Obeys).await;
+    let send = async |name: &str, text: &str| {
+        let head = "POST / HTTP/1.1\r\nContent-Type: application/json\r\nIdempotency-Key: k";
+        let message = json!({"role": "user", "parts": [{"type": "text", "text": text}]});
+        let body = request("tasks/send", &json!({"id": name, "message": message}));
+        server.send(head, body.as_bytes()).await.json()
+    };
+    let first = send("mine", "ask").await["result"].clone();
+    assert_eq!(first["id"], "mine");
+    assert_eq!(send("mine", "ask").await["result"], first);
+    assert_eq!(send("other", "ask").await["error"]["code"], -32602);
+    assert_eq!(send("mine", "other").await["error"]["code"], -32602);
 }
 
 #[tokio::test]

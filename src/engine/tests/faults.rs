@@ -115,6 +115,48 @@ async fn r25_a_store_that_fails_at_any_call_loses_nothing_and_nobody_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r25_a_store_that_panics_at_any_write_loses_nothing_and_nobody_hangs() {
+    let whole = Arc::new(Faulty::default());
+    let engine = engine_on(whole.clone(), Obeys::default(), Settings::default());
+    scenario(&engine).await;
+    quiet(&engine).await;
+    assert!(whole.writes() > 5, "{}", whole.writes());
+    for write in 1..=whole.writes() {
+        let engine = engine_on(Arc::new(Faulty::panicking(write)), Obeys::default(), Settings::default());
+        let taken = scenario(&engine).await;
+        tokio::time::sleep(LONG).await;
+        let tasks = at_rest(&engine).await;
+        for (task, message) in taken {
+            let task = tasks.iter().find(|known| known.id == task).expect("it was acknowledged");
+            assert_eq!(task.history.iter().filter(|said| said.message_id == message).count(), 1);
+            assert!(task.is_ended(), "write {write}: {task:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_runner_panicked_can_be_canceled_or_has_failed_without_a_restart() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (asked, _) = send(&engine, "ask").await;
+    let accepted = start(&engine, "hang").await;
+    let mut follow = engine.follow(&accepted.head, accepted.log.at);
+    for head in [&accepted.head, &asked] {
+        store.panic_next();
+        let error = soon(engine.resume(call(), head, message("more"), None)).await.unwrap_err();
+        assert_eq!(model::Error::from(error).kind(), ErrorKind::Unavailable);
+    }
+    assert!(matches!(soon(follow.next()).await, Err(Error::Lost)));
+    let failed = insist(async || engine.cancel(&accepted.head, None).await).await.unwrap_err();
+    assert!(matches!(failed, Error::Ended(TaskState::Failed)), "{failed:?}");
+    // Nothing ran there, and nothing was added: it goes on waiting.
+    let canceled = insist(async || engine.cancel(&asked, None).await).await.unwrap();
+    assert_eq!((canceled.status.state, canceled.history.len()), (TaskState::Canceled, 2));
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn r25_while_the_store_is_down_everybody_is_told_at_once() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
@@ -173,4 +215,72 @@ async fn r16_a_key_with_another_body_is_no_fault_of_the_store() {
     // At once, and without a pause for a store that is well.
     assert_eq!(at_rest(&engine).await.len(), 1);
     assert!(engine.tracker.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r25_a_store_that_hangs_holds_nobody_up_for_ever() {
+    let store = Arc::new(Faulty::gated());
+    let settings = Settings {
+        max_turn_time: Some(Duration::from_secs(120)),
+        store_timeout: Duration::from_secs(30),
+        cancel_grace: Duration::from_secs(5),
+        ..Settings::default()
+    };
+    let agent = Obeys::default();
+    let engine = engine_on(store.clone(), agent.clone(), settings);
+    // The store hangs where the first one speaks, and where the other one takes a message.
+    let accepted = start(&engine, "gate say hang").await;
+    let (speaks, takes) = (accepted.head.clone(), start(&engine, "hang").await.head);
+    let mut follow = engine.follow(&speaks, accepted.log.at);
+    store.hold(true);
+    agent.gate.add_permits(1);
+    settle_down().await;
+    let before = tokio::time::Instant::now();
+    let waited = |result: Result<()>, seconds| {
+        let error = model::Error::from(result.unwrap_err());
+        assert_eq!((error.kind(), before.elapsed().as_secs()), (ErrorKind::Unavailable, seconds));
+    };
+    let more = |head| engine.resume(call(), head, message("more"), None);
+    tokio::join!(
+        async { waited(engine.start(call(), opening("say")).await.map(drop), 30) },
+        async { waited(more(&speaks).await.map(drop), 30) },
+        async { waited(more(&takes).await.map(drop), 30) },
+        async { waited(engine.cancel(&speaks, None).await.map(drop), 35) },
+        async { waited(follow.next().await.map(drop), 30) },
+        async { waited(patiently(engine.settled(accepted)).await.map(drop), 30) },
+    );
+    // The turns keep their limit, although nobody can write that down yet.
+    assert_eq!((agent.running(&speaks.id), agent.running(&takes.id)), (1, 1));
+    tokio::time::sleep(Duration::from_secs(86)).await;
+    assert_eq!((agent.running(&speaks.id), agent.running(&takes.id)), (0, 0));
+    assert_eq!(words(&engine, &speaks).await, ["created", "message gate say hang", "turn"]);
+    store.hold(false);
+    store.let_pass(100);
+    let seen = patiently(follow_to_end(follow)).await;
+    assert!(!seen.is_empty());
+    quiet(&engine).await;
+    // What nobody had begun to record is not recorded later, behind the back of those who were told.
+    assert_eq!(words(&engine, &speaks).await[3..], ["working", "failed", "end"]);
+    // What was begun is there whole.
+    assert_eq!(words(&engine, &takes).await[3..], ["message more", "failed", "end"]);
+    assert_eq!(at_rest(&engine).await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r25_a_store_that_hangs_while_it_is_read_is_unavailable() {
+    let store = Arc::new(Faulty::gated());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (head, _) = send(&engine, "ask").await;
+    store.hold_reads(true);
+    let patient = Query { limit: 9, ..Query::default() };
+    assert!(matches!(patiently(engine.find(&super::scope(), &head.id)).await, Err(Error::Lost)));
+    assert!(matches!(patiently(engine.list(&super::scope(), &patient)).await, Err(Error::Lost)));
+    assert!(matches!(patiently(engine.task(&head)).await, Err(Error::Lost)));
+    assert!(matches!(patiently(engine.cancel(&head, None)).await, Err(Error::Lost)));
+    store.hold_reads(false);
+    store.let_pass(100);
+    settle_down().await;
+    assert_eq!(answer(&engine, &head, "done").await.unwrap().status.state, TaskState::Completed);
+    quiet(&engine).await;
+    at_rest(&engine).await;
 }

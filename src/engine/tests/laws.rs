@@ -136,14 +136,3 @@ fn shown_of(task: &Task) -> Shown {
     let made = task.artifacts.iter().map(|artifact| artifact.as_text());
     (task.status.state, said.collect(), made.collect())
 }
-
-#[tokio::test]
-async fn what_does_not_fit_is_recorded_as_ignored_and_changes_nothing() {
-    let engine = engine_on(Arc::new(Memory::new()), Obeys::default(), Settings::default());
-    let (head, task) = send(&engine, "empty say").await;
-    assert_eq!(
-        words(&engine, &head).await,
-        ["created", "message empty say", "turn", "ignored", "working", "completed", "end"]
-    );
-    assert!(task.artifacts.is_empty());
-}

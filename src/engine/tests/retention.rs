@@ -97,6 +97,119 @@ async fn r43_a_task_that_waits_too_long_for_an_answer_fails_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r43_a_task_that_waits_too_long_goes_on_without_the_answer() {
+    let agent = |turn: Turn| async move {
+        match (turn.timed_out(), turn.text().as_str()) {
+            (true, "") => Ok(Outcome::CompletedWith(Message::agent("without"))),
+            (true, text) => Ok(Outcome::failed(text)),
+            (false, "auth") => Ok(Outcome::needs_auth("who?")),
+            (false, _) => Ok(Outcome::ask("which?")),
+        }
+    };
+    let waiting = Waiting::ContinueAfter(Duration::from_secs(10));
+    let settings = Settings { on_waiting: waiting, ..Settings::default() };
+    let clock = Hands::at(0);
+    let engine = engine_with(Arc::new(Memory::new()), agent, settings, clock.clone());
+    let (asked, _) = send(&engine, "ask").await;
+    let (auth, _) = send(&engine, "auth").await;
+    let (answered, _) = send(&engine, "ask").await;
+    clock.set(9_000);
+    // Nobody outside can say that no answer came.
+    let silence = reason::silence("m".into());
+    let accepted = soon(engine.resume(call(), &answered, silence, None)).await.unwrap();
+    assert_eq!(soon(engine.settled(accepted)).await.unwrap().status.state, TaskState::InputRequired);
+    for (now, state) in [(10_000, TaskState::InputRequired), (10_001, TaskState::Completed)] {
+        clock.set(now);
+        soon(engine.sweep()).await.unwrap();
+        settle_down().await;
+        assert_eq!(lawful(&engine, &asked).await.status.state, state);
+    }
+    assert_eq!(lawful(&engine, &auth).await.text(), "without");
+    assert_eq!(lawful(&engine, &answered).await.status.state, TaskState::InputRequired);
+    let silence = "message No answer came in time.";
+    assert_eq!(words(&engine, &asked).await[5..], [silence, "turn", "working", "completed", "end"]);
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r43_a_turn_that_began_without_an_answer_survives_a_restart() {
+    let waiting = Waiting::ContinueAfter(Duration::from_secs(10));
+    let again = Restart::RunAgain { attempts: 2 };
+    let settings =
+        || Settings { on_waiting: waiting, on_restart: again, max_turns: 1, ..Settings::default() };
+    let (store, clock) = (Arc::new(Faulty::default()), Hands::at(0));
+    let first = engine_with(store.clone(), Obeys::default(), settings(), clock.clone());
+    let (asked, _) = send(&first, "ask").await;
+    start(&first, "hang").await;
+    clock.set(10_001);
+    // There is no leave to run it yet.
+    soon(first.sweep()).await.unwrap();
+    kill(&first).await;
+    let agent = Obeys::default();
+    let engine = engine_with(store, agent.clone(), Settings { max_turns: 2, ..settings() }, clock);
+    soon(engine.recover()).await.unwrap();
+    settle_down().await;
+    assert_eq!(lawful(&engine, &asked).await.status.state, TaskState::Completed);
+    assert!(agent.heard().contains(&String::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r43_a_parked_task_has_an_age_whatever_it_waits_for() {
+    let minute = Some(Duration::from_secs(60));
+    for on_waiting in [Waiting::Stay, Waiting::ContinueAfter(Duration::from_secs(3600))] {
+        let house = house(Settings { max_parked_age: minute, on_waiting, ..Settings::default() });
+        let (old, young) = (house.send_at(0, "ask").await, house.send_at(1, "auth").await);
+        let busy = house.send_at(0, "login hang").await;
+        house.clock.set(60_001);
+        soon(house.engine.sweep()).await.unwrap();
+        settle_down().await;
+        let task = lawful(&house.engine, &old).await;
+        assert_eq!(task.status.state, TaskState::Failed);
+        assert_eq!(task.metadata.unwrap().get("attache.reason").unwrap().get(), "\"expired\"");
+        assert_eq!(lawful(&house.engine, &young).await.status.state, TaskState::AuthRequired);
+        assert_eq!(lawful(&house.engine, &busy).await.status.state, TaskState::AuthRequired);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r10_a_task_that_its_process_left_silent_is_seen_to_by_another() {
+    for (on_restart, state, turns) in
+        [(Restart::Fail, TaskState::Failed, 0), (Restart::RunAgain { attempts: 2 }, TaskState::Working, 1)]
+    {
+        let (store, clock) = (Arc::new(Faulty::default()), Hands::at(0));
+        let first = engine_with(store.clone(), Obeys::default(), Settings::default(), clock.clone());
+        let silent = start(&first, "say hang").await.head;
+        let speaks = start(&first, "say listen").await.head;
+        let (parked, _) = send(&first, "ask").await;
+        settle_down().await;
+        kill(&first).await;
+        let age = Some(Duration::from_secs(60));
+        let settings = Settings { max_silent_age: age, on_restart, ..Settings::default() };
+        let agent = Obeys::default();
+        let engine = engine_with(store.clone(), agent.clone(), settings, clock.clone());
+        let ours = start(&engine, "hang").await.head;
+        clock.set(30_000);
+        // Its process still lives and writes, though the status stays as it was.
+        let entry = Event::CancelRequested { metadata: None };
+        let (state_then, status_time) = (TaskState::Working, Timestamp::from_millis(0).unwrap());
+        let time = Timestamp::from_millis(30_000).unwrap();
+        let batch = store::Batch { time, events: vec![entry], state: state_then, status_time, key: None };
+        let at = Seq(entries(&engine, &speaks).await.len() as u64);
+        store.append(&speaks, at, &batch).await.unwrap();
+        clock.set(60_001);
+        soon(engine.sweep()).await.unwrap();
+        settle_down().await;
+        assert_eq!(lawful(&engine, &silent).await.status.state, state);
+        assert_eq!(agent.heard().len(), 1 + turns, "{:?}", agent.heard());
+        assert!(engine.journal.registry.get(&speaks.id).is_none());
+        assert_eq!(lawful(&engine, &speaks).await.status.state, TaskState::Working);
+        assert_eq!(lawful(&engine, &parked).await.status.state, TaskState::InputRequired);
+        assert_eq!(lawful(&engine, &ours).await.status.state, TaskState::Submitted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn r43_an_answer_that_comes_with_the_expiry_is_not_lost() {
     let waiting = Waiting::FailAfter(Duration::from_secs(10));
     let house = house(Settings { on_waiting: waiting, max_turns: 1, ..Settings::default() });

@@ -3,7 +3,7 @@
 use super::world::*;
 use super::*;
 use crate::agent::Question;
-use crate::model::{INPUT_REQUEST, Json, Part};
+use crate::model::{Artifact, INPUT_REQUEST, Json, Part};
 
 fn engine_of(agent: impl Agent) -> Engine {
     engine_on(Arc::new(Memory::new()), agent, Settings::default())
@@ -71,6 +71,48 @@ async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
 }
 
 #[tokio::test]
+async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
+    let agent = Obeys::default();
+    let engine = engine_of(agent.clone());
+    let says = ["ask", "gate ask", "done"].map(message);
+    let first = || Opening { key: key("1", 1), ..Opening::from(says[0].clone()) };
+    let accepted = soon(engine.start(call(), first())).await.unwrap();
+    let head = accepted.head.clone();
+    soon(engine.settled(accepted)).await.unwrap();
+    let say = |number: u8| {
+        let said = says[usize::from(number) - 1].clone();
+        engine.resume(call(), &head, said, key(&number.to_string(), number))
+    };
+    soon(say(2)).await.unwrap();
+    soon(say(3)).await.unwrap();
+    // The first has its answer, whatever goes on now.
+    let again = soon(engine.start(call(), first())).await.unwrap();
+    assert_eq!(soon(engine.settled(again)).await.unwrap().status.state, TaskState::Working);
+    let again = soon(engine.again(&super::scope(), &key("1", 1).unwrap(), &says[0])).await.unwrap();
+    assert_eq!(soon(engine.settled(again.unwrap())).await.unwrap().status.state, TaskState::Working);
+    let (second, third) = (soon(say(2)).await.unwrap(), soon(say(3)).await.unwrap());
+    agent.gate.add_permits(1);
+    assert_eq!(soon(engine.settled(second)).await.unwrap().status.state, TaskState::InputRequired);
+    assert_eq!(soon(engine.settled(third)).await.unwrap().status.state, TaskState::Completed);
+    assert_eq!(agent.heard(), ["ask", "gate ask", "done"]);
+    assert!(soon(engine.again(&super::scope(), &key("4", 4).unwrap(), &says[0])).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn s76_a_key_says_nothing_to_another_owner() {
+    let engine = engine_of(Obeys::default());
+    let stranger = || Call::new(Scope { owner: Caller::named("stranger"), ..super::scope() });
+    let keyed = |body| Opening { key: key("k", body), ..opening("ask") };
+    let ours = soon(engine.start(call(), keyed(1))).await.unwrap();
+    let theirs = soon(engine.start(stranger(), keyed(2))).await.unwrap();
+    assert_ne!(ours.head.id, theirs.head.id);
+    for (caller, body, head) in [(call(), 1, &ours.head), (stranger(), 2, &theirs.head)] {
+        let again = engine.again(&caller.scope, &key("k", body).unwrap(), &message("ask")).await.unwrap();
+        assert_eq!(again.unwrap().head.id, head.id);
+    }
+}
+
+#[tokio::test]
 async fn metadata_is_added_to_the_task() {
     let agent = |turn: Turn| async move {
         for (key, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
@@ -81,6 +123,80 @@ async fn metadata_is_added_to_the_task() {
     let metadata = send(&engine_of(agent), "go").await.1.metadata.unwrap();
     assert_eq!(metadata.get("a").unwrap().get(), "\"3\"");
     assert_eq!(metadata.get("b").unwrap().get(), "\"2\"");
+}
+
+#[tokio::test]
+async fn metadata_does_not_hide_that_credentials_are_needed() {
+    let engine = engine_of(Obeys::default());
+    for (text, states) in [
+        ("login meta gate", vec!["auth_required"]),
+        ("meta login meta say gate", vec!["working", "auth_required", "working"]),
+    ] {
+        let head = start(&engine, text).await.head;
+        settle_down().await;
+        assert_eq!(words(&engine, &head).await[3..], states, "{text}");
+        let task = lawful(&engine, &head).await;
+        if states.len() == 1 {
+            assert_eq!(task.status.message.unwrap().text(), "log in");
+        }
+        let task = soon(engine.cancel(&head, None)).await.unwrap();
+        assert_eq!(task.metadata.unwrap().get("word").unwrap().get(), "\"meta\"");
+    }
+}
+
+#[tokio::test]
+async fn r44_an_agent_that_breaks_the_protocol_fails_its_task_and_its_caller_is_told() {
+    let agent = |turn: Turn| async move {
+        let message = Message::agent("so far");
+        match turn.text().as_str() {
+            "task" => Ok(Outcome::CompletedWith(message.in_task("another"))),
+            "context" => {
+                Ok(Outcome::InputRequired(Question { message: message.in_context("another"), request: None }))
+            }
+            "nothing" => Ok(Outcome::Failed(Message { parts: Vec::new(), ..message })),
+            text => {
+                turn.artifact(Artifact::default().with_id("empty")).await;
+                turn.write("late", "never heard").await;
+                if text == "hang" { std::future::pending().await } else { Ok(Outcome::Completed) }
+            }
+        }
+    };
+    let engine = engine_of(agent);
+    for text in ["task", "context", "nothing", "artifact", "hang"] {
+        let accepted = start(&engine, text).await;
+        let head = accepted.head.clone();
+        let error = model::Error::from(soon(engine.settled(accepted)).await.unwrap_err());
+        assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse, "{text}");
+        let task = lawful(&engine, &head).await;
+        assert_eq!(task.status.state, TaskState::Failed);
+        assert_eq!(
+            task.status.message.as_ref().unwrap().text(),
+            "Agent execution failed (invalid-agent-response)"
+        );
+        assert_eq!(task.metadata.unwrap().get("attache.reason").unwrap().get(), "\"invalid-agent-response\"");
+        assert_eq!(words(&engine, &head).await[2..], ["turn", "failed", "end"], "{text}");
+    }
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test]
+async fn r14_a_duplicate_is_told_the_same_of_an_agent_that_breaks_the_protocol() {
+    let engine = engine_of(Obeys::default());
+    for _ in 0..2 {
+        let keyed = Opening { key: key("k", 1), ..opening("say empty") };
+        let accepted = soon(engine.start(call(), keyed)).await.unwrap();
+        assert!(matches!(soon(engine.settled(accepted)).await, Err(Error::Invalid(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_breaks_the_protocol_while_it_is_canceled_is_canceled() {
+    let engine = engine_of(Obeys::default());
+    let head = start(&engine, "listen empty write hang").await.head;
+    settle_down().await;
+    let task = soon(engine.cancel(&head, None)).await.unwrap();
+    assert_eq!((task.status.state, task.artifacts.len()), (TaskState::Canceled, 0));
 }
 
 #[tokio::test]

@@ -14,17 +14,17 @@ use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
 use crate::store::{Batch, Folded, Memory, NewTask, Opened};
 
-pub(super) use super::{call, soon};
+pub(crate) use super::{call, scope, soon};
 
 /// A clock that is set by hand, and wanders if told to.
-pub(super) struct Hands {
+pub(crate) struct Hands {
     now: AtomicI64,
     wanders: bool,
     ids: AtomicU64,
 }
 
 impl Hands {
-    pub(super) fn at(now: i64) -> Arc<Self> {
+    pub(crate) fn at(now: i64) -> Arc<Self> {
         Arc::new(Self { now: AtomicI64::new(now), wanders: false, ids: AtomicU64::new(0) })
     }
 
@@ -33,7 +33,7 @@ impl Hands {
         Arc::new(Self { now: AtomicI64::new(1_000_000), wanders: true, ids: AtomicU64::new(0) })
     }
 
-    pub(super) fn set(&self, now: i64) {
+    pub(crate) fn set(&self, now: i64) {
         self.now.store(now, Ordering::Relaxed);
     }
 }
@@ -54,7 +54,7 @@ impl Clock for Hands {
 
 /// Whether a call that fails has done its work.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Before,
     After,
 }
@@ -72,12 +72,16 @@ pub(super) enum Keeps {
 
 /// A memory store that counts its calls, fails some of them, and can be held up.
 #[derive(Default)]
-pub(super) struct Faulty {
+pub(crate) struct Faulty {
     memory: Memory,
     calls: AtomicU64,
     faults: Mutex<Option<(std::ops::Range<u64>, Fault)>>,
     held: AtomicBool,
+    reads_held: AtomicBool,
     gate: Option<Semaphore>,
+    writes: AtomicU64,
+    panics: AtomicU64,
+    forgets: AtomicBool,
     /// The most events that came in one batch.
     pub(super) largest: AtomicU64,
     /// How many entries were read.
@@ -89,12 +93,32 @@ pub(super) struct Faulty {
 
 impl Faulty {
     /// Fails the calls of these numbers, the first is 1.
-    pub(super) fn failing(calls: std::ops::Range<u64>, fault: Fault) -> Self {
+    pub(crate) fn failing(calls: std::ops::Range<u64>, fault: Fault) -> Self {
         Self { faults: Mutex::new(Some((calls, fault))), ..Self::default() }
     }
 
     pub(super) fn keeping(keeps: Keeps) -> Self {
         Self { keeps, ..Self::default() }
+    }
+
+    /// Panics at the write of this number, the first is 1.
+    pub(super) fn panicking(write: u64) -> Self {
+        Self { panics: AtomicU64::new(write), ..Self::default() }
+    }
+
+    /// Panics at the next write.
+    pub(super) fn panic_next(&self) {
+        self.panics.store(self.writes() + 1, Ordering::SeqCst);
+    }
+
+    /// Forgets the last task of every page it gives out, as a sweep may in that moment.
+    pub(crate) fn forget_listed(&self) {
+        self.forgets.store(true, Ordering::SeqCst);
+    }
+
+    /// How many writes there were.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::SeqCst)
     }
 
     /// Writes wait for a permit once it is held.
@@ -106,6 +130,10 @@ impl Faulty {
         self.held.store(held, Ordering::SeqCst);
     }
 
+    pub(super) fn hold_reads(&self, held: bool) {
+        self.reads_held.store(held, Ordering::SeqCst);
+    }
+
     pub(super) fn let_pass(&self, writes: usize) {
         self.gate.iter().for_each(|gate| gate.add_permits(writes));
     }
@@ -115,28 +143,39 @@ impl Faulty {
         self.fail(0..u64::MAX, fault);
     }
 
-    pub(super) fn fail(&self, calls: std::ops::Range<u64>, fault: Fault) {
+    pub(crate) fn fail(&self, calls: std::ops::Range<u64>, fault: Fault) {
         *self.faults.lock().unwrap() = Some((calls, fault));
     }
 
-    pub(super) fn heal(&self) {
+    pub(crate) fn heal(&self) {
         *self.faults.lock().unwrap() = None;
     }
 
-    pub(super) fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
 
     async fn write<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
-        if self.held.load(Ordering::SeqCst)
+        self.wait(&self.held).await;
+        let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        assert_ne!(number, self.panics.load(Ordering::SeqCst), "a store that panics");
+        self.count(work).await
+    }
+
+    async fn read<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+        self.wait(&self.reads_held).await;
+        self.count(work).await
+    }
+
+    async fn wait(&self, held: &AtomicBool) {
+        if held.load(Ordering::SeqCst)
             && let Some(gate) = &self.gate
         {
             gate.acquire().await.unwrap().forget();
         }
-        self.read(work).await
     }
 
-    async fn read<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+    async fn count<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let fault = self.faults.lock().unwrap().clone();
         let fault = fault.filter(|(calls, _)| calls.contains(&number)).map(|(_, fault)| fault);
@@ -177,8 +216,16 @@ impl Store for Faulty {
         self.read(self.memory.find(scope, task)).await
     }
 
+    async fn seen(&self, scope: &Scope, key: &Key) -> store::Result<Option<Head>> {
+        self.read(self.memory.seen(scope, key)).await
+    }
+
     async fn list(&self, scope: &Scope, query: &Query) -> store::Result<Page> {
-        self.read(self.memory.list(scope, query)).await
+        let page = self.read(self.memory.list(scope, query)).await?;
+        if self.forgets.load(Ordering::SeqCst) {
+            self.memory.remove(page.tasks.last().map_or(&[], std::slice::from_ref)).await?;
+        }
+        Ok(page)
     }
 
     async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> store::Result<Vec<Head>> {
@@ -224,16 +271,29 @@ impl Store for Faulty {
 }
 
 /// Does what the message says, word by word; completes when there are no more words.
-#[derive(Clone, Default)]
-pub(super) struct Obeys {
+#[derive(Clone)]
+pub(crate) struct Obeys {
+    /// What a turn that is told `gate` waits for.
+    pub(super) gate: Arc<Semaphore>,
     heard: Arc<Mutex<Vec<String>>>,
     running: Arc<Mutex<BTreeMap<TaskId, u32>>>,
+}
+
+impl Default for Obeys {
+    fn default() -> Self {
+        Self { gate: Arc::new(Semaphore::new(0)), heard: Arc::default(), running: Arc::default() }
+    }
 }
 
 impl Obeys {
     /// The messages that turns were run for, in order.
     pub(super) fn heard(&self) -> Vec<String> {
         self.heard.lock().unwrap().clone()
+    }
+
+    /// How many turns of a task run.
+    pub(super) fn running(&self, task: &TaskId) -> u32 {
+        self.running.lock().unwrap().get(task).copied().unwrap_or_default()
     }
 
     async fn obey(&self, turn: &Turn) -> Result<Outcome, Failure> {
@@ -252,6 +312,7 @@ impl Obeys {
                 "login" => turn.auth_required("log in").await,
                 "empty" => turn.artifact(Artifact::default().with_id("empty")).await,
                 "yield" => tokio::task::yield_now().await,
+                "gate" => self.gate.acquire().await?.forget(),
                 "listen" => turn.cancelled().await,
                 "hang" => std::future::pending().await,
                 "ask" => return Ok(Outcome::ask("which?")),
@@ -299,7 +360,7 @@ pub(super) fn engine_on(store: Arc<dyn Store>, agent: impl Agent, settings: Sett
     engine_with(store, agent, settings, Hands::at(1_000))
 }
 
-pub(super) fn engine_with(
+pub(crate) fn engine_with(
     store: Arc<dyn Store>,
     agent: impl Agent,
     settings: Settings,
@@ -327,7 +388,7 @@ pub(super) async fn start(engine: &Engine, text: &str) -> Accepted {
 }
 
 /// Sends a text to a new task and waits for the answer.
-pub(super) async fn send(engine: &Engine, text: &str) -> (Head, Task) {
+pub(crate) async fn send(engine: &Engine, text: &str) -> (Head, Task) {
     let accepted = start(engine, text).await;
     let head = accepted.head.clone();
     (head, soon(engine.settled(accepted)).await.unwrap())

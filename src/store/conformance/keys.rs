@@ -13,6 +13,7 @@ pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     another_body_is_refused(&make().await).await;
     a_message_is_added_once(&make().await).await;
     a_key_belongs_to_its_scope(&make().await).await;
+    a_key_can_be_looked_up(&make().await).await;
     racing_creates_make_one_task(make().await).await;
     racing_appends_add_one_batch(make().await).await;
     an_alias_leads_to_its_task(&make().await).await;
@@ -91,6 +92,27 @@ async fn a_key_belongs_to_its_scope(store: &dyn Store) {
     let head = open(store, NewTask { scope: scope("eve"), ..new_task("eve's") }).await;
     let message = Batch { key: key("k", 3), ..ending(TaskState::Working, 2_000) };
     given(store.append(&head, Seq(1), &message).await, "a key of another scope does not stop a message");
+}
+
+async fn a_key_can_be_looked_up(store: &dyn Store) {
+    let fresh = store.seen(&scope("ann"), &key("k", 1).expect("a key")).await;
+    same(given(fresh, "a key that was not seen is no error"), None, "a key that was not seen finds nothing");
+    let made = open(store, keyed("made", "k", 1)).await;
+    let message = Batch { key: key("l", 1), ..ending(TaskState::Completed, 2_000) };
+    given(store.append(&made, Seq(1), &message).await, "a batch with a fresh key is added");
+    let now = find(store, "ann", "made").await;
+    for text in ["k", "l"] {
+        let known = |body| key(text, body).expect("a key");
+        let seen = given(store.seen(&scope("ann"), &known(1)).await, "a key that was seen is no error");
+        same(seen, now.clone(), "a key finds the task it made or continued, as it stands now");
+        let other = store.seen(&scope("ann"), &known(2)).await;
+        rule(matches!(other, Err(Error::KeyReused)), "a key seen with another body is `KeyReused`");
+        let bobs = given(store.seen(&scope("bob"), &known(2)).await, "a key that was not seen is no error");
+        same(bobs, None, "a key of another scope says nothing");
+    }
+    given(store.remove(&[made]).await, "a task is removed");
+    let gone = store.seen(&scope("ann"), &key("k", 1).expect("a key")).await;
+    same(given(gone, "a key that went with its task is no error"), None, "a key goes with its task");
 }
 
 async fn racing_creates_make_one_task<S: Store>(store: S) {

@@ -7,7 +7,7 @@ use super::error::damaged;
 use super::write::ALL_SCOPES;
 use crate::model::{Caller, ContextId, Entry, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, Corrupt, state_number, state_of};
-use crate::store::{Folded, Head, Page, Query, Registered};
+use crate::store::{Error, Folded, Head, Key, Page, Query, Registered, Result};
 
 /// The columns that [`head`] reads.
 const HEAD: &str = "task.id, task.context, task.position, task.state, task.status_time";
@@ -54,6 +54,36 @@ pub(super) fn find(connection: &Connection, scope: &Scope, id: &TaskId) -> rusql
         }
     }
     Ok(None)
+}
+
+/// Whether the scope has seen a key: with the same body the task it stands for, with another the refusal.
+pub(super) fn seen(
+    connection: &Connection,
+    scope: &Scope,
+    key: &Key,
+) -> rusqlite::Result<Option<Result<Head>>> {
+    match scope_number(connection, scope)? {
+        Some(number) => seen_in(connection, number, scope, key),
+        None => Ok(None),
+    }
+}
+
+/// The same where the number of the scope is known.
+pub(super) fn seen_in(
+    connection: &Connection,
+    number: i64,
+    scope: &Scope,
+    key: &Key,
+) -> rusqlite::Result<Option<Result<Head>>> {
+    let sql = format!(
+        "SELECT {HEAD}, key.body FROM key JOIN task ON task.number = key.task WHERE key.scope = ?1 AND key.text = ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let found = statement.query_row(params![number, key.text], |row| {
+        let same = row.get_ref(5)?.as_blob()? == key.body;
+        Ok(if same { Ok(head(row, scope.clone())?) } else { Err(Error::KeyReused) })
+    });
+    found.optional()
 }
 
 pub(super) fn list(connection: &mut Connection, scope: &Scope, query: &Query) -> rusqlite::Result<Page> {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::error::Trouble;
-use super::read::{self, head, state_in};
+use super::read::{self, state_in};
 use super::writer::Done;
 use crate::model::{ContextId, PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, state_number};
@@ -188,14 +188,7 @@ impl<'a> Work<'a> {
     /// Whether the scope has seen a key: with the same body the task it stands for, with another the refusal.
     fn seen(&self, number: i64, scope: &Scope, key: Option<&Key>) -> rusqlite::Result<Option<Result<Head>>> {
         let Some(key) = key else { return Ok(None) };
-        let sql = "SELECT task.id, task.context, task.position, task.state, task.status_time, key.body
-                   FROM key JOIN task ON task.number = key.task WHERE key.scope = ?1 AND key.text = ?2";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let found = statement.query_row(params![number, key.text], |row| {
-            let same = row.get_ref(5)?.as_blob()? == key.body;
-            Ok(if same { Ok(head(row, scope.clone())?) } else { Err(Error::KeyReused) })
-        });
-        found.optional()
+        read::seen_in(self.connection, number, scope, key)
     }
 
     /// `None` when the id or the alias is taken.

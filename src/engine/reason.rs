@@ -1,0 +1,64 @@
+//! Why the engine itself moved a task: a word in the metadata.
+
+use crate::model::{Json, Message, MessageId, Object, Task, TaskState};
+
+const REASON: &str = "attache.reason";
+const TIMED_OUT: &str = "timed-out";
+
+/// The agent broke a rule of the protocol (04 §3.8).
+pub(super) const INVALID: &str = "invalid-agent-response";
+
+/// The metadata that gives a reason.
+pub(super) fn metadata(reason: &str) -> Object {
+    [(REASON, Json::from(reason))].into_iter().collect()
+}
+
+/// Whether a task failed because its agent broke a rule of the protocol.
+pub(super) fn is_invalid(task: &Task) -> bool {
+    task.status.state == TaskState::Failed && says(task.metadata.as_ref(), INVALID)
+}
+
+/// What stands in the place of an answer that did not come.
+pub(super) fn silence(id: MessageId) -> Message {
+    Message {
+        message_id: id,
+        metadata: Some(metadata(TIMED_OUT)),
+        ..Message::agent("No answer came in time.")
+    }
+}
+
+/// Whether a message stands for an answer that did not come.
+pub(super) fn is_silence(message: &Message) -> bool {
+    says(message.metadata.as_ref(), TIMED_OUT)
+}
+
+fn says(metadata: Option<&Object>, reason: &str) -> bool {
+    metadata.and_then(|metadata| metadata.get(REASON)).is_some_and(|known| known == Json::from(reason))
+}
+
+/// A message as it may come from outside: the word is ours alone.
+pub(super) fn from_outside(mut message: Message) -> Message {
+    if let Some(metadata) = &mut message.metadata
+        && metadata.remove(REASON).is_some()
+        && metadata.is_empty()
+    {
+        message.metadata = None;
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_outside_can_say_that_no_answer_came() {
+        let silence = silence("m".into());
+        assert!(is_silence(&silence));
+        let forged = from_outside(silence);
+        assert!(!is_silence(&forged));
+        assert_eq!(forged.metadata, None);
+        let other = Message { metadata: Some([("a", Json::from("b"))].into_iter().collect()), ..forged };
+        assert_eq!(from_outside(other.clone()), other);
+    }
+}

@@ -1,0 +1,204 @@
+//! Plans and commits: what is folded, then durable, then seen.
+
+use std::pin::pin;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::{Accepted, Error, Result, Runner};
+use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
+use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered};
+
+/// What rides with the opening of a log.
+pub(super) struct Birth {
+    pub(super) context_id: ContextId,
+    pub(super) key: Option<Key>,
+    pub(super) alias: Option<TaskId>,
+    pub(super) config: Option<Registered>,
+    pub(super) answer: oneshot::Sender<Result<Accepted>>,
+}
+
+/// How many entries are read at once.
+const PAGE: usize = 1000;
+
+impl Runner {
+    /// Folds events that will be written with the next commit.
+    pub(in crate::engine) fn plan(&mut self, events: Vec<Event>) {
+        let now = self.engine.clock.now();
+        if self.pending.is_empty() {
+            self.since = now;
+        }
+        self.pending.extend(self.log.extend(now, events));
+    }
+
+    pub(in crate::engine) fn has_plans(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Writes what was planned in one commit, then lets readers see it. `last` if no work follows.
+    pub(in crate::engine) async fn commit(&mut self, key: Option<Key>, last: bool) -> Result<()> {
+        if self.head.is_none() {
+            return self.open(last).await;
+        }
+        while self.has_plans() {
+            let batch = self.batch(key.clone());
+            let Some(head) = self.head.clone() else { return Ok(()) };
+            match self.patiently(self.engine.journal.append(&head, self.durable, &batch)).await {
+                Ok(()) => {
+                    self.written(&batch);
+                    return Ok(());
+                }
+                Err(store::Error::Conflict) => {
+                    let planned = std::mem::take(&mut self.pending);
+                    self.refresh().await?;
+                    self.plan_again(planned);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans behind what others wrote: what they made impossible is recorded as ignored, and a turn that they ended
+    /// is not begun or ended once more.
+    fn plan_again(&mut self, planned: Vec<Event>) {
+        for event in planned {
+            match event {
+                Event::TurnStarted if self.log.task.is_ended() => {}
+                Event::TurnEnded if !self.log.turn_runs() => {}
+                event => self.plan(vec![event]),
+            }
+        }
+    }
+
+    /// Reads the log again because others wrote to it, and looks at what they did.
+    ///
+    /// # Errors
+    /// They have begun a turn: the task is theirs now, and nothing more of ours may be added to it.
+    pub(in crate::engine) async fn refresh(&mut self) -> Result<()> {
+        let mut at = self.durable;
+        self.reload().await?;
+        let Some(head) = &self.head else { return Ok(()) };
+        while at < self.durable {
+            let entries = self.engine.journal.store.read(head, at, PAGE).await?;
+            for entry in entries.iter().filter(|entry| entry.seq <= self.durable) {
+                match entry.event {
+                    Event::TurnStarted => return Err(Error::Overtaken),
+                    Event::CancelRequested { .. } => self.canceled = true,
+                    _ => {}
+                }
+            }
+            at = entries.last().ok_or(Error::Gone)?.seq;
+        }
+        Ok(())
+    }
+
+    /// Waits for a commit however long it takes: it may be there in the end. Those who follow are told when that is
+    /// too long.
+    async fn patiently<T>(&self, commit: impl Future<Output = T>) -> T {
+        let mut commit = pin!(commit);
+        if let Ok(committed) = timeout(self.engine.settings.store_timeout, &mut commit).await {
+            return committed;
+        }
+        tracing::warn!(task = %self.id, "store hangs");
+        self.lose();
+        commit.await
+    }
+
+    fn batch(&self, key: Option<Key>) -> Batch {
+        let status = &self.log.task.status;
+        let status_time = status.timestamp.unwrap_or(self.since);
+        Batch { time: self.since, events: self.pending.clone(), state: status.state, status_time, key }
+    }
+
+    fn written(&mut self, batch: &Batch) {
+        let at = self.durable;
+        self.durable = Seq(at.0 + batch.events.len() as u64);
+        self.pending.clear();
+        match (&self.live, &self.head) {
+            (Some(live), Some(head)) => self.engine.journal.publish(head, live, at, batch),
+            _ => self.engine.journal.announce(&self.id, self.durable),
+        }
+    }
+
+    /// Opens the log with all that was planned. Where a key finds an earlier task, that one is the answer.
+    async fn open(&mut self, last: bool) -> Result<()> {
+        let Some(birth) = self.birth.take() else { return Ok(()) };
+        let batch = self.batch(birth.key);
+        if !last {
+            // Before anybody can find the task, so that nobody else begins to work on it.
+            let (live, wished) = self.engine.journal.registry.claim(&self.id);
+            (self.live, self.wished) = (Some(live), Some(wished));
+        }
+        let task = NewTask {
+            id: self.id.clone(),
+            scope: self.scope.clone(),
+            context_id: birth.context_id,
+            alias: birth.alias,
+            config: birth.config,
+            batch: batch.clone(),
+        };
+        match self.patiently(self.engine.journal.open(task)).await {
+            Ok(Opened::New(head)) => {
+                self.head = Some(head);
+                self.written(&batch);
+                let _ = birth.answer.send(Ok(self.accepted()));
+                Ok(())
+            }
+            Ok(Opened::Again(head)) => {
+                self.next_wish();
+                let _ = birth.answer.send(self.again(head).await);
+                Ok(())
+            }
+            // Refused, and nothing was written: there is no task.
+            Err(error @ (store::Error::Conflict | store::Error::Repeated | store::Error::KeyReused)) => {
+                self.next_wish();
+                let _ = birth.answer.send(Err(error.into()));
+                Ok(())
+            }
+            Err(error @ store::Error::Failed(_)) => {
+                let _ = birth.answer.send(Err(error.into()));
+                Err(Error::Lost)
+            }
+        }
+    }
+
+    /// The task that the key made before.
+    async fn again(&self, head: Head) -> Result<Accepted> {
+        // Nothing runs before a key is recorded, so the first message still waits.
+        let message = self.log.waiting().ok_or(Error::Gone)?;
+        self.engine.taken(head, message).await
+    }
+
+    pub(super) async fn reload(&mut self) -> Result<()> {
+        let Some(head) = &self.head else { return Ok(()) };
+        self.log = self.engine.journal.stored(head).await?;
+        (self.durable, self.pending) = (self.log.at, Vec::new());
+        if let Some(live) = &self.live {
+            live.reset(&self.log);
+            self.engine.journal.announce(&self.id, self.durable);
+        }
+        Ok(())
+    }
+
+    pub(super) fn accepted(&self) -> Accepted {
+        let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
+        Accepted { head, turn: self.log.last_turn(), log: self.log.clone() }
+    }
+
+    fn fresh_head(&self) -> Head {
+        let status = &self.log.task.status;
+        Head {
+            id: self.id.clone(),
+            scope: self.scope.clone(),
+            context_id: self.log.task.context_id.clone(),
+            position: self.durable,
+            state: status.state,
+            status_time: status.timestamp.unwrap_or_default(),
+        }
+    }
+}
+
+pub(in crate::engine) fn status(state: TaskState) -> Event {
+    Event::Status { status: TaskStatus::new(state), metadata: None }
+}

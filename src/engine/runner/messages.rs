@@ -1,0 +1,91 @@
+//! Messages on their way into the log, and those that were there before.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Accepted, Error, Incoming, Result, Runner, reason};
+use crate::model::{Event, Message};
+use crate::store::{self, Key};
+
+impl Runner {
+    /// Records a message; its turn comes when those before it are over.
+    pub(in crate::engine) async fn take_message(&mut self, incoming: Incoming) -> Result<()> {
+        let Incoming { call, message, key, until, answer } = incoming;
+        if until <= Instant::now() {
+            // They were told that it could not be done in time.
+            let _ = answer.send(Err(Error::Lost));
+            return Ok(());
+        }
+        if self.log.task.is_ended() {
+            let _ = answer.send(self.too_late(key).await);
+            return Ok(());
+        }
+        if self.log.backlog() > self.engine.settings.max_waiting_messages {
+            let _ = answer.send(Err(Error::Overloaded));
+            return Ok(());
+        }
+        let message = Arc::new(self.addressed(reason::from_outside(message)));
+        let idle = self.log.waiting().is_none();
+        self.plan_message(message.clone());
+        let (answered, result) = match self.commit(key, false).await {
+            Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),
+            Ok(()) => {
+                self.calls.push_back((self.log.last_turn(), call));
+                (Ok(self.accepted()), Ok(()))
+            }
+            // Seen before: nothing was added, and the task is the answer.
+            Err(Error::Store(store::Error::Repeated)) => match self.repeated(&message, idle).await {
+                Ok(accepted) => (Ok(accepted), Ok(())),
+                Err(error) => (Err(Error::Lost), Err(error)),
+            },
+            Err(error @ Error::Store(store::Error::KeyReused)) => (Err(error), self.undo(idle).await),
+            Err(error) => (Err(Error::Lost), Err(error)),
+        };
+        // The caller may have left; the message is in the log all the same.
+        let _ = answer.send(answered);
+        result
+    }
+
+    pub(super) fn addressed(&self, message: Message) -> Message {
+        message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone())
+    }
+
+    pub(super) fn plan_message(&mut self, message: Arc<Message>) {
+        let idle = self.log.waiting().is_none();
+        self.plan(vec![Event::Message(message)]);
+        if idle {
+            // The turn begins with its message, so that nobody sees a task that was answered and still asks.
+            self.begin_turn();
+        }
+    }
+
+    /// The answer to a message that was taken before.
+    async fn repeated(&mut self, message: &Message, begun: bool) -> Result<Accepted> {
+        self.undo(begun).await?;
+        match &self.head {
+            Some(head) => self.engine.taken(head.clone(), message).await,
+            None => Ok(self.accepted()),
+        }
+    }
+
+    /// What a message to an ended task gets: the task if it was taken before, as its key says, else a refusal.
+    async fn too_late(&self, key: Option<Key>) -> Result<Accepted> {
+        let seen = match &key {
+            Some(key) => self.engine.journal.store.seen(&self.scope, key).await?,
+            None => None,
+        };
+        match seen {
+            Some(_) => Ok(self.accepted()),
+            None => Err(Error::Ended(self.log.task.status.state)),
+        }
+    }
+
+    /// Forgets what was planned and not written.
+    async fn undo(&mut self, begun: bool) -> Result<()> {
+        if begun {
+            self.permit = None;
+        }
+        self.refresh().await
+    }
+}

@@ -1,0 +1,163 @@
+//! What an agent says, made ready for the log.
+
+use std::sync::Arc;
+
+use super::Ending;
+use crate::agent::{Failure, Outcome, Question};
+use crate::engine::reason;
+use crate::engine::runner::{Runner, status};
+use crate::model::{Broken, Event, INPUT_REQUEST, Message, Object, TaskState, TaskStatus};
+
+/// Takes down what the agent of one turn says.
+#[derive(Default)]
+pub(super) struct Scribe {
+    /// Metadata that waits for the next status.
+    held: Option<Object>,
+}
+
+impl Scribe {
+    /// What goes into the log, up to the first thing that cannot, and what is wrong with that (04 §3.8).
+    pub(super) fn take_down(&mut self, runner: &Runner, said: Vec<Event>) -> (Vec<Event>, Option<String>) {
+        let mut state = runner.log.task.status.state;
+        let mut events = Vec::with_capacity(said.len());
+        for event in said {
+            if let Some(fault) = fault(runner, &event) {
+                return (events, Some(fault));
+            }
+            let Event::Status { status, metadata } = event else {
+                events.push(with_ids(runner, event));
+                continue;
+            };
+            self.hold(metadata);
+            let status = match status.state {
+                // Metadata alone: a task that says what it needs goes on saying so.
+                TaskState::Unspecified if state.is_interrupted() => continue,
+                TaskState::Unspecified => TaskStatus::new(TaskState::Working),
+                _ => status,
+            };
+            state = status.state;
+            events.push(with_ids(runner, Event::Status { status, metadata: self.held.take() }));
+        }
+        (events, None)
+    }
+
+    /// What the end of a turn becomes in the log.
+    pub(super) fn ending(mut self, runner: &Runner, ending: Ending) -> Vec<Event> {
+        let said = match ending {
+            Ending::Elsewhere => {
+                return runner.log.turn_runs().then_some(Event::TurnEnded).into_iter().collect();
+            }
+            Ending::Canceled => status(TaskState::Canceled),
+            Ending::Said(Ok(outcome)) => outcome_status(outcome),
+            Ending::Said(Err(failure)) => failed(runner, &failure, None),
+            Ending::Broken(fault) => broken(runner, fault),
+        };
+        let said = match fault(runner, &said) {
+            Some(fault) => broken(runner, fault),
+            None => said,
+        };
+        let Event::Status { status, metadata } = said else { return vec![Event::TurnEnded] };
+        self.hold(metadata);
+        vec![with_ids(runner, Event::Status { status, metadata: self.held }), Event::TurnEnded]
+    }
+
+    fn hold(&mut self, metadata: Option<Object>) {
+        match (&mut self.held, metadata) {
+            (Some(held), Some(more)) => held.merge(&more),
+            (held @ None, more) => *held = more,
+            (Some(_), None) => {}
+        }
+    }
+}
+
+/// What is wrong with something an agent said, if anything is.
+fn fault(runner: &Runner, event: &Event) -> Option<String> {
+    match event {
+        Event::Artifact { artifact, .. } if artifact.parts.is_empty() => {
+            Some(Broken::EmptyArtifact(artifact.artifact_id.clone()).to_string())
+        }
+        Event::Status { status: TaskStatus { message: Some(message), .. }, .. } => {
+            message_fault(runner, message)
+        }
+        _ => None,
+    }
+}
+
+fn message_fault(runner: &Runner, message: &Message) -> Option<String> {
+    if let Some(id) = message.task_id.as_ref().filter(|id| **id != runner.id) {
+        return Some(Broken::OtherTask(id.clone()).to_string());
+    }
+    if let Some(id) = message.context_id.as_ref().filter(|id| **id != runner.log.task.context_id) {
+        return Some(format!("a message of another conversation: {id}"));
+    }
+    message.parts.is_empty().then(|| "a message without parts".to_owned())
+}
+
+/// Callers read the kind; the cause is for our log.
+fn failed(runner: &Runner, failure: &Failure, metadata: Option<Object>) -> Event {
+    let cause = failure.cause() as &dyn std::error::Error;
+    tracing::warn!(task = %runner.id, kind = failure.kind(), cause, "agent failed");
+    let status = TaskStatus::new(TaskState::Failed).with_message(Message::agent(failure.to_string()));
+    Event::Status { status, metadata }
+}
+
+fn broken(runner: &Runner, fault: String) -> Event {
+    failed(runner, &Failure::new(reason::INVALID, fault), Some(reason::metadata(reason::INVALID)))
+}
+
+fn outcome_status(outcome: Outcome) -> Event {
+    match outcome {
+        Outcome::Completed => status(TaskState::Completed),
+        Outcome::CompletedWith(message) => said(TaskState::Completed, message),
+        Outcome::InputRequired(Question { mut message, request }) => {
+            if let Some(request) = request {
+                message.metadata.get_or_insert_default().insert(INPUT_REQUEST, request);
+                message.extensions.push(INPUT_REQUEST.to_owned());
+            }
+            said(TaskState::InputRequired, message)
+        }
+        Outcome::AuthRequired(message) => said(TaskState::AuthRequired, message),
+        Outcome::Rejected(message) => said(TaskState::Rejected, message),
+        Outcome::Failed(message) => said(TaskState::Failed, message),
+    }
+}
+
+fn said(state: TaskState, message: Message) -> Event {
+    Event::Status { status: TaskStatus::new(state).with_message(message), metadata: None }
+}
+
+/// What a task that was cut off ends with.
+pub(in crate::engine) fn interrupted(runner: &Runner, why: &'static str) -> Vec<Event> {
+    let message = Message::agent(format!("Agent execution failed ({why})"));
+    let status = TaskStatus::new(TaskState::Failed).with_message(message);
+    let failed = with_ids(runner, Event::Status { status, metadata: Some(reason::metadata(why)) });
+    let turn_ended = runner.log.turn_runs().then_some(Event::TurnEnded);
+    [failed].into_iter().chain(turn_ended).collect()
+}
+
+/// Fills what the agent left to us: ids, and the task that its messages belong to.
+fn with_ids(runner: &Runner, mut event: Event) -> Event {
+    match &mut event {
+        Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
+            artifact.artifact_id = runner.engine.clock.id().into();
+        }
+        Event::Status { status, .. } => {
+            if let Some(message) = &mut status.message {
+                let message = Arc::make_mut(message);
+                if message.message_id.is_empty() {
+                    message.message_id = runner.engine.clock.id().into();
+                }
+                message.task_id = Some(runner.id.clone());
+                message.context_id = Some(runner.log.task.context_id.clone());
+            }
+        }
+        Event::Created { .. }
+        | Event::Message(_)
+        | Event::TurnStarted
+        | Event::Artifact { .. }
+        | Event::CancelRequested { .. }
+        | Event::Ignored { .. }
+        | Event::TurnEnded => {}
+    }
+    event
+}
