@@ -25,7 +25,7 @@ pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
 pub use client::{Client, EventStream};
 #[cfg(feature = "server")]
-pub use engine::{Restart, Settings, Waiting};
+pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
 #[cfg(feature = "tls")]
 pub use server::Tls;

@@ -48,7 +48,7 @@ use runner::Runner;
 pub(crate) use clock::System;
 pub(crate) use journal::Follow;
 pub(crate) use recorded::Recorded;
-pub use settings::{Restart, Settings, Waiting};
+pub use settings::{AgentSettings, Restart, Settings, Waiting};
 pub(crate) use staff::Staff;
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
+use super::staff::Leave;
 use super::sweep::FIRST_PAUSE;
 use super::turn;
 use super::{Accepted, Engine, Error, Opening, Result, reason};
@@ -48,7 +49,7 @@ pub(super) struct Runner {
     /// Whether somebody elsewhere has asked for the task to be canceled.
     canceled: bool,
     /// Leave to run the turn that was begun.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Leave>,
     /// Held while the task waits for that leave.
     place: Option<Waiting>,
     /// Who sent the messages that wait, as far as we know, by the number of their turn.
@@ -130,7 +131,7 @@ impl Runner {
     pub(super) async fn run_opening(mut self) {
         // Where a second run must not happen, and where the turn cannot begin, the record comes first.
         let keyed = self.birth.as_ref().is_some_and(|birth| birth.key.is_some());
-        let first = self.permit.is_none() || keyed || self.engine.staff.agent(&self.scope).durable_start();
+        let first = self.permit.is_none() || keyed || self.engine.staff.of(&self.scope).agent.durable_start();
         let opened = if first { self.commit(None, false).await } else { Ok(()) };
         let ended = match opened {
             Ok(()) if self.birth.is_none() && self.head.is_none() => return,
@@ -167,7 +168,7 @@ impl Runner {
                     break;
                 }
                 // A turn that runs again is counted before it does, or it could kill the process for ever.
-                if self.engine.staff.agent(&self.scope).durable_start() || self.log.attempts > 1 {
+                if self.engine.staff.of(&self.scope).agent.durable_start() || self.log.attempts > 1 {
                     self.commit(None, false).await?;
                 }
                 turn::run(self, message).await?;
@@ -182,7 +183,7 @@ impl Runner {
 
     /// Plans the beginning of the next turn, if there is leave to run it.
     fn begin_turn(&mut self) {
-        self.permit = self.engine.turns.clone().try_acquire_owned().ok();
+        self.permit = self.engine.staff.of(&self.scope).try_leave(&self.engine.turns);
         if self.permit.is_some() {
             self.plan(self.log.turn_start());
         }
@@ -191,8 +192,8 @@ impl Runner {
     /// Waits until a turn may begin, granting wishes meanwhile; false when the task has ended before.
     async fn wait_for_turn(&mut self) -> Result<bool> {
         let _place = self.place.take().unwrap_or_else(|| Waiting::new(&self.engine));
-        let turns = self.engine.turns.clone();
-        let mut free = pin!(turns.acquire_owned());
+        let worker = self.engine.staff.of(&self.scope).clone();
+        let mut free = pin!(worker.leave(self.engine.turns.clone()));
         while self.log.waiting().is_some() {
             tokio::select! {
                 biased;
@@ -201,7 +202,7 @@ impl Runner {
                         // Leave that others gave back because they were stopped: so are we.
                         std::future::pending::<()>().await;
                     }
-                    self.permit = Some(permit.map_err(|_| Error::Stopped)?);
+                    self.permit = Some(permit.ok_or(Error::Stopped)?);
                     self.plan(self.log.turn_start());
                     return Ok(true);
                 }

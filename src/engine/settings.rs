@@ -50,6 +50,21 @@ pub struct Settings {
     pub sweep_every: Duration,
 }
 
+/// What one agent may do, where that is not what all may.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentSettings {
+    /// Turns of this agent that run at the same time, within those of all.
+    pub max_turns: Option<usize>,
+    /// How long a turn may take.
+    pub max_turn_time: Option<Duration>,
+    /// How long the agent may be silent within a turn.
+    pub max_silence: Option<Duration>,
+    /// What becomes of a task whose turn was cut off by a restart.
+    pub on_restart: Option<Restart>,
+    /// What becomes of a task that waits too long for somebody outside.
+    pub on_waiting: Option<Waiting>,
+}
+
 /// What becomes of a task whose turn was cut off by a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {

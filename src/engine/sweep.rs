@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 use super::live::{Passed, Wish};
 use super::runner::Runner;
 use super::{Engine, Result, Waiting};
-use crate::model::Timestamp;
+use crate::model::{Scope, Timestamp};
 use crate::store::Head;
 
 /// How long to wait before trying again where the store has failed.
@@ -40,7 +40,8 @@ impl Engine {
 
     /// One sweep.
     pub(crate) async fn sweep(&self) -> Result<()> {
-        if self.waiting_time().or(self.settings.max_silent_age).is_some() {
+        let ages = self.settings.max_parked_age.or(self.settings.max_silent_age);
+        if ages.is_some() || self.staff.any_waits_only_so_long(&self.settings) {
             self.each_unfinished(|head| self.is_overdue(head).then_some(Wish::Expire)).await?;
         }
         if let Some(age) = self.settings.max_age {
@@ -50,8 +51,8 @@ impl Engine {
     }
 
     /// How long a task may wait for somebody outside before something happens.
-    fn waiting_time(&self) -> Option<Duration> {
-        let policy = match self.settings.on_waiting {
+    fn waiting_time(&self, scope: &Scope) -> Option<Duration> {
+        let policy = match self.staff.of(scope).on_waiting(&self.settings) {
             Waiting::Stay => None,
             Waiting::ContinueAfter(time) | Waiting::FailAfter(time) => Some(time),
         };
@@ -61,7 +62,7 @@ impl Engine {
     /// Whether a task may have waited, or been silent, for too long; its log knows for sure.
     fn is_overdue(&self, head: &Head) -> bool {
         let limit = if head.state.is_interrupted() {
-            self.waiting_time().into_iter().chain(self.settings.max_silent_age).min()
+            self.waiting_time(&head.scope).into_iter().chain(self.settings.max_silent_age).min()
         } else {
             self.settings.max_silent_age
         };

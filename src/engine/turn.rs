@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::journal::Journal;
 use super::live::Wish;
-use super::runner::{News, Runner};
+use super::runner::{News, Runner, status};
 use super::{Error, Result, reason};
 use crate::agent::{Failure, Library, Outcome, Queue, Setting, Turn};
-use crate::model::{ContextId, Event, Message, Scope, Task, TaskId};
+use crate::model::{ContextId, Event, Message, Scope, Task, TaskId, TaskState};
 use crate::store::Query;
 use scribe::Scribe;
 
@@ -53,7 +53,8 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let setting = Arc::new(setting(runner, message));
     // However the turn ends: whoever still speaks must not wait for ever.
     let _over = Over(&setting.queue);
-    let agent = runner.engine.staff.agent(runner.scope()).clone();
+    let worker = runner.engine.staff.of(runner.scope()).clone();
+    let agent = worker.agent.clone();
     let mut work = Some(agent.run(Turn::new(setting.clone())));
     let mut ended = None;
     let mut stopping: Option<Stopping> = None;
@@ -72,6 +73,9 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             ended = poll_once(&mut work).await;
         }
         let said = setting.queue.take();
+        if ended.is_none() && is_news(runner, &said) {
+            runner.plan(vec![status(TaskState::Working)]);
+        }
         if !said.is_empty() {
             heard = Instant::now();
             spoken += said.len();
@@ -100,7 +104,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         if ended.is_some() {
             continue;
         }
-        let silence = later(heard, runner.engine.settings.max_silence);
+        let silence = later(heard, worker.max_silence(&runner.engine.settings));
         let until = stopping.as_ref().and_then(|stopping| stopping.until);
         tokio::select! {
             biased;
@@ -135,6 +139,13 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             () = setting.queue.news() => {}
         }
     }
+}
+
+/// Whether nobody has heard yet that the task is worked on, and the agent does not say so itself. A turn that is over
+/// at once is never seen at work.
+fn is_news(runner: &Runner, said: &[Event]) -> bool {
+    runner.log.task.status.state == TaskState::Submitted
+        && !said.iter().any(|event| matches!(event, Event::Status { .. }))
 }
 
 /// Waits for the store while the agent goes on. A store that hangs does not lengthen the turn: at its limit the agent
@@ -201,7 +212,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
         cancel: CancellationToken::new(),
         listens: AtomicBool::new(false),
-        deadline: later(Instant::now(), engine.settings.max_turn_time),
+        deadline: later(Instant::now(), engine.staff.of(&scope).max_turn_time(&engine.settings)),
         library: Arc::new(Shelf { journal: engine.journal.clone(), scope }),
     }
 }

@@ -176,7 +176,11 @@ impl Server {
         let engine = Engine::new(
             self.store,
             Arc::new(bus::Local::default()),
-            Staff::new(agents.iter().map(|served| (served.name.clone(), served.agent.clone()))),
+            Staff::new(
+                agents
+                    .iter()
+                    .map(|served| (served.name.clone(), served.agent.clone(), served.settings.clone())),
+            ),
             Arc::new(System),
             self.settings,
             (tasks.clone(), stop.clone()),

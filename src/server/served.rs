@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::agent::{Agent, AnyAgent};
+use crate::engine::AgentSettings;
 use crate::model::AgentCard;
 
 /// An agent that is served beside others.
@@ -31,6 +32,7 @@ pub struct Served {
     pub(super) extended_card: Option<AgentCard>,
     pub(super) agent: Arc<dyn AnyAgent>,
     pub(super) tenants: Vec<Arc<str>>,
+    pub(super) settings: AgentSettings,
 }
 
 impl Served {
@@ -42,7 +44,15 @@ impl Served {
             extended_card: None,
             agent: Arc::new(agent),
             tenants: Vec::new(),
+            settings: AgentSettings::default(),
         }
+    }
+
+    /// Sets what this agent may do, where that is not what all may.
+    #[must_use]
+    pub fn settings(mut self, settings: AgentSettings) -> Self {
+        self.settings = settings;
+        self
     }
 
     /// Shows another card to callers who have authenticated; the public card says that there is one.

@@ -64,7 +64,7 @@ async fn r18_a_task_that_was_canceled_elsewhere_stays_so_and_the_turn_stops() {
         settle_down().await;
         assert_eq!(both.agent.running(&head.id), 0, "the turn stops");
         let late: &[&str] = if told { &[] } else { &["ignored", "ignored"] };
-        assert_eq!(words(&both.engine, &head).await[3..], [&["cancel", "canceled"], late, &["end"]].concat());
+        assert_eq!(words(&both.engine, &head).await[4..], [&["cancel", "canceled"], late, &["end"]].concat());
         let task = soon(both.engine.settled(accepted)).await.unwrap();
         assert_eq!(task.status.state, TaskState::Canceled);
         assert_eq!(lawful(&both.engine, &head).await, task);
@@ -84,7 +84,7 @@ async fn r18_an_end_that_meets_another_end_in_the_log_is_ignored() {
     assert_eq!(task.status.state, TaskState::Failed);
     both.at_rest().await;
     // Its turn was ended there, and is not ended once more.
-    assert_eq!(words(&both.engine, &head).await[3..], ["failed", "end", "ignored"]);
+    assert_eq!(words(&both.engine, &head).await[4..], ["failed", "end", "ignored"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,12 +97,12 @@ async fn r21_a_cancel_that_was_asked_for_elsewhere_reaches_the_turn() {
         both.write(head, vec![cancel()], true).await;
     }
     settle_down().await;
-    assert_eq!(words(&both.engine, &hangs).await[3..], ["cancel", "canceled", "end"]);
+    assert_eq!(words(&both.engine, &hangs).await[4..], ["cancel", "canceled", "end"]);
     // One that listens has its grace.
-    assert_eq!(words(&both.engine, &listens).await[3..], ["cancel", "artifact false true"]);
+    assert_eq!(words(&both.engine, &listens).await[4..], ["cancel", "artifact false true"]);
     let task = soon(both.engine.cancel(&listens, None)).await.unwrap();
     assert_eq!(task.status.state, TaskState::Canceled);
-    assert_eq!(words(&both.engine, &listens).await[5..], ["canceled", "end"]);
+    assert_eq!(words(&both.engine, &listens).await[6..], ["canceled", "end"]);
     both.at_rest().await;
 }
 
@@ -153,7 +153,11 @@ async fn r22_a_turn_that_was_begun_again_elsewhere_is_theirs() {
         settle_down().await;
         assert_eq!(both.agent.running(&head.id), 0, "ours stops");
         assert!(both.engine.journal.registry.get(&head.id).is_none());
-        assert_eq!(words(&both.engine, &head).await[2..], ["turn", "turn"], "and adds nothing more");
+        assert_eq!(
+            words(&both.engine, &head).await[2..],
+            ["turn", "working", "turn"],
+            "and adds nothing more"
+        );
         both.write(&head, vec![status(TaskState::Completed), Event::TurnEnded], true).await;
         let task = soon(both.engine.settled(accepted)).await.unwrap();
         assert_eq!(task.status.state, TaskState::Completed);
@@ -169,7 +173,7 @@ async fn r22_who_calls_while_the_task_is_overtaken_is_told_to_come_back() {
     both.write(&head, vec![Event::TurnStarted], false).await;
     let error = soon(both.engine.resume(call(), &head, message("more"), None)).await.unwrap_err();
     assert_eq!(model::Error::from(error).kind(), ErrorKind::Unavailable);
-    assert_eq!(words(&both.engine, &head).await[2..], ["turn", "turn"]);
+    assert_eq!(words(&both.engine, &head).await[2..], ["turn", "working", "turn"]);
     both.write(&head, vec![status(TaskState::Completed), Event::TurnEnded], true).await;
     both.at_rest().await;
 }

@@ -210,16 +210,16 @@ async fn r07_a_reader_that_fell_behind_catches_up_from_the_store() {
     let (long, _) = (start(&engine, &chunks(2_500, "hang")).await.head, settle_down().await);
     let mut slow = engine.follow(&long, Seq(0));
     let mut seen = Vec::new();
-    while seen.len() < 2_503 {
+    while seen.len() < 2_504 {
         let entries = soon(slow.next()).await.unwrap();
         assert!(entries.len() <= 1_000, "a page at a time");
         seen.extend(entries);
     }
-    assert!(seen.iter().map(|entry| entry.seq.0).eq(1..=2_503));
+    assert!(seen.iter().map(|entry| entry.seq.0).eq(1..=2_504));
     assert!(read(&store) >= 2_000);
     let before = read(&store);
     soon(engine.resume(call(), &long, message("more"), None)).await.unwrap();
-    assert_eq!(soon(slow.next()).await.unwrap()[0].seq, Seq(2_504));
+    assert_eq!(soon(slow.next()).await.unwrap()[0].seq, Seq(2_505));
     assert_eq!(read(&store), before, "who keeps up needs no store");
     // One that has ended, and left the memory of its runner.
     let entries = soon(behind.next()).await.unwrap();

@@ -17,7 +17,8 @@ async fn tasks_beyond_the_turns_wait_as_submitted_and_beyond_that_are_refused() 
     let mut tasks = Vec::new();
     for number in 0..5 {
         let accepted = start(&engine, "hang").await;
-        assert_eq!(accepted.log.task.status.state, TaskState::Submitted);
+        let state = if number < 2 { TaskState::Working } else { TaskState::Submitted };
+        assert_eq!(accepted.log.task.status.state, state);
         assert_eq!(accepted.log.turn_runs(), number < 2);
         tasks.push(accepted.head);
     }
@@ -211,7 +212,7 @@ async fn r44_a_fault_of_the_agent_fails_its_task_and_nothing_else() {
         );
         assert_eq!(words(&engine, &head).await.last().unwrap(), "end");
     }
-    assert_eq!(lawful(&engine, &other).await.status.state, TaskState::Submitted);
+    assert_eq!(lawful(&engine, &other).await.status.state, TaskState::Working);
     soon(engine.cancel(&other, None)).await.unwrap();
     quiet(&engine).await;
     at_rest(&engine).await;
@@ -246,4 +247,20 @@ async fn what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
         }
     }
     assert_eq!(lawful(&engine, &head).await, task);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_seen_at_work_unless_its_turn_is_over_at_once() {
+    let engine = obeying(Settings::default());
+    for (text, expected) in [
+        ("write done", &["turn", "artifact false true", "completed", "end"][..]),
+        ("yield done", &["turn", "working", "completed", "end"]),
+        ("write yield done", &["turn", "working", "artifact false true", "completed", "end"]),
+        // It says so itself.
+        ("say yield done", &["turn", "working", "completed", "end"]),
+    ] {
+        let (head, _) = send(&engine, text).await;
+        assert_eq!(words(&engine, &head).await[2..], *expected, "{text}");
+    }
+    quiet(&engine).await;
 }

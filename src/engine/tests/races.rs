@@ -167,7 +167,7 @@ async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order() {
         quiet(&engine).await;
         entries(&engine, &head).await
     };
-    assert_eq!(log.len(), 2_000 + 5);
+    assert_eq!(log.len(), 2_000 + 6);
     while let Some(seen) = soon(readers.join_next()).await {
         assert!(seen.unwrap().iter().map(|entry| &***entry).eq(log.iter()));
     }

@@ -205,7 +205,7 @@ async fn r10_a_task_that_its_process_left_silent_is_seen_to_by_another() {
         assert!(engine.journal.registry.get(&speaks.id).is_none());
         assert_eq!(lawful(&engine, &speaks).await.status.state, TaskState::Working);
         assert_eq!(lawful(&engine, &parked).await.status.state, TaskState::InputRequired);
-        assert_eq!(lawful(&engine, &ours).await.status.state, TaskState::Submitted);
+        assert_eq!(lawful(&engine, &ours).await.status.state, TaskState::Working);
     }
 }
 
