@@ -4,6 +4,7 @@
 //! disk: under load a flush is shared by many tasks. Readers have connections of their own and wait for nobody.
 
 mod error;
+mod names;
 mod open;
 mod read;
 mod readers;
@@ -76,7 +77,7 @@ impl Sqlite {
     /// The file cannot be used; the message says why and what to do. It is as it was.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let opened = open::open(path.as_ref(), &options)?;
-        let readers = Arc::new(Readers::new(Arc::clone(&opened.path), &options));
+        let readers = Arc::new(Readers::new(&opened, &options));
         Ok(Self { writer: Writer::start(opened, &options)?, readers })
     }
 
@@ -109,35 +110,40 @@ impl Store for Sqlite {
 
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
-        self.readers.ask(move |connection| read::entries(connection, &scope, &id, after, limit)).await
+        self.readers
+            .ask(move |connection, names| read::entries(connection, names, &scope, &id, after, limit))
+            .await
     }
 
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
         let (id, scope) = (task.clone(), scope.clone());
-        self.readers.ask(move |connection| read::find(connection, &scope, &id)).await
+        self.readers.ask(move |connection, names| read::find(connection, names, &scope, &id)).await
     }
 
     async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Head>> {
         let (scope, key) = (scope.clone(), key.clone());
-        self.readers.ask(move |connection| read::seen(connection, &scope, &key)).await?.transpose()
+        self.readers
+            .ask(move |connection, names| read::seen(connection, names, &scope, &key))
+            .await?
+            .transpose()
     }
 
     async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
         let (scope, query) = (scope.clone(), query.clone());
-        self.readers.ask(move |connection| read::list(connection, &scope, &query)).await
+        self.readers.ask(move |connection, _| read::list(connection, &scope, &query)).await
     }
 
     async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
         let after = after.cloned();
-        self.readers.ask(move |connection| read::unfinished(connection, after.as_ref(), limit)).await
+        self.readers.ask(move |connection, _| read::unfinished(connection, after.as_ref(), limit)).await
     }
 
     async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
-        self.readers.ask(move |connection| read::ended(connection, before, limit)).await
+        self.readers.ask(move |connection, _| read::ended(connection, before, limit)).await
     }
 
     async fn count_ended(&self) -> Result<u64> {
-        self.readers.ask(|connection| read::count_ended(connection)).await
+        self.readers.ask(|connection, _| read::count_ended(connection)).await
     }
 
     async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()> {
@@ -148,7 +154,7 @@ impl Store for Sqlite {
 
     async fn kept(&self, task: &Head) -> Result<Option<(Seq, Folded)>> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
-        self.readers.ask(move |connection| read::kept(connection, &scope, &id)).await
+        self.readers.ask(move |connection, names| read::kept(connection, names, &scope, &id)).await
     }
 
     async fn remove(&self, tasks: &[Head]) -> Result<()> {
@@ -164,7 +170,7 @@ impl Store for Sqlite {
 
     async fn configs(&self, task: &Head) -> Result<Vec<Registered>> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
-        self.readers.ask(move |connection| read::configs(connection, &scope, &id)).await
+        self.readers.ask(move |connection, names| read::configs(connection, names, &scope, &id)).await
     }
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use super::error::OpenError;
+use super::names::Names;
 use super::schema;
 use super::{Options, Synchronous};
 
@@ -17,6 +18,7 @@ use super::{Options, Synchronous};
 pub(super) struct Held {
     pub(super) path: Arc<Path>,
     pub(super) connection: Connection,
+    pub(super) names: Arc<Names>,
     /// Kept until the connection is closed: no other process writes meanwhile.
     pub(super) lock: File,
 }
@@ -28,8 +30,9 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Held, OpenError> {
     let path = resolve(path)?;
     let lock = lock(&path)?;
     create(&path)?;
-    let connection = connect(&path, options)?;
-    Ok(Held { path: Arc::from(path), connection, lock })
+    let mut connection = connect(&path, options)?;
+    let names = Names::load(&mut connection).map_err(|error| OpenError::sqlite(&path, error))?;
+    Ok(Held { path: Arc::from(path), connection, names: Arc::new(names), lock })
 }
 
 /// The path without links, so that one file has one lock whatever it is called.
@@ -127,7 +130,7 @@ fn set_up(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     // Until the schema is ours: it may have to move tables that others point to.
     connection.pragma_update(None, "foreign_keys", false)?;
-    // In KiB. Enough for the ends of all tables and the upper levels of the index by id.
+    // In KiB. Enough for the ends of all tables and the upper levels of the names.
     connection.pragma_update(None, "cache_size", -16_384)?;
     // The write-ahead log shrinks back to this after a burst.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)

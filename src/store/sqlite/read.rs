@@ -4,6 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::error::damaged;
+use super::names::{self, Names};
 use super::write::ALL_SCOPES;
 use crate::model::{Caller, ContextId, Entry, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, Corrupt, state_number, state_of};
@@ -12,23 +13,19 @@ use crate::store::{Error, Folded, Head, Key, Page, Query, Registered, Result};
 /// The columns that [`head`] reads.
 const HEAD: &str = "task.id, task.context, task.position, task.state, task.status_time";
 
-/// The number of the task with the id `?1` in the scope `?2`, `?3`, `?4`.
-const TASK: &str = "(SELECT task.number FROM task JOIN scope ON scope.number = task.scope
-    WHERE task.id = ?1 AND agent = ?2 AND tenant = ?3 AND owner = ?4)";
-
 pub(super) fn entries(
     connection: &Connection,
+    names: &Names,
     scope: &Scope,
     id: &TaskId,
     after: Seq,
     limit: usize,
 ) -> rusqlite::Result<Vec<Entry>> {
-    let sql = format!("SELECT last, body FROM batch WHERE task = {TASK} AND last > ?5 ORDER BY last");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let start = i64::try_from(after.0).unwrap_or(i64::MAX);
-    let mut rows =
-        statement.query(params![id.as_str(), scope.agent, scope.tenant, scope.owner.name(), start])?;
     let mut entries = Vec::new();
+    let Some(task) = number(connection, names, scope, id)? else { return Ok(entries) };
+    let sql = "SELECT last, body FROM batch WHERE task = ?1 AND last > ?2 ORDER BY last";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([task, i64::try_from(after.0).unwrap_or(i64::MAX)])?;
     while entries.len() < limit {
         let Some(row) = rows.next()? else { break };
         let last = seq(row, 0)?;
@@ -43,27 +40,58 @@ pub(super) fn entries(
     Ok(entries)
 }
 
-pub(super) fn find(connection: &Connection, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<Head>> {
+pub(super) fn find(
+    connection: &Connection,
+    names: &Names,
+    scope: &Scope,
+    id: &TaskId,
+) -> rusqlite::Result<Option<Head>> {
     let Some(number) = scope_number(connection, scope)? else { return Ok(None) };
-    for name in ["id", "alias"] {
-        let sql = format!("SELECT {HEAD} FROM task WHERE scope = ?1 AND {name} = ?2");
-        let mut statement = connection.prepare_cached(&sql)?;
-        let found = statement.query_row(params![number, id.as_str()], |row| head(row, scope.clone()));
-        if let Some(head) = found.optional()? {
-            return Ok(Some(head));
-        }
+    let by_id = named(connection, names, number, id, HEAD, |row| head(row, scope.clone()))?;
+    if by_id.is_some() {
+        return Ok(by_id);
     }
-    Ok(None)
+    let sql = format!("SELECT {HEAD} FROM task WHERE scope = ?1 AND alias = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_row(params![number, id.as_str()], |row| head(row, scope.clone())).optional()
+}
+
+/// The number of the task with this id in this scope.
+fn number(
+    connection: &Connection,
+    names: &Names,
+    scope: &Scope,
+    id: &TaskId,
+) -> rusqlite::Result<Option<i64>> {
+    let Some(scope) = scope_number(connection, scope)? else { return Ok(None) };
+    named(connection, names, scope, id, "number", |row| row.get(0))
+}
+
+/// Reads columns of the task with this id in this scope.
+pub(super) fn named<T>(
+    connection: &Connection,
+    names: &Names,
+    scope: i64,
+    id: &TaskId,
+    columns: &str,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    let sql = format!("SELECT {columns} FROM task WHERE number = ?1 AND id = ?2 AND scope = ?3");
+    let mut statement = connection.prepare_cached(&sql)?;
+    names.find(connection, names::of_task(id), |number| {
+        statement.query_row(params![number, id.as_str(), scope], &read).optional()
+    })
 }
 
 /// Whether the scope has seen a key: with the same body the task it stands for, with another the refusal.
 pub(super) fn seen(
     connection: &Connection,
+    names: &Names,
     scope: &Scope,
     key: &Key,
 ) -> rusqlite::Result<Option<Result<Head>>> {
     match scope_number(connection, scope)? {
-        Some(number) => seen_in(connection, number, scope, key),
+        Some(number) => seen_in(connection, names, number, scope, key),
         None => Ok(None),
     }
 }
@@ -71,19 +99,23 @@ pub(super) fn seen(
 /// The same where the number of the scope is known.
 pub(super) fn seen_in(
     connection: &Connection,
+    names: &Names,
     number: i64,
     scope: &Scope,
     key: &Key,
 ) -> rusqlite::Result<Option<Result<Head>>> {
     let sql = format!(
-        "SELECT {HEAD}, key.body FROM key JOIN task ON task.number = key.task WHERE key.scope = ?1 AND key.text = ?2"
+        "SELECT {HEAD}, key.body FROM key JOIN task ON task.number = key.task
+         WHERE key.number = -?1 AND key.scope = ?2 AND key.text = ?3"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let found = statement.query_row(params![number, key.text], |row| {
-        let same = row.get_ref(5)?.as_blob()? == key.body;
-        Ok(if same { Ok(head(row, scope.clone())?) } else { Err(Error::KeyReused) })
-    });
-    found.optional()
+    names.find(connection, names::of_key(number, &key.text), |name| {
+        let found = statement.query_row(params![name, number, key.text], |row| {
+            let same = row.get_ref(5)?.as_blob()? == key.body;
+            Ok(if same { Ok(head(row, scope.clone())?) } else { Err(Error::KeyReused) })
+        });
+        found.optional()
+    })
 }
 
 pub(super) fn list(connection: &mut Connection, scope: &Scope, query: &Query) -> rusqlite::Result<Page> {
@@ -187,8 +219,7 @@ impl Filter {
 
 /// FNV-1a, its upper half. It is in files: never changed.
 pub(super) fn context_hash(context_id: &ContextId) -> i64 {
-    let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = context_id.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    let hash = context_id.as_str().bytes().fold(names::START, names::mix);
     i64::from((hash >> 32) as u32)
 }
 
@@ -224,12 +255,13 @@ pub(super) fn count_ended(connection: &Connection) -> rusqlite::Result<u64> {
 
 pub(super) fn kept(
     connection: &Connection,
+    names: &Names,
     scope: &Scope,
     id: &TaskId,
 ) -> rusqlite::Result<Option<(Seq, Folded)>> {
-    let sql = format!("SELECT position, body FROM snapshot WHERE task = {TASK}");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let found = statement.query_row(names(id, scope), |row| {
+    let Some(task) = number(connection, names, scope, id)? else { return Ok(None) };
+    let mut statement = connection.prepare_cached("SELECT position, body FROM snapshot WHERE task = ?1")?;
+    let found = statement.query_row([task], |row| {
         // A cache: what cannot be read, of another format perhaps, is as good as lost.
         let folded = codec::read_folded(row.get_ref(1)?.as_blob()?).ok();
         Ok(folded.map(|folded| Ok((seq(row, 0)?, folded))))
@@ -239,19 +271,16 @@ pub(super) fn kept(
 
 pub(super) fn configs(
     connection: &Connection,
+    names: &Names,
     scope: &Scope,
     id: &TaskId,
 ) -> rusqlite::Result<Vec<Registered>> {
-    let sql = format!("SELECT body FROM config WHERE task = {TASK} ORDER BY number");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let configs = statement
-        .query_map(names(id, scope), |row| codec::read_config(row.get_ref(0)?.as_blob()?).map_err(damaged))?;
+    let Some(task) = number(connection, names, scope, id)? else { return Ok(Vec::new()) };
+    let mut statement =
+        connection.prepare_cached("SELECT body FROM config WHERE task = ?1 ORDER BY number")?;
+    let configs =
+        statement.query_map([task], |row| codec::read_config(row.get_ref(0)?.as_blob()?).map_err(damaged))?;
     configs.collect()
-}
-
-/// The parameters of [`TASK`].
-fn names<'a>(id: &'a TaskId, scope: &'a Scope) -> [&'a str; 4] {
-    [id.as_str(), &scope.agent, &scope.tenant, scope.owner.name()]
 }
 
 pub(super) fn scope_number(connection: &Connection, scope: &Scope) -> rusqlite::Result<Option<i64>> {

@@ -9,13 +9,15 @@ use tokio::sync::Semaphore;
 
 use super::Options;
 use super::error::Trouble;
-use super::open::STATEMENTS;
+use super::names::Names;
+use super::open::{Held, STATEMENTS};
 use crate::store::{Error, Result};
 
 /// A few connections, opened when they are first needed.
 #[derive(Debug)]
 pub(super) struct Readers {
     path: Arc<Path>,
+    names: Arc<Names>,
     busy_timeout: Duration,
     size: u32,
     /// One for each connection that may be at work.
@@ -24,17 +26,23 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn new(path: Arc<Path>, options: &Options) -> Self {
+    pub(super) fn new(held: &Held, options: &Options) -> Self {
         let size = u32::try_from(options.readers.clamp(1, 1_000)).unwrap_or(1);
         let permits = Arc::new(Semaphore::new(size as usize));
-        Self { path, busy_timeout: options.busy_timeout, size, permits, idle: Mutex::default() }
+        let (path, names) = (Arc::clone(&held.path), Arc::clone(&held.names));
+        Self { path, names, busy_timeout: options.busy_timeout, size, permits, idle: Mutex::default() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn names(&self) -> &Names {
+        &self.names
     }
 
     /// Reads on a thread that may block.
     pub(super) async fn ask<T, F>(self: &Arc<Self>, read: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+        F: FnOnce(&mut Connection, &Names) -> rusqlite::Result<T> + Send + 'static,
     {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Trouble::closed())?;
         let readers = Arc::clone(self);
@@ -60,11 +68,14 @@ impl Readers {
         self.idle().clear();
     }
 
-    fn with_connection<T>(&self, read: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T> {
+    fn with_connection<T>(
+        &self,
+        read: impl FnOnce(&mut Connection, &Names) -> rusqlite::Result<T>,
+    ) -> Result<T> {
         let idle = self.idle().pop();
         let read_on = || {
             let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
-            let result = read(&mut connection)?;
+            let result = read(&mut connection, &self.names)?;
             // Only after success: one that failed may have seen a file that is no longer there.
             self.give_back(connection);
             Ok(result)

@@ -1,4 +1,5 @@
 mod files;
+mod names;
 mod trouble;
 
 use std::path::Path;
@@ -136,7 +137,7 @@ async fn queries_follow_their_indexes() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
     let plan = async |sql: &'static str| {
-        let rows = store.readers.ask(move |connection| {
+        let rows = store.readers.ask(move |connection, _| {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
             let rows = statement.query_map((), |row| row.get::<_, String>(3))?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
@@ -157,9 +158,10 @@ async fn queries_follow_their_indexes() {
             "SELECT position FROM task INDEXED BY task_context WHERE number >> 10 = 5 AND context_hash = 7",
             "SEARCH task USING INDEX task_context (<expr>=? AND context_hash=?)",
         ),
+        ("SELECT number FROM name WHERE hash = 7", "SEARCH name USING PRIMARY KEY (hash=?)"),
         (
-            "SELECT position FROM task WHERE scope = 1 AND id = 'x'",
-            "SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)",
+            "SELECT position FROM task WHERE number = 7 AND id = 'x' AND scope = 1",
+            "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)",
         ),
         (
             "SELECT position FROM task WHERE scope = 1 AND alias = 'x'",

@@ -4,9 +4,10 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::error::Trouble;
+use super::names::{self, Name, Names};
 use super::read::{self, state_in};
 use super::writer::Done;
 use crate::model::{ContextId, PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
@@ -81,11 +82,29 @@ pub(super) struct Memo {
     scopes: HashMap<Scope, i64>,
     /// By how much the number of tasks in a scope and state has changed in this transaction.
     tally: HashMap<(i64, u8), i64>,
+    /// Names of what this transaction has added, and of what it has removed.
+    added: Vec<Name>,
+    removed: Vec<Name>,
+}
+
+impl Memo {
+    /// After a commit.
+    pub(super) fn committed(&mut self, names: &Names) {
+        self.added.clear();
+        names.drop(self.removed.drain(..));
+    }
+
+    /// After a transaction that came to nothing: scopes may have numbers that were given out in vain.
+    pub(super) fn rolled_back(&mut self, names: &Names) {
+        names.drop(self.added.drain(..));
+        *self = Self::default();
+    }
 }
 
 /// One transaction.
 pub(super) struct Work<'a> {
     pub(super) connection: &'a Connection,
+    names: &'a Names,
     memo: &'a mut Memo,
 }
 
@@ -102,8 +121,8 @@ struct Row {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(connection: &'a Connection, memo: &'a mut Memo) -> Self {
-        Self { connection, memo }
+    pub(super) fn new(connection: &'a Connection, names: &'a Names, memo: &'a mut Memo) -> Self {
+        Self { connection, names, memo }
     }
 
     pub(super) fn create(&mut self, task: Creation) -> Done<Opened> {
@@ -150,6 +169,9 @@ impl<'a> Work<'a> {
     pub(super) fn remove(&mut self, tasks: &[(Scope, TaskId)]) -> Done<()> {
         for (scope, id) in tasks {
             if let Some(row) = self.row(scope, id)? {
+                self.memo.removed.push((names::of_task(id), row.number));
+                let keys = self.keys_of(row.number)?;
+                self.memo.removed.extend(keys);
                 // All that belongs to it refers to it, and goes with it.
                 self.connection
                     .prepare_cached("DELETE FROM task WHERE number = ?1")?
@@ -182,21 +204,57 @@ impl<'a> Work<'a> {
         for ((scope, state), by) in self.memo.tally.drain().filter(|(_, by)| *by != 0) {
             self.connection.prepare_cached(sql)?.execute(params![scope, state, by])?;
         }
+        let moved = self.names.settle(self.connection, self.memo.added.len())?;
+        let sql = "DELETE FROM name WHERE hash = ?1 AND number = ?2";
+        for (hash, number) in &self.memo.removed {
+            self.connection.prepare_cached(sql)?.execute([hash, number])?;
+        }
+        self.memo.removed.extend(moved);
         Ok(())
     }
 
     /// Whether the scope has seen a key: with the same body the task it stands for, with another the refusal.
     fn seen(&self, number: i64, scope: &Scope, key: Option<&Key>) -> rusqlite::Result<Option<Result<Head>>> {
         let Some(key) = key else { return Ok(None) };
-        read::seen_in(self.connection, number, scope, key)
+        read::seen_in(self.connection, self.names, number, scope, key)
+    }
+
+    /// Whether anybody has a task of this id.
+    fn is_taken(&self, hash: i64, id: &TaskId) -> rusqlite::Result<bool> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT 1 FROM task WHERE number = ?1 AND id = ?2")?;
+        let found = self.names.find(self.connection, hash, |number| {
+            Ok(statement.exists(params![number, id.as_str()])?.then_some(()))
+        });
+        Ok(found?.is_some())
+    }
+
+    /// The names of a task's keys.
+    fn keys_of(&self, task: i64) -> rusqlite::Result<Vec<Name>> {
+        let sql = "SELECT number, scope, text FROM key WHERE task = ?1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let keys = statement.query_map([task], |row| {
+            Ok((names::of_key(row.get(1)?, row.get_ref(2)?.as_str()?), -row.get::<_, i64>(0)?))
+        })?;
+        keys.collect()
+    }
+
+    fn name(&mut self, name: Name) {
+        self.memo.added.push(name);
+        self.names.add(name);
     }
 
     /// `None` when the id or the alias is taken.
-    fn insert_task(&self, scope: i64, task: &Creation) -> rusqlite::Result<Option<i64>> {
-        let sql =
-            "INSERT INTO task (id, scope, context, context_hash, alias, position, state, ended, status_time)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
+    fn insert_task(&mut self, scope: i64, task: &Creation) -> rusqlite::Result<Option<i64>> {
+        let hash = names::of_task(&task.id);
+        if self.is_taken(hash, &task.id)? {
+            return Ok(None);
+        }
+        let sql = "INSERT INTO task
+                   (id, scope, context, context_hash, alias, position, state, ended, status_time, number)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
         let position = task.batch.rows.iter().map(|(count, _)| count).sum();
+        let number = self.names.next_task();
         let inserted = self.connection.prepare_cached(sql)?.execute(params![
             task.id.as_str(),
             scope,
@@ -207,12 +265,17 @@ impl<'a> Work<'a> {
             state_number(task.batch.state),
             task.batch.state.is_terminal(),
             task.batch.status_time.as_millis(),
+            number,
         ])?;
-        Ok((inserted == 1).then(|| self.connection.last_insert_rowid()))
+        if inserted == 0 {
+            return Ok(None);
+        }
+        self.name((hash, number));
+        Ok(Some(number))
     }
 
     /// Adds the rows and the key of a batch; returns the new position.
-    fn add(&self, task: i64, scope: i64, at: Seq, batch: &Addition) -> rusqlite::Result<Seq> {
+    fn add(&mut self, task: i64, scope: i64, at: Seq, batch: &Addition) -> rusqlite::Result<Seq> {
         let mut last = at;
         for (count, body) in &batch.rows {
             last.0 += count;
@@ -220,8 +283,10 @@ impl<'a> Work<'a> {
             self.connection.prepare_cached(sql)?.execute(params![task, signed(last), body])?;
         }
         if let Some(key) = &batch.key {
-            let sql = "INSERT INTO key (scope, text, body, task) VALUES (?1, ?2, ?3, ?4)";
-            self.connection.prepare_cached(sql)?.execute(params![scope, key.text, key.body, task])?;
+            let sql = "INSERT INTO key (number, scope, text, body, task) VALUES (?1, ?2, ?3, ?4, ?5)";
+            let number = self.names.next_key();
+            self.connection.prepare_cached(sql)?.execute(params![number, scope, key.text, key.body, task])?;
+            self.name((names::of_key(scope, &key.text), -number));
         }
         Ok(last)
     }
@@ -256,9 +321,8 @@ impl<'a> Work<'a> {
 
     fn row(&mut self, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<Row>> {
         let Some(scope) = self.known_scope(scope)? else { return Ok(None) };
-        let sql = "SELECT number, position, state, status_time FROM task WHERE id = ?1 AND scope = ?2";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let row = statement.query_row(params![id.as_str(), scope], |row| {
+        let columns = "number, position, state, status_time";
+        read::named(self.connection, self.names, scope, id, columns, |row| {
             Ok(Row {
                 number: row.get(0)?,
                 scope,
@@ -266,8 +330,7 @@ impl<'a> Work<'a> {
                 state: state_in(row, 2)?,
                 status_time: read::time(row, 3)?,
             })
-        });
-        row.optional()
+        })
     }
 
     fn count(&mut self, scope: i64, state: TaskState, by: i64) {

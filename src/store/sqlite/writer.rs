@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Options;
 use super::error::{OpenError, Trouble};
+use super::names::Names;
 use super::open::Held;
 use super::write::{Memo, Work};
 use crate::store::{Error, Result};
@@ -82,7 +83,7 @@ impl fmt::Debug for Writer {
 }
 
 fn work(held: Held, mut queue: mpsc::Receiver<Command>) {
-    let Held { path, mut connection, lock } = held;
+    let Held { path, mut connection, names, lock } = held;
     let (mut memo, mut closers, mut waiting) = (Memo::default(), Vec::new(), Vec::new());
     let most = queue.max_capacity();
     while queue.blocking_recv_many(&mut waiting, most) > 0 {
@@ -96,7 +97,7 @@ fn work(held: Held, mut queue: mpsc::Receiver<Command>) {
                 }
             }
         }
-        answer(group, &path, &mut connection, &mut memo);
+        answer(group, &path, &mut connection, &names, &mut memo);
     }
     // All of it is durable as it is; this only makes the next start quicker and the files fewer.
     let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -108,12 +109,19 @@ fn work(held: Held, mut queue: mpsc::Receiver<Command>) {
 }
 
 /// Does a group of commands in one transaction and tells each how it went.
-fn answer(mut group: Vec<Box<dyn Asked>>, path: &Path, connection: &mut Connection, memo: &mut Memo) {
-    let committed = commit(&mut group, connection, memo).map_err(|error| {
-        // Numbers that were given out in vain.
-        *memo = Memo::default();
-        Arc::new(Trouble::new(path, error))
-    });
+fn answer(
+    mut group: Vec<Box<dyn Asked>>,
+    path: &Path,
+    connection: &mut Connection,
+    names: &Names,
+    memo: &mut Memo,
+) {
+    let committed = commit(&mut group, connection, names, memo);
+    match committed {
+        Ok(()) => memo.committed(names),
+        Err(_) => memo.rolled_back(names),
+    }
+    let committed = committed.map_err(|error| Arc::new(Trouble::new(path, error)));
     for asked in group {
         asked.answer(committed.clone());
     }
@@ -122,11 +130,12 @@ fn answer(mut group: Vec<Box<dyn Asked>>, path: &Path, connection: &mut Connecti
 fn commit(
     group: &mut [Box<dyn Asked>],
     connection: &mut Connection,
+    names: &Names,
     memo: &mut Memo,
 ) -> rusqlite::Result<()> {
     // Rolled back when it is dropped before its commit.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut work = Work::new(&transaction, memo);
+    let mut work = Work::new(&transaction, names, memo);
     for asked in group {
         asked.run(&mut work)?;
     }

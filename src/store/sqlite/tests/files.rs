@@ -105,17 +105,18 @@ fn r27_a_newer_file_is_refused_and_left_alone() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
-/// A file that version 1 made, as text: `tests/golden/sqlite/v1.sql`.
-fn old_file(folder: &TempDir) -> std::path::PathBuf {
+/// The versions of which there is a file, as text, in `tests/golden/sqlite`.
+const GOLDEN: [u32; 2] = [1, 2];
+
+fn old_file(folder: &TempDir, version: u32) -> std::path::PathBuf {
     let path = folder.path().canonicalize().unwrap().join("old.db");
-    let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/sqlite/v1.sql");
+    let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/sqlite/v{version}.sql"));
     Connection::open(&path).unwrap().execute_batch(&std::fs::read_to_string(sql).unwrap()).unwrap();
     path
 }
 
 #[test]
 fn a_new_file_has_the_schema_of_an_old_one_brought_up_to_date() {
-    let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let schema = |path: &Path| {
         drop(open(path));
         let connection = Connection::open(path).unwrap();
@@ -124,28 +125,39 @@ fn a_new_file_has_the_schema_of_an_old_one_brought_up_to_date() {
         let rows = statement.query_map((), |row| row.get::<_, String>(0)).unwrap();
         rows.collect::<rusqlite::Result<Vec<_>>>().unwrap()
     };
-    assert_eq!(schema(&old_file(&folder)), schema(&fresh.path().join("a.db")));
+    for version in GOLDEN {
+        let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let old = old_file(&folder, version);
+        assert_eq!(schema(&old), schema(&fresh.path().join("a.db")), "{version}");
+        let connection = Connection::open(&old).unwrap();
+        assert!(!connection.prepare("PRAGMA foreign_key_check").unwrap().exists(()).unwrap(), "{version}");
+    }
 }
 
 #[tokio::test]
-async fn r27_a_file_of_version_1_is_read_as_it_was_written() {
-    let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let old = open(&old_file(&folder));
-    let new = open(&fresh.path().join("a.db"));
-    let head = fill(&new).await;
-    // A cache of the first form; what is kept now is read like any other.
-    assert_eq!(old.kept(&head).await.unwrap(), None);
-    old.keep(&head, Seq(2), &folded(&head)).await.unwrap();
-    assert_eq!(all_of(&old, &head).await, all_of(&new, &head).await);
-    let context = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
-    assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
-    old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000)).await.unwrap();
+async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
+    for version in GOLDEN {
+        let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let old = open(&old_file(&folder, version));
+        let new = open(&fresh.path().join("a.db"));
+        let head = fill(&new).await;
+        // A cache of the first form; what is kept now is read like any other.
+        assert_eq!(old.kept(&head).await.unwrap(), None);
+        old.keep(&head, Seq(2), &folded(&head)).await.unwrap();
+        assert_eq!(all_of(&old, &head).await, all_of(&new, &head).await, "{version}");
+        let context = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
+        assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
+        let again = NewTask { id: "other".into(), ..full_task() };
+        assert!(matches!(old.create(again).await.unwrap(), Opened::Again(found) if found.id == head.id));
+        assert!(matches!(old.create(new_task("ended")).await, Err(Error::Conflict)));
+        old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000)).await.unwrap();
+    }
 }
 
 #[test]
 fn r27_an_older_file_is_copied_and_brought_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
-    let path = old_file(&folder);
+    let path = old_file(&folder, 1);
     let mut connection = Connection::open(&path).unwrap();
     let next = ["", "CREATE TABLE next (number INTEGER PRIMARY KEY) STRICT; INSERT INTO next VALUES (7);"];
     migrate(&mut connection, &path, 1, &next).unwrap();
@@ -167,7 +179,7 @@ fn r27_an_older_file_is_copied_and_brought_up_to_date() {
 #[test]
 fn r27_an_update_that_fails_leaves_the_file_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let path = old_file(&folder);
+    let path = old_file(&folder, 1);
     let mut connection = Connection::open(&path).unwrap();
     let next = ["", "CREATE TABLE next (number INTEGER) STRICT", "INSERT INTO nowhere VALUES (1)"];
     assert!(migrate(&mut connection, &path, 1, &next).is_err());

@@ -43,7 +43,7 @@ async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
     let options = Options::default();
     let mut held = open::open(&path, &options).unwrap();
     held.connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    let readers = Arc::new(Readers::new(Arc::clone(&held.path), &options));
+    let readers = Arc::new(Readers::new(&held, &options));
     let store = Sqlite { writer: Writer::start(held, &options).unwrap(), readers };
     let error = words(create(&store, "u").await);
     assert!(error.ends_with("cannot be written: make the file and its folder writable"), "{error}");
@@ -135,7 +135,7 @@ async fn r26_a_file_that_is_no_database_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn r26_a_file_damaged_in_the_middle_says_so() {
+async fn r26_a_file_damaged_in_the_middle_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);
@@ -146,8 +146,24 @@ async fn r26_a_file_damaged_in_the_middle_says_so() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[4_096..].fill(0x5a);
     fs::write(&path, &bytes).unwrap();
+    let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
+    assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[tokio::test]
+async fn r26_damage_to_a_table_says_so_when_it_is_met() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let head = create(&open(&path), "t").await.unwrap();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'batch'";
+    let root: i64 = Connection::open(&path).unwrap().query_row(root, (), |row| row.get(0)).unwrap();
+    let root = usize::try_from(root).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[(root - 1) * 4_096..root * 4_096].fill(0x5a);
+    fs::write(&path, &bytes).unwrap();
     let store = open(&path);
-    for error in [words(store.find(&scope(), &"t7".into()).await), words(create(&store, "new").await)] {
+    for error in [words(store.read(&head, Seq(0), 9).await), words(create(&store, "new").await)] {
         assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
     }
 }

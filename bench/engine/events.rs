@@ -1,0 +1,108 @@
+//! (a) Durable events per second, against a bare loop that writes the same bytes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use attache::store::Sqlite;
+use attache::store::sqlite::Options;
+use rusqlite::{Connection, params};
+
+use crate::Effort;
+use crate::machine::{Cost, cost, median};
+use crate::server::{Caller, Running};
+
+/// As a model writes: a few words at a time.
+const BYTES: usize = 50;
+
+/// As many commands as the store's writer takes at once.
+const GROUP: usize = 256;
+
+pub(crate) fn measure(effort: Effort) {
+    for tasks in [1, 100, 1_000] {
+        let events = effort.events / tasks * tasks;
+        let (mut bare, mut ours, mut batches) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..effort.rounds {
+            let folder = tempfile::tempdir().expect("a folder");
+            let file = folder.path().join("tasks.db");
+            ours.push(run(&file, tasks, events / tasks));
+            let logs = logs(&file);
+            batches = logs.len();
+            bare.push(write(&folder.path().join("bare.db"), &logs, tasks.min(GROUP)));
+        }
+        let rate = |costs: &[Cost]| median(costs.iter().map(|cost| 1e6 / cost.per(events).0).collect());
+        let ratio = |part: fn(&Cost) -> Duration| {
+            let ratios = bare
+                .iter()
+                .zip(&ours)
+                .map(|(bare, ours)| part(bare).as_secs_f64() / part(ours).as_secs_f64());
+            median(ratios.collect())
+        };
+        println!(
+            "| (a) events per second, {tasks} running, {:.0} events a batch | {:.0} | {:.0} | {:.2} | {:.2} |",
+            events as f64 / batches as f64,
+            rate(&bare),
+            rate(&ours),
+            ratio(|cost| cost.time),
+            ratio(|cost| cost.cpu),
+        );
+    }
+}
+
+/// All tasks are there before the clock starts; it stops when the last one is on disk.
+fn run(file: &Path, tasks: usize, events: usize) -> Cost {
+    let server = Running::start(Sqlite::open(file, Options::default()).expect("a new file"));
+    let mut caller = Caller::new(server.address);
+    for _ in 0..tasks {
+        caller.open(events, BYTES);
+    }
+    let reader = Connection::open(file).expect("the file");
+    let mut ended = reader.prepare("SELECT count(*) FROM task WHERE ended = 1").expect("the schema");
+    let (cost, ()) = cost(|| {
+        server.release(tasks);
+        while ended.query_row((), |row| row.get::<_, i64>(0)).expect("a count") < tasks as i64 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    server.stop();
+    cost
+}
+
+/// The batches as they are in the file, in rounds: the first of every task, the second, and so on.
+fn logs(file: &Path) -> Vec<(i64, i64, Vec<u8>)> {
+    let connection = Connection::open(file).expect("the file");
+    let mut statement =
+        connection.prepare("SELECT task, last, body FROM batch ORDER BY task, last").expect("the schema");
+    let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).expect("rows");
+    let mut rounds = BTreeMap::<usize, Vec<_>>::new();
+    let (mut before, mut round) = (0, 0);
+    for row in rows {
+        let row: (i64, i64, Vec<u8>) = row.expect("a row");
+        round = if row.0 == before { round + 1 } else { 0 };
+        before = row.0;
+        rounds.entry(round).or_default().push(row);
+    }
+    // The first is what opened the tasks, before the clock started.
+    rounds.into_values().skip(1).flatten().collect()
+}
+
+/// Nothing but the rows, as many batches in a commit as tasks may write at once.
+fn write(file: &Path, logs: &[(i64, i64, Vec<u8>)], group: usize) -> Cost {
+    let connection = Connection::open(file).expect("a new file");
+    connection.pragma_update(None, "journal_mode", "wal").expect("WAL");
+    connection.pragma_update(None, "synchronous", "full").expect("FULL");
+    let schema = "CREATE TABLE batch (task INTEGER, last INTEGER, body BLOB, PRIMARY KEY (task, last)) STRICT, WITHOUT ROWID";
+    connection.execute_batch(schema).expect("a table");
+    let (cost, ()) = cost(|| {
+        for group in logs.chunks(group) {
+            connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
+            let mut insert =
+                connection.prepare_cached("INSERT INTO batch VALUES (?1, ?2, ?3)").expect("the table");
+            for (task, last, body) in group {
+                insert.execute(params![task, last, body]).expect("room");
+            }
+            connection.execute_batch("COMMIT").expect("a commit");
+        }
+    });
+    cost
+}

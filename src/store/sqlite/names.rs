@@ -1,0 +1,233 @@
+//! Where the task of an id is, and the key of a text.
+//!
+//! Both are random. An index that took each as it comes would write a page of its own for nearly every new task. So the
+//! newest names are in memory, and move into the index in its own order, many to a page. Nothing is lost with the
+//! memory: the rows they name are in the file, behind a mark that says how far the index reaches.
+//!
+//! A name is a hint. Whoever follows one compares what it finds with what it looks for.
+
+use std::collections::BTreeSet;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use rusqlite::{Connection, Row, TransactionBehavior};
+
+use crate::model::TaskId;
+
+/// A hash, and the number of a task or, below zero, of a key.
+pub(super) type Name = (i64, i64);
+
+/// How many names gather before they move: some of each page of an index of a million.
+const ROUND: usize = 1 << 15;
+
+/// The names, shared by the writer and all readers.
+#[derive(Debug)]
+pub(super) struct Names {
+    newest: RwLock<Newest>,
+    round: usize,
+}
+
+/// Names that the index does not have.
+#[derive(Debug, Default)]
+struct Newest {
+    /// They gather.
+    young: BTreeSet<Name>,
+    /// They move.
+    old: BTreeSet<Name>,
+    /// The last numbers that were given out.
+    last: Numbers,
+    /// What these were when the old ones began to move.
+    mark: Numbers,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Numbers {
+    task: i64,
+    key: i64,
+}
+
+/// The hash of an id. It is in files: never changed.
+pub(super) fn of_task(id: &TaskId) -> i64 {
+    short(id.as_str().bytes().fold(START, mix))
+}
+
+/// The hash of a key. It is in files: never changed.
+pub(super) fn of_key(scope: i64, text: &str) -> i64 {
+    short(scope.to_be_bytes().into_iter().chain(text.bytes()).fold(START, mix))
+}
+
+/// FNV-1a.
+pub(super) const START: u64 = 0xcbf2_9ce4_8422_2325;
+
+pub(super) fn mix(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+}
+
+/// SQLite keeps 48 bits in six bytes.
+fn short(hash: u64) -> i64 {
+    (hash >> 16).cast_signed()
+}
+
+impl Names {
+    /// Takes up the work where it was left.
+    pub(super) fn load(connection: &mut Connection) -> rusqlite::Result<Self> {
+        Self::load_in_rounds(connection, ROUND)
+    }
+
+    pub(super) fn load_in_rounds(connection: &mut Connection, round: usize) -> rusqlite::Result<Self> {
+        let mark = "SELECT task, key FROM named";
+        let mark =
+            connection.query_row(mark, (), |row| Ok(Numbers { task: row.get(0)?, key: row.get(1)? }))?;
+        let mut newest = Newest { last: mark, ..Newest::default() };
+        newest.last.task =
+            load(connection, &mut newest.young, mark.task, round, "task", "number, id", |row| {
+                Ok((of_task(&row.get_ref(1)?.as_str()?.into()), row.get(0)?))
+            })?;
+        newest.last.key =
+            load(connection, &mut newest.young, mark.key, round, "key", "number, scope, text", |row| {
+                Ok((of_key(row.get(1)?, row.get_ref(2)?.as_str()?), -row.get::<_, i64>(0)?))
+            })?;
+        Ok(Self { newest: RwLock::new(newest), round })
+    }
+
+    /// A number for a new task.
+    pub(super) fn next_task(&self) -> i64 {
+        let last = &mut self.write().last.task;
+        *last += 1;
+        *last
+    }
+
+    /// A number for a new key.
+    pub(super) fn next_key(&self) -> i64 {
+        let last = &mut self.write().last.key;
+        *last += 1;
+        *last
+    }
+
+    /// Adds the name of a row that is about to be committed. Who follows it too early finds nothing there.
+    pub(super) fn add(&self, name: Name) {
+        self.write().young.insert(name);
+    }
+
+    /// Drops names whose rows are gone, or which the index has.
+    pub(super) fn drop(&self, names: impl IntoIterator<Item = Name>) {
+        let mut newest = self.write();
+        for name in names {
+            if !newest.old.remove(&name) {
+                newest.young.remove(&name);
+            }
+        }
+    }
+
+    /// The first of the numbers under a hash for which `follow` finds what it looks for.
+    pub(super) fn find<T>(
+        &self,
+        connection: &Connection,
+        hash: i64,
+        mut follow: impl FnMut(i64) -> rusqlite::Result<Option<T>>,
+    ) -> rusqlite::Result<Option<T>> {
+        // Memory first: what has moved meanwhile is in the index by now.
+        for number in self.newest(hash) {
+            if let Some(found) = follow(number)? {
+                return Ok(Some(found));
+            }
+        }
+        let mut statement = connection.prepare_cached("SELECT number FROM name WHERE hash = ?1")?;
+        let mut rows = statement.query([hash])?;
+        while let Some(row) = rows.next()? {
+            if let Some(found) = follow(row.get(0)?)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn newest(&self, hash: i64) -> Vec<i64> {
+        let newest = self.read();
+        let all = (hash, i64::MIN)..=(hash, i64::MAX);
+        newest.young.range(all.clone()).chain(newest.old.range(all)).map(|(_, number)| *number).collect()
+    }
+
+    /// How many are in memory.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        let newest = self.read();
+        newest.young.len() + newest.old.len()
+    }
+
+    /// Moves some names into the index, within the transaction that has added so many; gives those to be dropped once
+    /// that is committed.
+    pub(super) fn settle(&self, connection: &Connection, added: usize) -> rusqlite::Result<Vec<Name>> {
+        if added == 0 || !self.is_moving() {
+            return Ok(Vec::new());
+        }
+        let newest = self.read();
+        // Twice as fast as they come: all have moved when the next round is full.
+        let moving: Vec<Name> = newest.old.iter().copied().take(2 * added).collect();
+        let is_last = moving.len() == newest.old.len();
+        let mark = newest.mark;
+        std::mem::drop(newest);
+        insert(connection, &moving)?;
+        if is_last {
+            let sql = "UPDATE named SET task = ?1, key = ?2";
+            connection.prepare_cached(sql)?.execute([mark.task, mark.key])?;
+        }
+        Ok(moving)
+    }
+
+    /// Whether there is something to move; begins the next round when it is full.
+    fn is_moving(&self) -> bool {
+        let mut newest = self.write();
+        if newest.old.is_empty() && newest.young.len() >= self.round {
+            newest.old = std::mem::take(&mut newest.young);
+            newest.mark = newest.last;
+        }
+        !newest.old.is_empty()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Newest> {
+        // Every section leaves the names whole.
+        self.newest.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Newest> {
+        self.newest.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads the names of a table behind the mark and gives the last number. Whole rounds go into the index at once, so that
+/// a file which never had one, or not for long, does not fill the memory.
+fn load(
+    connection: &mut Connection,
+    young: &mut BTreeSet<Name>,
+    mut mark: i64,
+    round: usize,
+    table: &str,
+    columns: &str,
+    name: fn(&Row<'_>) -> rusqlite::Result<Name>,
+) -> rusqlite::Result<i64> {
+    let sql = format!("SELECT {columns} FROM {table} WHERE number > ?1 ORDER BY number LIMIT {round}");
+    loop {
+        let mut names =
+            connection.prepare(&sql)?.query_map([mark], name)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        mark = names.last().map_or(mark, |(_, number)| number.abs());
+        if names.len() < round {
+            young.extend(names);
+            return Ok(mark);
+        }
+        names.sort_unstable();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        insert(&transaction, &names)?;
+        transaction.execute(&format!("UPDATE named SET {table} = ?1"), [mark])?;
+        transaction.commit()?;
+    }
+}
+
+fn insert(connection: &Connection, names: &[Name]) -> rusqlite::Result<()> {
+    // What a round that was cut short has moved is there already.
+    let mut statement =
+        connection.prepare_cached("INSERT OR IGNORE INTO name (hash, number) VALUES (?1, ?2)")?;
+    for (hash, number) in names {
+        statement.execute([hash, number])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Ids and keys are found wherever their names are: in memory, on the move, in the index.
+
+use super::super::names::Names;
+use super::*;
+
+/// A store whose rounds are so short that a few tasks go through several.
+fn open_in_rounds(path: &Path) -> Sqlite {
+    let options = Options::default();
+    let mut held = open::open(path, &options).unwrap();
+    held.names = Arc::new(Names::load_in_rounds(&mut held.connection, 8).unwrap());
+    let readers = Arc::new(Readers::new(&held, &options));
+    Sqlite { writer: Writer::start(held, &options).unwrap(), readers }
+}
+
+fn keyed(number: usize) -> NewTask {
+    let mut task = new_task(&format!("t{number}"));
+    task.batch.key = Some(Key { text: format!("k{number}"), body: [7; 32] });
+    task
+}
+
+/// Every task is there under its id and its key, and nobody else gets either.
+async fn all_found(store: &Sqlite, there: impl Iterator<Item = usize>) {
+    for number in there {
+        let id: TaskId = format!("t{number}").into();
+        let head = store.find(&scope(), &id).await.unwrap().unwrap();
+        assert_eq!(head.id, id);
+        let again = NewTask { id: "other".into(), ..keyed(number) };
+        assert!(matches!(store.create(again).await.unwrap(), Opened::Again(found) if found.id == id));
+        let stranger = Scope { tenant: Arc::from("stranger"), ..scope() };
+        let taken = store.create(NewTask { scope: stranger, ..new_task(id.as_str()) }).await;
+        assert!(matches!(taken, Err(Error::Conflict)));
+    }
+}
+
+fn count(path: &Path, sql: &str) -> i64 {
+    Connection::open(path).unwrap().query_row(sql, (), |row| row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn names_are_found_on_all_their_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let mut store = open_in_rounds(&path);
+    for number in 0..60 {
+        store.create(keyed(number)).await.unwrap();
+        if number % 7 == 0 {
+            all_found(&store, 0..=number).await;
+            assert!(store.readers.names().len() <= 18, "memory holds two rounds at most");
+        }
+        if number % 11 == 0 {
+            drop(store);
+            store = open_in_rounds(&path);
+            all_found(&store, 0..=number).await;
+        }
+    }
+    assert!(count(&path, "SELECT count(*) FROM name") > 80);
+}
+
+#[tokio::test]
+async fn names_go_with_their_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open_in_rounds(&path);
+    for round in 0..3 {
+        let mut heads = Vec::new();
+        for number in 0..40 {
+            let Opened::New(head) = store.create(keyed(number)).await.unwrap() else {
+                panic!("{number} is there in round {round}")
+            };
+            heads.push(head);
+        }
+        let (first, second) = heads.split_at(20);
+        store.remove(first).await.unwrap();
+        all_found(&store, 20..40).await;
+        store.remove(second).await.unwrap();
+        assert_eq!(store.find(&scope(), &"t39".into()).await.unwrap(), None);
+        assert_eq!(count(&path, "SELECT count(*) FROM name"), 0, "nothing is left in the index");
+        assert_eq!(store.readers.names().len(), 0, "nor in memory");
+    }
+}
+
+#[tokio::test]
+async fn names_of_a_commit_that_failed_are_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Arc::new(open_in_rounds(&path));
+    for number in 0..10 {
+        store.create(keyed(number)).await.unwrap();
+    }
+    let hold = hold(&store).await;
+    let mut callers = JoinSet::new();
+    for number in 10..30 {
+        let store = Arc::clone(&store);
+        callers.spawn(async move { store.create(keyed(number)).await.map(drop) });
+    }
+    {
+        let store = Arc::clone(&store);
+        let trouble = |work: &mut write::Work<'_>| -> writer::Done<()> {
+            work.connection.execute("INSERT INTO nowhere VALUES (1)", ())?;
+            Ok(Ok(()))
+        };
+        callers.spawn(async move { store.writer.ask(trouble).await });
+    }
+    tokio::task::yield_now().await;
+    drop(hold);
+    assert!(callers.join_all().await.iter().all(Result::is_err));
+    all_found(&store, 0..10).await;
+    for number in 10..30 {
+        assert!(matches!(store.create(keyed(number)).await.unwrap(), Opened::New(_)));
+    }
+    all_found(&store, 0..30).await;
+}
+
+#[tokio::test]
+async fn a_number_is_not_given_out_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open_in_rounds(&path);
+    for number in 0..40 {
+        let Opened::New(head) = store.create(keyed(number)).await.unwrap() else { panic!("it is new") };
+        if number > 0 {
+            store.remove(&[head]).await.unwrap();
+        }
+    }
+    drop(store);
+    let store = open_in_rounds(&path);
+    store.create(keyed(40)).await.unwrap();
+    drop(store);
+    all_found(&open_in_rounds(&path), [0, 40].into_iter()).await;
+}
