@@ -28,6 +28,8 @@ mod v1;
 
 use crate::model::{TaskId, Version};
 
+#[cfg(feature = "grpc")]
+pub use grpc::{read_grpc, write_grpc, write_grpc_event};
 pub use reply::{read_event, read_reply};
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{
