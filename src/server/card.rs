@@ -5,6 +5,7 @@ use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
 use http::{HeaderMap, StatusCode};
 use sha2::{Digest, Sha256};
 
+use super::grpc;
 use super::place::Place;
 use super::reply::{self, Reply};
 use super::settings::ServerSettings;
@@ -64,6 +65,9 @@ pub(super) fn complete(mut card: AgentCard, place: &Place) -> AgentCard {
     for version in [Version::V1, Version::V03] {
         for binding in [Binding::JsonRpc, Binding::HttpJson] {
             card = card.interface(place.url(), binding, version);
+        }
+        if grpc::SERVED {
+            card = card.interface(place.authority(), Binding::Grpc, version);
         }
     }
     card

@@ -5,6 +5,11 @@ mod card;
 mod connections;
 mod events;
 mod forms;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(not(feature = "grpc"))]
+#[path = "no_grpc.rs"]
+mod grpc;
 mod incoming;
 mod io;
 mod jsonrpc;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::Uri;
+use http::uri::Authority;
 
 use crate::model::{Error, Result};
 
@@ -44,6 +45,17 @@ impl Place {
         Ok(Self { origin: format!("{scheme}://{authority}"), path: format!("{path}{slash}") })
     }
 
+    /// Host and port, as clients of gRPC want them.
+    pub(super) fn authority(&self) -> String {
+        let (scheme, authority) = self.origin.split_once("://").unwrap_or_default();
+        let named = authority.parse().is_ok_and(|authority: Authority| authority.port().is_some());
+        match (named, scheme) {
+            (true, _) => authority.to_owned(),
+            (false, "https") => format!("{authority}:443"),
+            (false, _) => format!("{authority}:80"),
+        }
+    }
+
     pub(super) fn url(&self) -> String {
         format!("{}{}", self.origin, self.path)
     }
@@ -68,6 +80,15 @@ mod tests {
     fn a_public_url_may_have_a_path_and_no_port() {
         let place = Place::public("https://agents.example.com/x").unwrap();
         assert_eq!(place.url(), "https://agents.example.com/x/");
+        for (url, authority) in [
+            ("https://agents.example.com/x", "agents.example.com:443"),
+            ("http://agents.example.com", "agents.example.com:80"),
+            ("https://agents.example.com:8443/", "agents.example.com:8443"),
+            ("http://[::1]", "[::1]:80"),
+            ("http://[::1]:8080", "[::1]:8080"),
+        ] {
+            assert_eq!(Place::public(url).unwrap().authority(), authority);
+        }
         for wrong in ["", "agents.example.com", "/x", "ftp://x/", "https://x/?y"] {
             assert!(Place::public(wrong).is_err(), "{wrong}");
         }

@@ -5,9 +5,10 @@ use hyper::body::Incoming;
 use tokio_util::sync::CancellationToken;
 
 use super::card::{self, Card};
+use super::incoming::is_grpc;
 use super::reply::{Reply, not_allowed, plain};
 use super::settings::ServerSettings;
-use super::{jsonrpc, rest};
+use super::{grpc, jsonrpc, rest};
 use crate::model::Caller;
 use crate::service::Directory;
 
@@ -24,6 +25,9 @@ impl Routes {
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Reply {
         let caller = Caller::anonymous();
         let resident = self.directory.first();
+        if is_grpc(&request) {
+            return grpc::answer(self, resident, caller, request).await;
+        }
         let path = request.uri().path();
         let short = path.strip_suffix('/').unwrap_or(path);
         if jsonrpc::PATHS.contains(&short) {
