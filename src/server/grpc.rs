@@ -101,9 +101,11 @@ async fn served(
     let asking = asking(caller, &head.headers, version);
     let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
     let get = get_ended(operation, version, &decoded);
-    let answer = match (resident.service.call(&call, decoded).await, get) {
-        (Err(error), Some(get)) if has_ended(&error) => resident.service.call(&call, get).await?,
-        (answer, _) => answer?,
+    let answer = match resident.service.call(&call, decoded).await {
+        Err(error) if has_ended(&error) => {
+            resident.service.call(&call, Request::GetTask(get.ok_or(error)?)).await?
+        }
+        answer => answer?,
     };
     let mut reply = match answer {
         Answer::One(response) => frame::one(written(operation, version, response)?),
@@ -117,11 +119,11 @@ async fn served(
 }
 
 /// What to ask for where a subscription to a task that has ended gives the task.
-fn get_ended(operation: Operation, version: Version, request: &Request) -> Option<Request> {
+fn get_ended(operation: Operation, version: Version, request: &Request) -> Option<GetTaskRequest> {
     match request {
         Request::SubscribeToTask(request) if gives_ended_task(operation, version) => {
             let (tenant, id) = (request.tenant.clone(), request.id.clone());
-            Some(Request::GetTask(GetTaskRequest { tenant, id, history_length: None }))
+            Some(GetTaskRequest { tenant, id, history_length: None })
         }
         _ => None,
     }

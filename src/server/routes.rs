@@ -26,7 +26,8 @@ impl Routes {
         let caller = Caller::anonymous();
         let resident = self.directory.first();
         if is_grpc(&request) {
-            return grpc::answer(self, resident, caller, request).await;
+            // Apart, so that connections of the other bindings keep no room for it.
+            return Box::pin(grpc::answer(self, resident, caller, request)).await;
         }
         let path = request.uri().path();
         let short = path.strip_suffix('/').unwrap_or(path);

@@ -1,6 +1,7 @@
 //! The gRPC binding: both services, called by clients that others generated, and by one that writes frames by hand.
 
 mod calls;
+mod codec;
 mod health;
 mod limits;
 mod refusals;

@@ -91,7 +91,7 @@ async fn a_deadline_ends_the_call_and_not_the_task() {
     let held = Held::new(started);
     let server = start(held.clone()).await;
     let mut raw = Raw::new(&server).await;
-    let headers = [GRPC, ("grpc-timeout", "100m")];
+    let headers = [GRPC, ("grpc-timeout", "1S")];
     let body = framed(&say("hi").encode_to_vec());
     assert_eq!(raw.post(SEND, &headers, body.clone()).await.code(), Code::DeadlineExceeded);
     let id = soon(heard.recv()).await.unwrap();
