@@ -15,6 +15,15 @@ impl Version {
     /// Every version, newest first.
     pub const ALL: [Self; 2] = [Self::V1, Self::V03];
 
+    /// Whether requests may name a tenant.
+    #[must_use]
+    pub fn has_tenants(self) -> bool {
+        match self {
+            Self::V03 => false,
+            Self::V1 => true,
+        }
+    }
+
     /// `major.minor`, as headers and interfaces carry it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

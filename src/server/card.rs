@@ -5,11 +5,13 @@ use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, StatusCode};
 use sha2::{Digest, Sha256};
 
+use super::grpc;
 use super::place::Place;
 use super::reply::{self, Reply};
 use super::settings::ServerSettings;
 use crate::model::{AgentCard, Binding, Error, Result, Version};
 use crate::wire::card::write_card;
+use crate::wire::path::segment;
 
 /// 0.3 and 1.0 look at the first, older clients at the second.
 pub(super) const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
@@ -21,20 +23,23 @@ pub(super) struct Card {
     card: AgentCard,
     /// Below the root of the server.
     path: String,
+    /// Under which it is found at the root, if it is not the one there.
+    tenant: Option<String>,
     /// As it is seen from where the server knows itself to be.
     known: Document,
 }
 
 impl Card {
-    /// The card of an agent that is served at a path below `root`; empty at the root itself.
+    /// The card of the agent at the root, or of another of this name.
     pub(super) fn new(
         card: AgentCard,
         root: &Place,
-        path: String,
+        tenant: Option<String>,
         settings: &ServerSettings,
     ) -> Result<Self> {
-        let known = Document::card(&card, &root.below(&path), settings)?;
-        Ok(Self { card, path, known })
+        let path = tenant.as_ref().map(|name| format!("agents/{}", segment(name))).unwrap_or_default();
+        let known = Document::card(complete(card.clone(), root, &path, tenant.as_deref()), settings)?;
+        Ok(Self { card, path, tenant, known })
     }
 
     /// The card, as a caller sees it who came by way of `root`.
@@ -45,7 +50,8 @@ impl Card {
         settings: &ServerSettings,
     ) -> Result<Reply> {
         let Some(root) = root else { return Ok(self.known.answer(headers)) };
-        let mut reply = Document::card(&self.card, &root.below(&self.path), settings)?.answer(headers);
+        let card = complete(self.card.clone(), root, &self.path, self.tenant.as_deref());
+        let mut reply = Document::card(card, settings)?.answer(headers);
         reply.headers_mut().insert(VARY, HeaderValue::from_static("X-Forwarded-Host, X-Forwarded-Proto"));
         Ok(reply)
     }
@@ -82,9 +88,9 @@ struct Document {
 }
 
 impl Document {
-    fn card(card: &AgentCard, place: &Place, settings: &ServerSettings) -> Result<Self> {
+    fn card(card: AgentCard, settings: &ServerSettings) -> Result<Self> {
         let mut body = Vec::new();
-        write_card(&mut body, &complete(card.clone(), place).published(), settings.card_form)?;
+        write_card(&mut body, &card.published(), settings.card_form)?;
         Self::new(body, settings)
     }
 
@@ -118,12 +124,22 @@ impl Document {
     }
 }
 
-/// A card that says nothing of where the agent is gets what is served at `place`.
-fn complete(mut card: AgentCard, place: &Place) -> AgentCard {
-    if card.supported_interfaces.is_empty() {
-        for version in [Version::V1, Version::V03] {
-            for binding in [Binding::JsonRpc, Binding::HttpJson] {
-                card = card.interface(place.url(), binding, version);
+/// A card that says nothing of where the agent is gets what is served below `root`.
+fn complete(mut card: AgentCard, root: &Place, path: &str, tenant: Option<&str>) -> AgentCard {
+    if !card.supported_interfaces.is_empty() {
+        return card;
+    }
+    let place = root.below(path);
+    for version in Version::ALL {
+        for binding in [Binding::JsonRpc, Binding::HttpJson] {
+            card = card.interface(place.url(), binding, version);
+        }
+        // A gRPC service has no path: behind the first agent one is found by its name as the tenant, if the version
+        // has tenants.
+        if grpc::SERVED && (tenant.is_none() || version.has_tenants()) {
+            card = card.interface(root.authority(), Binding::Grpc, version);
+            if let Some(interface) = card.supported_interfaces.last_mut() {
+                interface.tenant = tenant.map(str::to_owned);
             }
         }
     }

@@ -6,6 +6,11 @@ mod card;
 mod connections;
 mod events;
 mod forms;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(not(feature = "grpc"))]
+#[path = "no_grpc.rs"]
+mod grpc;
 mod incoming;
 mod io;
 mod jsonrpc;
@@ -31,7 +36,7 @@ use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
 use crate::service::{Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
-use crate::wire::path::{is_tenant, segment};
+use crate::wire::path::is_tenant;
 use browser::Browsers;
 use card::Card;
 use connections::Handshake;
@@ -199,9 +204,9 @@ impl Server {
                 places.clone(),
                 (self.serving.parked_stream_timeout, self.serving.max_blocking),
             );
-            let path = if at == 0 { String::new() } else { format!("agents/{}", segment(&served.name)) };
+            let tenant = (at > 0).then(|| served.name.to_string());
             residents.push(Resident { name: served.name, service, tenants: served.tenants });
-            cards.push(Card::new(card, &root, path, &self.serving)?);
+            cards.push(Card::new(card, &root, tenant, &self.serving)?);
         }
         let routes = Routes {
             directory: Directory::new(residents),
