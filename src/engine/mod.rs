@@ -231,9 +231,10 @@ impl Accepted {
         self.log.turn() - 1
     }
 
-    /// Whether what its sender waits for has happened already.
-    pub(crate) fn has_settled(&self) -> bool {
-        self.log.has_settled(self.turn)
+    /// Whether the turn that took the message is over, or the task with it. One that waits for credentials in
+    /// mid-turn is not.
+    pub(crate) fn is_over(&self) -> bool {
+        self.log.task.is_ended() || self.log.turn() > self.turn
     }
 
     /// The task as it was when it took the message, and the position that stands for.
