@@ -16,7 +16,8 @@ const MAX_EXTENSIONS: usize = 64;
 pub(super) fn asked(headers: &HeaderMap, query: Option<&str>) -> Asked {
     let in_headers = headers.get_all(VERSION).iter().map(|value| value.to_str().unwrap_or("?"));
     let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let in_query: Vec<_> = query.filter(|(name, _)| name == "A2A-Version").map(|(_, value)| value).collect();
+    let in_query: Vec<_> =
+        query.filter(|(name, _)| name.eq_ignore_ascii_case(VERSION)).map(|(_, value)| value).collect();
     Asked::read(in_headers.chain(in_query.iter().map(|value| &**value)))
 }
 
@@ -49,9 +50,14 @@ fn extensions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_EXTENSIONS)
 }
 
+/// Says in the answer which version it is in.
+pub(super) fn say_version(answer: &mut HeaderMap, version: Version) {
+    answer.insert(VERSION, HeaderValue::from_static(version.as_str()));
+}
+
 /// Says in the answer which version it is in, and which extensions are active, under the names that were asked with.
 pub(super) fn mark(answer: &mut HeaderMap, asked: &HeaderMap, call: &Call) {
-    answer.insert(VERSION, HeaderValue::from_static(call.version.as_str()));
+    say_version(answer, call.version);
     if call.extensions.is_empty() {
         return;
     }

@@ -7,7 +7,7 @@ use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
-use super::incoming::{asked, asking, mark};
+use super::incoming::{asked, asking, mark, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{Caller, Error, ErrorKind, Result, Version};
@@ -47,7 +47,11 @@ pub(super) async fn answer(
         caller = caller.name()
     );
     let answer = served(routes, resident, caller, &route, request).instrument(span).await;
-    answer.unwrap_or_else(|error| refused(&error, version))
+    answer.unwrap_or_else(|error| {
+        let mut reply = refused(&error, version);
+        say_version(reply.headers_mut(), version);
+        reply
+    })
 }
 
 async fn served(
