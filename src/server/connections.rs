@@ -78,7 +78,13 @@ impl Connections {
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
             let _place = place;
             let settings = &routes.settings;
-            let opened = timeout(settings.header_timeout, Io::open(stream, settings.write_timeout)).await;
+            let opened = timeout(settings.header_timeout, Io::open(stream, settings.write_timeout));
+            let opened = tokio::select! {
+                biased;
+                opened = opened => opened,
+                // Nor does the server wait for it when it is to stop.
+                () = routes.drain.cancelled() => return,
+            };
             // Whoever says nothing is told nothing.
             if let Ok(Ok((io, is_http2))) = opened {
                 http.serve(io, is_http2, routes, watcher).await;
