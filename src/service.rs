@@ -293,7 +293,7 @@ impl Service {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));
         }
-        if let Some(config) = config {
+        if let Some(config) = config.filter(|_| !head.state.is_terminal()) {
             self.register(&head, &config).await?;
         }
         let resumed = self.engine.resume(call, &head, message, key).await;
