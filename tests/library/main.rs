@@ -1,8 +1,12 @@
 //! What the library promises: a file per promise, one binary.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[cfg(feature = "server")]
+mod bindings;
 #[cfg(feature = "sqlite")]
 mod crash;
+#[cfg(feature = "server")]
+mod crowds;
 mod dialects;
 mod fold;
 mod generate;
@@ -11,6 +15,8 @@ mod golden;
 mod golden_grpc;
 #[cfg(feature = "server")]
 mod harness;
+#[cfg(feature = "server")]
+mod hostile;
 #[cfg(feature = "grpc")]
 mod judges;
 #[cfg(feature = "server")]
@@ -21,11 +27,17 @@ mod operations;
 #[cfg(feature = "grpc")]
 mod proto;
 mod refusals;
+#[cfg(feature = "server")]
+mod resuming;
 mod robust;
 mod rooms;
 mod roundtrip;
 mod shape;
 #[cfg(feature = "server")]
+mod streaming;
+#[cfg(feature = "server")]
 mod tasks;
 #[cfg(feature = "server")]
 mod transport;
+#[cfg(feature = "server")]
+mod versions;

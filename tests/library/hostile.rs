@@ -1,0 +1,547 @@
+//! Callers that are slow, broken or up to no good: they get a short answer or none, and nobody else notices.
+
+use std::time::Duration;
+
+use attache::{Agent, Failure, Outcome, ServerSettings, Settings, Turn};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::harness::{Ask, Echo, FORMS, Form, Running, message, request, soon, start, start_with};
+use crate::operations::Held;
+
+/// Never ends on `hold`, else says it back.
+struct Holds;
+
+impl Agent for Holds {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        match turn.text().as_str() {
+            "hold" => std::future::pending().await,
+            "panic" => panic!("hunter2 at /srv/agent/src/main.rs:7"),
+            "error" => Err(std::io::Error::other("hunter2: postgres://root@10.0.0.7/db"))?,
+            text => {
+                turn.write("echo", text).await;
+                Ok(Outcome::Completed)
+            }
+        }
+    }
+}
+
+fn serving(change: impl FnOnce(&mut ServerSettings)) -> ServerSettings {
+    let mut settings = ServerSettings::default();
+    change(&mut settings);
+    settings
+}
+
+fn send(form: Form, text: &str) -> Ask {
+    form.ask("SendMessage", json!({"message": form.message(text, json!({}))}))
+}
+
+async fn say(server: &Running, bytes: &[u8]) -> TcpStream {
+    let mut stream = soon(TcpStream::connect(server.address)).await.unwrap();
+    soon(stream.write_all(bytes)).await.unwrap();
+    stream
+}
+
+/// All that still comes; a connection that is cut ends too.
+async fn to_end(mut stream: TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let _ = soon(stream.read_to_end(&mut bytes)).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
+    let settings = serving(|settings| {
+        settings.header_timeout = Duration::from_millis(300);
+        settings.body_timeout = Duration::from_millis(300);
+    });
+    let server = start_with(Holds, |server| server.serving(settings)).await;
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n";
+    let slow = [
+        // Half-open, half a head, half a body, half a chunk, half a greeting.
+        Vec::new(),
+        b"POST / HTTP/1.1\r\nHost: x\r\nX-".to_vec(),
+        format!("{head}\r\n{{\"jsonrpc\"").into_bytes(),
+        b"POST /message:send HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{".to_vec(),
+        GREETING[..10].to_vec(),
+    ];
+    let mut waiting = Vec::new();
+    for bytes in slow.iter().cycle().take(50) {
+        waiting.push(say(&server, bytes).await);
+    }
+    let mut work = JoinSet::new();
+    let address = server.address;
+    for number in 0..100 {
+        if number % 4 == 0 {
+            let form = FORMS[number / 4 % 4];
+            // One that leaves in the middle, one that asks for a stream and never reads.
+            let ask = form.stream("hold", json!({}));
+            drop(server.begin(&ask.head, ask.body.as_bytes()).await);
+            waiting.push(say(&server, GREETING).await);
+        }
+        work.spawn(async move { (number, works(address, FORMS[number % 4], number).await) });
+    }
+    while let Some(done) = soon(work.join_next()).await {
+        let (number, ()) = done.unwrap();
+        assert!(number < 100);
+    }
+    for stream in waiting.drain(..50) {
+        let text = to_end(stream).await;
+        let refused =
+            text.is_empty() || text.starts_with("HTTP/1.1 408") || text.contains("did not arrive in time");
+        assert!(refused, "{text}");
+    }
+}
+
+/// A client that works as it should, on a connection of its own for each request.
+async fn works(address: std::net::SocketAddr, form: Form, number: usize) {
+    let answer = async |ask: &Ask| {
+        let mut stream = soon(TcpStream::connect(address)).await.unwrap();
+        let Ask { head, body } = ask;
+        let length = body.len();
+        let text =
+            format!("{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        to_end(stream).await
+    };
+    let text = format!("number {number}");
+    for ask in [send(form, &text), form.stream(&text, json!({}))] {
+        let told = answer(&ask).await;
+        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        assert!(told.to_ascii_lowercase().contains("completed") && told.contains(&text), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn s62_a_body_over_the_limit_is_refused_and_the_limit_is_named() {
+    let settings = serving(|settings| settings.max_body_bytes = 1000);
+    let server = start_with(Echo, |server| server.serving(settings)).await;
+    for form in FORMS {
+        let ask = send(form, "hi");
+        let pad = |length: usize| Ask {
+            body: format!("{}{}", ask.body, " ".repeat(length - ask.body.len())),
+            ..ask.clone()
+        };
+        assert_eq!(server.ask(&pad(1000)).await.status, 200);
+        let large = pad(1001);
+        let chunked = format!("{}\r\nTransfer-Encoding: chunked\r\nHost: x\r\nConnection: close", ask.head);
+        let chunked = format!("{chunked}\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n", 1001, large.body);
+        let mut answers = vec![server.ask(&large).await];
+        answers.push(crate::harness::Answer::read(&to_end(say(&server, chunked.as_bytes()).await).await));
+        for answer in answers {
+            let (code, words) = form.refusal(&answer);
+            assert_eq!((code, answer.status), (-32600, if form.is_rpc() { 200 } else { 413 }));
+            assert!(words.contains("max_body_bytes"), "{words}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn s62_a_head_over_the_limit_is_refused() {
+    let server = start(Echo).await;
+    let fine = format!("GET /.well-known/agent-card.json HTTP/1.1\r\nX-Much: {}", "x".repeat(16 << 10));
+    assert_eq!(server.send(&fine, b"").await.status, 200);
+    let much = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Much: {}\r\n\r\n", "x".repeat(80 << 10));
+    let many: String = (0..2000).map(|number| format!("X-{number}: x\r\n")).collect();
+    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n");
+    for bytes in [much, many] {
+        let text = to_end(say(&server, bytes.as_bytes()).await).await;
+        assert!(text.is_empty() || text.starts_with("HTTP/1.1 431"), "{text}");
+    }
+    let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(80 << 10));
+    let text = to_end(say(&server, long.as_bytes()).await).await;
+    assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
+    assert_eq!(server.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn s62_too_much_of_anything_is_refused_before_it_is_worked_on() {
+    let settings = serving(|settings| settings.max_body_bytes = 64 << 20);
+    let server = start_with(Echo, |server| server.serving(settings)).await;
+    for form in FORMS {
+        let ask = send(form, "PART");
+        let part =
+            if form == Form::Rpc03 { r#"{"kind":"text","text":"PART"}"# } else { r#"{"text":"PART"}"# };
+        assert!(ask.body.contains(part), "{}", ask.body);
+        let with = |parts: &str| Ask { body: ask.body.replace(part, parts), ..ask.clone() };
+        // A million takes a while to read without optimisation; once is enough.
+        let many = vec![part; if form == Form::Rpc1 { 1_000_000 } else { 10_000 }].join(",");
+        let deep = format!(r#"{part}],"metadata":{{"x":{}1{}}},"y":["#, "[".repeat(200), "]".repeat(200));
+        let deeper = "[".repeat(1_000_000);
+        let twice = format!(r#"{part}],"messageId":"m-2","y":["#);
+        for (body, code, words) in [
+            (many.as_str(), -32602, "parts"),
+            (&deep, -32700, "128"),
+            (&deeper, -32700, "128"),
+            (&twice, -32602, "messageId"),
+            ("", -32602, "arts"),
+        ] {
+            let answer = server.ask(&with(body)).await;
+            let (found, said) = form.refusal(&answer);
+            assert_eq!(found, code, "{form:?} {words} {said}");
+            let more = answer.body.contains(words) || form == Form::Rest03 && answer.body.contains("content");
+            assert!(more && answer.body.len() < 1000, "{words}: {answer:?}");
+        }
+    }
+    assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 0);
+}
+
+#[tokio::test]
+async fn s69_a_batch_is_one_refusal() {
+    let server = start(Echo).await;
+    let call = request("SendMessage", &json!({"message": message("hi", json!({}))}));
+    for batch in ["[]".to_owned(), format!("[{call}]"), format!("[{}]", vec!["1"; 100_000].join(","))] {
+        let answer = server.post("/", &batch).await.json();
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32600), &Value::Null));
+    }
+    for id in ["{}", "[]", "true", "1.5"] {
+        let body = call.replace(r#""id":1"#, &format!(r#""id":{id}"#));
+        let answer = server.post("/", &body).await.json();
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32600), &Value::Null), "{id}");
+    }
+    let silent = server.post("/", &call.replace(r#""id":1,"#, "")).await.json();
+    assert_eq!((&silent["id"], silent.get("error")), (&Value::Null, None));
+    assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 1);
+}
+
+#[tokio::test]
+async fn requests_that_come_together_are_answered_in_their_order() {
+    let server = start(Echo).await;
+    let mut bytes = String::new();
+    for form in FORMS {
+        let Ask { head, body } = send(form, &format!("{form:?}"));
+        bytes.push_str(&format!("{head}\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    }
+    bytes.push_str("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let text = to_end(say(&server, bytes.as_bytes()).await).await;
+    assert_eq!(text.matches("HTTP/1.1 200").count(), 5, "{text}");
+    let places: Vec<_> = FORMS.map(|form| text.find(&format!("{form:?}"))).into();
+    assert!(places.is_sorted() && places.iter().all(Option::is_some), "{text}");
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s63_calls_of_http_2_that_are_taken_back_at_once_hurt_nobody() {
+    let server = start(Holds).await;
+    // POST http /; x as the authority.
+    let head = [0x83, 0x86, 0x84, 0x01, 0x01, b'x'];
+    let mut bytes = [GREETING, &frame(4, 0, 0, &[])].concat();
+    for stream in (1..40_000_u32).step_by(2) {
+        bytes.extend(frame(1, 4, stream, &head));
+        bytes.extend(frame(3, 0, stream, &8_u32.to_be_bytes()));
+    }
+    let stream = soon(TcpStream::connect(server.address)).await.unwrap();
+    let (mut answers, mut attack) = stream.into_split();
+    let attack = async move {
+        // It may be cut off before all is said.
+        let _ = attack.write_all(&bytes).await;
+        attack
+    };
+    let mut told = Vec::new();
+    let (_attack, _) = soon(async { tokio::join!(attack, answers.read_to_end(&mut told)) }).await;
+    // GOAWAY: enough is enough.
+    assert!(told.windows(9).any(|window| window[3] == 7 && window[5..9] == [0; 4]), "{} bytes", told.len());
+    works(server.address, Form::Rpc1, 1).await;
+}
+
+#[tokio::test]
+async fn http_2_is_served_beside_http_1() {
+    let server = start(Echo).await;
+    // GET http /healthz; x as the authority.
+    let head = [&[0x82, 0x86, 0x04, 0x08], b"/healthz" as &[u8], &[0x01, 0x01, b'x']].concat();
+    let bytes = [GREETING, &frame(4, 0, 0, &[]), &frame(1, 5, 1, &head)].concat();
+    let mut stream = say(&server, &bytes).await;
+    let mut told = Vec::new();
+    soon(async {
+        while !told.windows(3).any(|window| window == b"ok\n") {
+            assert_ne!(stream.read_buf(&mut told).await.unwrap(), 0, "{told:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s83_a_path_is_read_in_one_way() {
+    let server = start(Echo).await;
+    let get = |path: &str| format!("GET {path}");
+    for (form, base) in [(Form::Rest1, ""), (Form::Rest03, "/v1")] {
+        // These name a task, and which.
+        for (line, id) in [
+            (get("/tasks/a:b"), "a:b"),
+            (get("/tasks/a%2Fb"), "a/b"),
+            (get("/tasks/..%2F..%2Fetc"), "../../etc"),
+            (get("/tasks/x;y=z"), "x;y=z"),
+            (get("/tasks/a%3Acancel"), "a:cancel"),
+            (get("/tasks/a%3asubscribe"), "a:subscribe"),
+            (get("/tasks/a%253Acancel"), "a%3Acancel"),
+            (get("/tasks/a:b:subscribe"), "a:b"),
+            ("POST /tasks/a:b:cancel".to_owned(), "a:b"),
+            ("POST /tasks/a:cancel:cancel".to_owned(), "a:cancel"),
+            ("POST /tasks/a%3Acancel:cancel".to_owned(), "a:cancel"),
+            ("POST /tasks/a:subscribe:cancel".to_owned(), "a:subscribe"),
+            (get("/tasks/a%20b?x=/tasks/c:cancel"), "a b"),
+        ] {
+            let (method, path) = line.split_once(' ').unwrap();
+            let answer = server.send(&format!("{method} {base}{path} HTTP/1.1"), b"").await;
+            assert_eq!((form.refusal(&answer).0, answer.status), (-32001, 404), "{line}");
+            let body: Value = serde_json::from_str(&answer.body).unwrap();
+            assert_eq!(body["error"]["details"][0]["metadata"]["taskId"], id, "{line}");
+        }
+        for path in [
+            "/tasks/",
+            "/tasks//a",
+            "//tasks/a",
+            "/tasks/a/",
+            "/tasks%2Fa",
+            "/tasks/%ff",
+            "/tasks/:cancel",
+            "/./tasks/a",
+            "/tasks/a/b",
+            "/tasks/a;/b",
+            "/tasks/../tasks/a",
+            "/%2e%2e/tasks/a",
+            "/tasks/a/pushNotificationConfigs/",
+        ] {
+            let answer = server.send(&format!("GET {base}{path} HTTP/1.1"), b"").await;
+            assert_eq!((form.refusal(&answer).0, answer.status), (-32601, 404), "{path}");
+        }
+        // A verb that is part of the id takes the methods of the id.
+        for line in ["POST /tasks/a%3Acancel", "GET /tasks/a:cancel", "PUT /tasks/a", "DELETE /message:send"]
+        {
+            let (method, path) = line.split_once(' ').unwrap();
+            let answer = server.send(&format!("{method} {base}{path} HTTP/1.1"), b"").await;
+            assert_eq!((answer.status, answer.header("allow").is_some()), (405, true), "{line}");
+        }
+        for id in ["a%00b", "%0d%0aX-Evil:%20x", &"x".repeat(257)] {
+            let answer = server.send(&format!("GET {base}/tasks/{id} HTTP/1.1"), b"").await;
+            assert_eq!(form.refusal(&answer).0, -32602, "{id}");
+            assert!(!answer.head.contains("evil"), "{answer:?}");
+        }
+    }
+    // The whole address in the first line is the same path.
+    let answer = server.send("GET http://x/tasks/a:b HTTP/1.1", b"").await;
+    assert_eq!(Form::Rest1.refusal(&answer).0, -32001);
+}
+
+#[tokio::test]
+async fn s66_numbers_are_read_alike_on_every_binding() {
+    let server = start(Echo).await;
+    let id = server.say("hi", json!({})).await["id"].clone();
+    let bad = [
+        "-1",
+        "-2147483649",
+        "2147483648",
+        "99999999999999999999",
+        "1.5",
+        "1e300",
+        "\"NaN\"",
+        "\"abc\"",
+        "\"1.5\"",
+        "\"-1\"",
+    ];
+    let good = ["1", "\"1\"", "100"];
+    let rows = [
+        ("GetTask", "historyLength", &["0"][..], &[][..]),
+        ("ListTasks", "historyLength", &["0"], &[]),
+        ("ListTasks", "pageSize", &[], &["0", "101", "1000000"]),
+    ];
+    for (operation, name, also_good, also_bad) in rows {
+        for form in FORMS {
+            // No client of 0.3 lists by REST.
+            if operation == "ListTasks" && form == Form::Rest03 {
+                continue;
+            }
+            let ask = |number: &&str| {
+                let mut params = json!({name: serde_json::from_str::<Value>("7").unwrap()});
+                if operation == "GetTask" {
+                    params["id"] = id.clone();
+                }
+                let ask = form.ask(operation, params);
+                let quoted = format!("{name}={}", number.trim_matches('"'));
+                let (head, body) = (ask.head.replace(&format!("{name}=7"), &quoted), ask.body);
+                Ask { head, body: body.replace(&format!("\"{name}\":7"), &format!("\"{name}\":{number}")) }
+            };
+            for number in bad.iter().chain(also_bad) {
+                let answer = server.ask(&ask(number)).await;
+                let (code, words) = form.refusal(&answer);
+                assert_eq!(code, -32602, "{form:?} {operation} {name} {number}");
+                assert!(words.contains(name), "{form:?} {number} {words}");
+            }
+            for number in good.iter().chain(also_good) {
+                assert_eq!(
+                    server.ask(&ask(number)).await.status,
+                    200,
+                    "{form:?} {operation} {name} {number}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn s81_no_error_shows_what_is_inside() {
+    let server = start(Holds).await;
+    let mut told = Vec::new();
+    for form in FORMS {
+        let ask = send(form, "hi");
+        for body in [
+            "{",
+            "[]",
+            "{}",
+            "null",
+            "\u{0}",
+            r#"{"message":5}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"hunter"}"#,
+        ] {
+            told.push(server.ask(&Ask { body: body.to_owned(), ..ask.clone() }).await);
+        }
+        for text in ["panic", "error"] {
+            told.push(server.ask(&send(form, text)).await);
+        }
+        for params in
+            [json!({"id": "gone"}), json!({"id": "x".repeat(300)}), json!({"id": "a", "historyLength": -1})]
+        {
+            told.push(server.ask(&form.ask("GetTask", params)).await);
+        }
+        told.push(server.ask(&ask.clone().with("A2A-Version", "9.9")).await);
+        told.push(server.ask(&ask.clone().with("Content-Type", "text/plain")).await);
+        told.push(server.ask(&ask.clone().with("Idempotency-Key", "")).await);
+    }
+    for path in ["/nowhere", "/v1/nowhere", "/tasks", "/.well-known/x"] {
+        told.push(server.send(&format!("PATCH {path} HTTP/1.1"), b"").await);
+    }
+    for answer in told {
+        let text = format!("{}{}", answer.head, answer.body);
+        for inside in [
+            "hunter2",
+            "/srv",
+            ".rs",
+            "postgres",
+            "panicked",
+            "serde",
+            "hyper",
+            "tokio",
+            "attache",
+            "line 1",
+            "column",
+            "thread",
+            "unwrap",
+            "missing field",
+            "server:",
+        ] {
+            assert!(!text.contains(inside), "{inside} in {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn r33_what_is_not_known_is_let_pass_and_what_is_said_is_kept() {
+    let server = start(Echo).await;
+    for form in [Form::Rpc1, Form::Rest1, Form::Rpc03] {
+        let odd = r#"{"big":123456789012345678901234567890,"float":1.0,"exp":1E+2,"null":null,"é":"\u00e9","nested":[{"a":[]}]}"#;
+        let ask = form.ask(
+            "SendMessage",
+            json!({
+                "message": form.message("hi", json!({"metadata": "ODD", "futureField": {"x": [1]}})),
+                "configuration": {"futureField": true}, "futureField": 7,
+            }),
+        );
+        let ask = Ask { body: ask.body.replace("\"ODD\"", odd), ..ask };
+        let answer = server.ask(&ask).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(
+            answer.body.contains(&odd.replace("\\u00e9", "é")) || answer.body.contains(odd),
+            "{answer:?}"
+        );
+        assert!(!answer.body.contains("futureField"), "{answer:?}");
+    }
+    let listed = async |form: Form, time: &str| {
+        let time = if form.is_rpc() { time.to_owned() } else { time.replace('+', "%2B") };
+        server.ask(&form.ask("ListTasks", json!({"statusTimestampAfter": time}))).await
+    };
+    for form in [Form::Rpc1, Form::Rest1] {
+        for time in
+            ["2020-01-01T00:00:00Z", "2020-01-01T02:00:00.123456789+02:00", "2020-01-01T00:00:00-11:30"]
+        {
+            let answer = listed(form, time).await;
+            assert_eq!(form.payload(&answer.body)["totalSize"], 3, "{answer:?}");
+        }
+        let answer = server.ask(&form.ask("ListTasks", json!({"status": "TASK_STATE_DREAMING"}))).await;
+        assert_eq!(form.refusal(&answer).0, -32602);
+    }
+}
+
+#[tokio::test]
+async fn r41_a_call_that_takes_too_long_gets_the_task_as_it_is() {
+    for form in FORMS {
+        let (started, mut heard) = mpsc::channel(1);
+        let held = Held::new(started);
+        let settings = serving(|settings| settings.max_blocking = Some(Duration::from_millis(20)));
+        let server = start_with(held.clone(), |server| server.serving(settings)).await;
+        let answer = server.ask(&send(form, "hi")).await;
+        let id = soon(heard.recv()).await.unwrap();
+        let payload = form.payload(&answer.body);
+        let task = if form == Form::Rpc03 { &payload } else { &payload["task"] };
+        assert_eq!(task["id"], id);
+        assert!(
+            task["status"]["state"].as_str().unwrap().to_ascii_lowercase().ends_with("submitted"),
+            "{task}"
+        );
+        // It goes on all the same.
+        let mut reader = server.read(&form.subscribe(&id)).await;
+        held.release();
+        assert!(reader.rest().await.last().unwrap().data.to_ascii_lowercase().contains("completed"));
+    }
+}
+
+#[tokio::test]
+async fn s67_more_tasks_than_can_wait_are_refused_with_a_hint() {
+    for form in FORMS {
+        let settings = Settings { max_turns: 1, max_waiting_turns: 1, ..Settings::default() };
+        let server = start_with(Holds, |server| server.settings(settings)).await;
+        let mut first = server.read(&form.stream("hold", json!({}))).await;
+        first.one().await;
+        let mut second = server.read(&form.stream("hold", json!({}))).await;
+        second.one().await;
+        for ask in [send(form, "more"), form.stream("more", json!({}))] {
+            let answer = server.ask(&ask).await;
+            assert_eq!((form.refusal(&answer).0, answer.status), (-32000, 503), "{answer:?}");
+            assert_eq!(answer.header("retry-after"), Some("1"));
+        }
+        assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r49_a_thousand_idle_streams_and_a_burst_of_tasks() {
+    let server = start(Holds).await;
+    let mut streams = Vec::new();
+    for number in 0..1000 {
+        let form = FORMS[number % 4];
+        let mut reader = server.read(&form.stream("hold", json!({}))).await;
+        reader.one().await;
+        streams.push(reader);
+    }
+    let mut work = JoinSet::new();
+    for number in 0..200 {
+        let address = server.address;
+        work.spawn(async move { works(address, FORMS[number % 4], number).await });
+    }
+    while let Some(done) = soon(work.join_next()).await {
+        done.unwrap();
+    }
+    let list = server.result("ListTasks", json!({"pageSize": 1, "status": "TASK_STATE_COMPLETED"})).await;
+    assert_eq!(list["totalSize"], 400);
+    let list = server.result("ListTasks", json!({"pageSize": 1, "status": "TASK_STATE_SUBMITTED"})).await;
+    assert_eq!(list["totalSize"], 1000);
+}
