@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::io::Io;
 use super::routes::Routes;
 use super::settings::ServerSettings;
+use super::taken;
 
 /// How long to wait when there are no more file descriptors: some will come free.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -123,7 +124,7 @@ impl Http {
         let mut one = http1::Builder::new();
         one.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).pipeline_flush(true);
         one.max_header_size(settings.max_header_bytes);
-        let mut two = http2::Builder::new(OnTracker(tasks.clone()));
+        let mut two = http2::Builder::new(OnTracker(tasks.clone(), settings.write_timeout));
         two.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
         two.max_concurrent_streams(settings.max_concurrent_calls);
         two.max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX));
@@ -155,15 +156,15 @@ async fn refused(error: &io::Error) {
     }
 }
 
-/// Lets HTTP/2 start its streams where everything else runs.
+/// Lets HTTP/2 start its streams where everything else runs, and ends those whose peer does not take them.
 #[derive(Clone)]
-struct OnTracker(TaskTracker);
+struct OnTracker(TaskTracker, Duration);
 
 impl<F> Executor<F> for OnTracker
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.spawn(future);
+        self.0.spawn(taken::within(self.1, future));
     }
 }

@@ -3,7 +3,6 @@
 
 use http::header::ACCEPT;
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use tracing::Instrument;
 
@@ -145,7 +144,7 @@ fn refused_stream(id: &Id<'_>, error: &Error, version: Version) -> Reply {
     reply::log(error);
     let mut out = Vec::new();
     write_failure(&mut out, error, Some(id), version);
-    with_status(reply::events(Body::Whole(Full::new(out.into()))), error)
+    with_status(reply::events(Body::Whole(out.into())), error)
 }
 
 /// 01 §9: what asks a caller to wait is said to proxies too.

@@ -13,6 +13,7 @@ mod reply;
 mod rest;
 mod routes;
 mod settings;
+mod taken;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
