@@ -254,6 +254,52 @@ async fn s63_calls_of_http_2_that_are_taken_back_at_once_hurt_nobody() {
     works(server.address, Form::Rpc1, 1).await;
 }
 
+/// A stream over HTTP/2, asked for by a peer that takes so many bytes.
+async fn stream_2(server: &Running, text: &str, window: u32) -> TcpStream {
+    let body = Form::Rest1.stream(text, json!({})).body;
+    // POST http /message:stream; x as the authority.
+    let path = b"/message:stream";
+    let head =
+        [&[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()], &path[..], &[0x01, 0x01, b'x']].concat();
+    let settings = [&[0, 4], &window.to_be_bytes()[..]].concat();
+    let call = [frame(4, 0, 0, &settings), frame(1, 4, 1, &head), frame(0, 1, 1, body.as_bytes())].concat();
+    say(server, &[GREETING, &call].concat()).await
+}
+
+#[tokio::test]
+async fn s64_a_peer_of_http_2_whose_window_stays_closed_is_let_go() {
+    let settings = serving(|settings| {
+        settings.write_timeout = Duration::from_millis(100);
+        settings.max_streams = 1;
+    });
+    let server = start_with(Holds, |server| server.serving(settings)).await;
+    let mut told = Vec::new();
+    let mut stuck = stream_2(&server, "hold", 0).await;
+    soon(stuck.read_buf(&mut told)).await.unwrap();
+    soon(async {
+        // Its place is free again when it is let go.
+        while server.read(&Form::Rest1.stream("hi", json!({}))).await.status != 200 {}
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_silent_stream_of_http_2_stays_open() {
+    let settings = serving(|settings| {
+        settings.write_timeout = Duration::from_millis(50);
+        settings.heartbeat = Some(Duration::from_millis(100));
+    });
+    let server = start_with(Holds, |server| server.serving(settings)).await;
+    let mut stream = stream_2(&server, "hold", 65_535).await;
+    let mut told = Vec::new();
+    soon(async {
+        while String::from_utf8_lossy(&told).matches(": keep-alive").count() < 3 {
+            assert_ne!(stream.read_buf(&mut told).await.unwrap(), 0);
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn http_2_is_served_beside_http_1() {
     let server = start(Echo).await;

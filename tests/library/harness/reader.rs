@@ -131,7 +131,7 @@ impl Reader {
     }
 
     fn take(&mut self, piece: &[u8]) {
-        self.text.push_str(std::str::from_utf8(piece).expect("an event is flushed whole"));
+        self.text.push_str(&String::from_utf8_lossy(piece));
         self.decoder.push(piece);
     }
 }
