@@ -144,6 +144,8 @@ impl Service {
     async fn subscribe_to_task(&self, call: &Call, request: SubscribeToTaskRequest) -> Result<Stream> {
         let head = self.find(call, &request.id).await?;
         let place = self.places.take(call.caller())?.at(&head.id)?;
+        // 01 §6: what can be refused before a stream begins is.
+        self.engine.check_recording(&head)?;
         let within_reach = |seen: &Seq| {
             seen.0 > 0
                 && *seen <= head.position

@@ -128,6 +128,12 @@ impl Engine {
         self.journal.follow(head, at)
     }
 
+    /// Refuses while nothing of the task can be recorded: there is nothing to follow then.
+    pub(crate) fn check_recording(&self, head: &Head) -> Result<()> {
+        let lost = self.journal.registry.get(&head.id).is_some_and(|live| live.is_lost());
+        if lost { Err(Error::Lost) } else { Ok(()) }
+    }
+
     /// A fresh id for a conversation that has none yet.
     pub(crate) fn context_id(&self) -> ContextId {
         self.clock.id().into()
