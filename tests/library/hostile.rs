@@ -591,3 +591,14 @@ async fn r49_a_thousand_idle_streams_and_a_burst_of_tasks() {
     let list = server.result("ListTasks", json!({"pageSize": 1, "status": "TASK_STATE_SUBMITTED"})).await;
     assert_eq!(list["totalSize"], 1000);
 }
+
+#[tokio::test]
+async fn s63_idle_connections_make_room_for_those_who_ask() {
+    let settings = serving(|settings| {
+        settings.max_connections = 2;
+        settings.header_timeout = Duration::from_millis(200);
+    });
+    let server = start_with(Echo, |server| server.serving(settings)).await;
+    let _idle = [say(&server, b"").await, say(&server, b"GET / HT").await, say(&server, b"").await];
+    assert_eq!(server.get("/healthz").await.status, 200);
+}

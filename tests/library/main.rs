@@ -8,6 +8,8 @@ mod crash;
 #[cfg(feature = "server")]
 mod crowds;
 mod dialects;
+#[cfg(feature = "server")]
+mod faults;
 mod fold;
 mod generate;
 mod golden;

@@ -404,3 +404,83 @@ async fn rest_takes_a_subscription_by_get_and_by_post() {
         assert_eq!(next(form, &mut reader).await, (4, working()));
     }
 }
+
+#[tokio::test]
+async fn a_stream_of_another_tenant_is_as_good_as_none() {
+    for form in [Form::Rpc1, Form::Rest1] {
+        let (agent, mut strings) = Puppet::new();
+        let server = start_with(agent, |server| server.tenants(["blue", "red"])).await;
+        let params = json!({"tenant": "blue", "message": form.message("go", json!({}))});
+        let mut reader = server.read(&form.ask("SendStreamingMessage", params)).await;
+        let id = strings.began().await;
+        strings.say("on it").await;
+        reader.one().await;
+        reader.one().await;
+        let subscribe = |tenant: &str, id: &str| {
+            let mut ask = form.ask("SubscribeToTask", json!({"id": id, "tenant": tenant}));
+            if tenant.is_empty() {
+                ask = form.subscribe(id);
+            }
+            ask.resuming(2)
+        };
+        for tenant in ["", "red", "green"] {
+            // Word for word what is said of a task that nobody has, but for its name.
+            let (foreign, none) =
+                (server.ask(&subscribe(tenant, &id)).await, server.ask(&subscribe(tenant, "gone")).await);
+            assert_eq!(form.refusal(&foreign).0, -32001);
+            assert_eq!(
+                (foreign.status, foreign.body.replace(&id, "gone")),
+                (none.status, none.body),
+                "{tenant}"
+            );
+        }
+        let mut own = server.read(&subscribe("blue", &id)).await;
+        assert_eq!(next(form, &mut own).await, (4, form.status("working", "on it", false)));
+    }
+}
+
+#[tokio::test]
+async fn every_event_answers_the_call_by_its_id() {
+    let (agent, _strings) = Puppet::new();
+    let server = start(agent).await;
+    for form in [Form::Rpc1, Form::Rpc03] {
+        for id in ["7", "null", "\"é \\\" \\u0007\"", "-9223372036854775808", "\"\""] {
+            let mut ask = form.stream("ping", json!({}));
+            ask.body = ask.body.replace("\"call-1\"", id);
+            let mut reader = server.read(&ask).await;
+            let data = reader.one().await.data;
+            assert!(data.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#)), "{data}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_the_first_days_streams_by_the_name_it_gave_the_task() {
+    let (agent, mut strings) = Puppet::new();
+    let server = start(agent).await;
+    let call = |method: &str, params: Value| {
+        let mut ask = Form::Rpc03.ask("GetTask", params);
+        ask.body = ask.body.replace("tasks/get", method);
+        ask
+    };
+    let message = json!({"role": "user", "parts": [{"type": "text", "text": "go"}]});
+    let begin = call("tasks/sendSubscribe", json!({"id": "mine", "sessionId": "s", "message": message}));
+    let mut reader = server.read(&begin).await;
+    strings.began().await;
+    strings.say("on it").await;
+    let payload = async |reader: &mut Reader| Form::Rpc03.payload(&reader.one().await.data);
+    let first = payload(&mut reader).await;
+    assert_eq!((&first["id"], &first["sessionId"]), (&json!("mine"), &json!("s")));
+    let second = payload(&mut reader).await;
+    assert_eq!((&second["id"], &second["final"]), (&json!("mine"), &json!(false)));
+    assert_eq!(second["status"]["message"]["parts"][0]["type"], "text");
+    let mut again = server.read(&call("tasks/resubscribe", json!({"id": "mine"})).resuming(2)).await;
+    assert_eq!(next(Form::Rpc03, &mut again).await, (4, Form::Rpc03.status("working", "on it", false)));
+    strings.end(Outcome::Completed).await;
+    let last = payload(&mut reader).await;
+    assert_eq!(
+        (&last["id"], &last["final"], &last["status"]["state"]),
+        (&json!("mine"), &json!(true), &json!("completed"))
+    );
+    assert_eq!(reader.next().await, None);
+}
