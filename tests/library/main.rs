@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 #[cfg(feature = "server")]
+mod ambiguous;
+#[cfg(feature = "server")]
 mod bindings;
 #[cfg(feature = "sqlite")]
 mod crash;
