@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::model::{Call, Caller, Seq, Version};
+use crate::model::{Call, Caller, Error, Result, Seq, Version};
 use crate::service::Asking;
 use crate::wire::decide::Asked;
 
@@ -30,17 +30,36 @@ pub(super) fn form(asked: &Asked) -> Version {
 }
 
 /// What the headers say of the request.
-pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> Asking {
-    let text =
-        |name: &str| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    Asking {
+///
+/// # Errors
+/// Invalid: there are two idempotency keys, or one that is no text.
+pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> Result<Asking> {
+    Ok(Asking {
         caller,
-        idempotency_key: text("idempotency-key"),
+        idempotency_key: idempotency_key(headers)?,
         extensions: extensions(headers).map(str::to_owned).collect(),
-        traceparent: text("traceparent").filter(|text| text.len() <= 256),
+        traceparent: only(headers, "traceparent").filter(|text| text.len() <= 256).map(str::to_owned),
         version,
-        last_seen: text("last-event-id").and_then(|text| text.parse().ok()).map(Seq),
+        last_seen: only(headers, "last-event-id").and_then(|text| text.parse().ok()).map(Seq),
+    })
+}
+
+/// What is given more than once is not chosen from.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
+    const NAME: &str = "Idempotency-Key";
+    let mut values = headers.get_all(NAME).iter();
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.any(|other| other != first) {
+        return Err(Error::invalid(NAME, "must be given only once"));
     }
+    let text = std::str::from_utf8(first.as_bytes()).map_err(|_| Error::invalid(NAME, "must be UTF-8"))?;
+    Ok(Some(text.to_owned()))
 }
 
 /// The extensions that a request asks for, under either name.

@@ -97,7 +97,7 @@ async fn served(
 ) -> Result<Reply> {
     let (decoded, dialect) = read_params(method, request.params)?;
     let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
-    let asking = asking(caller, headers, method.key.version());
+    let asking = asking(caller, headers, method.key.version())?;
     let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
     let mut reply = match resident.service.call(&call, decoded).await? {
         Answer::One(response) => reply::json(StatusCode::OK, result(&request.id, &response, &dialect)?),

@@ -70,7 +70,7 @@ async fn served(
         _ => Vec::new(),
     };
     let (decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
-    let asking = asking(caller, &head.headers, route.key.version());
+    let asking = asking(caller, &head.headers, route.key.version())?;
     let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
     let mut reply = match resident.service.call(&call, decoded).await? {
         Answer::One(response) => {
