@@ -215,3 +215,18 @@ async fn r33_what_is_not_known_is_let_pass_and_what_is_said_is_kept() {
         assert_eq!(form.refusal(&answer).0, -32602);
     }
 }
+
+#[tokio::test]
+async fn s84_of_two_headers_that_disagree_none_is_chosen() {
+    let server = start(Echo).await;
+    for form in FORMS {
+        for ask in [send(form, "hi"), form.stream("hi", json!({}))] {
+            let two = ask.clone().with("Idempotency-Key", "a").with("idempotency-key", "b");
+            let (code, words) = form.refusal(&server.ask(&two).await);
+            assert!(code == -32602 && words.contains("Idempotency-Key"), "{words}");
+            let key = format!("{form:?}");
+            let twice = ask.with("Idempotency-Key", &key).with("Idempotency-Key", &key);
+            assert_eq!(server.ask(&twice).await.status, 200);
+        }
+    }
+}

@@ -57,6 +57,8 @@ async fn what_is_no_position_of_ours_gets_the_task_as_it_stands() {
             let mut reader = scene.resume(form, seen).await;
             assert_eq!(next(form, &mut reader).await, (4, task("working", &["go"])), "{seen}");
         }
+        let mut two = scene.server.read(&form.subscribe(&scene.id).resuming(2).resuming(3)).await;
+        assert_eq!(next(form, &mut two).await, (4, task("working", &["go"])));
     }
 }
 
