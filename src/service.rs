@@ -168,6 +168,8 @@ impl Service {
     async fn subscribe_to_task(&self, call: &Call, request: SubscribeToTaskRequest) -> Result<Stream> {
         let head = self.find(call, &request.id).await?;
         let place = self.places.take(call.caller())?.at(&head.id)?;
+        // 01 §6: what can be refused before a stream begins is.
+        self.engine.check_recording(&head)?;
         let within_reach = |seen: &Seq| {
             seen.0 > 0
                 && *seen <= head.position
@@ -323,7 +325,7 @@ impl Service {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));
         }
-        if let Some(config) = config {
+        if let Some(config) = config.filter(|_| !head.state.is_terminal()) {
             self.register(&head, &config).await?;
         }
         let named = call.idempotency_key.is_some();

@@ -138,6 +138,12 @@ impl Engine {
         self.journal.follow(head, at)
     }
 
+    /// Refuses while nothing of the task can be recorded: there is nothing to follow then.
+    pub(crate) fn check_recording(&self, head: &Head) -> Result<()> {
+        let lost = self.journal.registry.get(&head.id).is_some_and(|live| live.is_lost());
+        if lost { Err(Error::Lost) } else { Ok(()) }
+    }
+
     /// A fresh id for a conversation that has none yet.
     pub(crate) fn context_id(&self) -> ContextId {
         self.clock.id().into()
@@ -322,9 +328,10 @@ impl Accepted {
         self.log.turn() - 1
     }
 
-    /// Whether what its sender waits for has happened already.
-    pub(crate) fn has_settled(&self) -> bool {
-        self.log.has_settled(self.turn)
+    /// Whether the turn that took the message is over, or the task with it. One that waits for credentials in
+    /// mid-turn is not.
+    pub(crate) fn is_over(&self) -> bool {
+        self.log.task.is_ended() || self.log.turn() > self.turn
     }
 
     /// The task as it was when it took the message, and the position that stands for.

@@ -15,10 +15,10 @@ const MAX_DISCARDED: usize = 64 << 20;
 /// Refuses what does not say that it is JSON; saying nothing is fine. A browser cannot send these types to another
 /// site without asking first.
 pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
-    match headers.get(CONTENT_TYPE).map(HeaderValue::to_str) {
-        None => Ok(()),
-        Some(Ok(text)) if is_json(text) => Ok(()),
-        Some(_) => Err(ErrorKind::UnsupportedMediaType.into()),
+    let all_json = |value: &HeaderValue| value.to_str().is_ok_and(is_json);
+    match headers.get_all(CONTENT_TYPE).iter().all(all_json) {
+        true => Ok(()),
+        false => Err(ErrorKind::UnsupportedMediaType.into()),
     }
 }
 

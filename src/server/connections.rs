@@ -23,6 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::io::Io;
 use super::routes::Routes;
 use super::settings::ServerSettings;
+use super::taken;
 
 /// How long to wait when there are no more file descriptors: some will come free.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -99,9 +100,7 @@ impl Connections {
         let visit = Visit { routes: self.routes.clone(), peer, watcher, _place: place };
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
             let Some(handshake) = handshake else { return http.open(stream, visit).await };
-            // Whoever cannot say what they want in time is told nothing.
-            let shaken = timeout(visit.routes.settings.header_timeout, handshake.shake(stream)).await;
-            if let Ok(Ok(connection)) = shaken {
+            if let Some(connection) = visit.begin(handshake.shake(stream)).await {
                 http.open(connection, visit).await;
             }
         }));
@@ -134,6 +133,18 @@ struct Visit {
     _place: Place,
 }
 
+impl Visit {
+    /// What a connection begins with. Whoever says nothing in time is told nothing; nor does the server wait for it
+    /// when it is to stop.
+    async fn begin<T>(&self, said: impl Future<Output = io::Result<T>>) -> Option<T> {
+        tokio::select! {
+            biased;
+            said = timeout(self.routes.settings.header_timeout, said) => said.ok()?.ok(),
+            () = self.routes.drain.cancelled() => None,
+        }
+    }
+}
+
 /// The two ways to speak HTTP. Which one is known before either is set up: a connection that might become both costs
 /// half as much memory again.
 struct Http {
@@ -146,7 +157,7 @@ impl Http {
         let mut one = http1::Builder::new();
         one.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).pipeline_flush(true);
         one.max_header_size(settings.max_header_bytes);
-        let mut two = http2::Builder::new(OnTracker(tasks.clone()));
+        let mut two = http2::Builder::new(OnTracker(tasks.clone(), settings.write_timeout));
         two.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
         two.max_concurrent_streams(settings.max_concurrent_calls);
         two.max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX));
@@ -155,9 +166,8 @@ impl Http {
 
     /// Sees which of them a connection speaks, and serves it to its end.
     async fn open<S: Bytes + 'static>(&self, stream: S, visit: Visit) {
-        let settings = &visit.routes.settings;
-        let opened = timeout(settings.header_timeout, Io::open(stream, settings.write_timeout)).await;
-        let Ok(Ok((io, is_http2))) = opened else { return };
+        let opened = visit.begin(Io::open(stream, visit.routes.settings.write_timeout));
+        let Some((io, is_http2)) = opened.await else { return };
         let Visit { routes, peer, watcher, _place } = visit;
         let service = service_fn(move |request| {
             let routes = routes.clone();
@@ -183,15 +193,15 @@ async fn refused(error: &io::Error) {
     }
 }
 
-/// Lets HTTP/2 start its streams where everything else runs.
+/// Lets HTTP/2 start its streams where everything else runs, and ends those whose peer does not take them.
 #[derive(Clone)]
-struct OnTracker(TaskTracker);
+struct OnTracker(TaskTracker, Duration);
 
 impl<F> Executor<F> for OnTracker
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.spawn(future);
+        self.0.spawn(taken::within(self.1, future));
     }
 }

@@ -5,12 +5,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, ReusableBoxFuture, WaitForCancellationFutureOwned};
 
 use super::forms::{event, form};
-use super::reply::Fault;
+use super::taken::piece;
 use crate::model::Result;
 use crate::service::{Item, Stream};
 use crate::wire::jsonrpc::{Id, begin_result, end};
@@ -30,6 +29,8 @@ pub(super) type Next = (Stream, Option<Result<Vec<Item>>>);
 pub(super) struct Events {
     next: Option<ReusableBoxFuture<'static, Next>>,
     envelope: Envelope,
+    /// What has been written and not handed over yet.
+    rest: Bytes,
     heartbeat: Option<Heartbeat>,
     /// Ready when the server is to stop: whoever reads comes again, and finds another.
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -50,12 +51,40 @@ impl Events {
         Self {
             next: Some(ReusableBoxFuture::new(next(stream))),
             envelope,
+            rest: Bytes::new(),
             heartbeat: heartbeat.map(|every| Heartbeat { every, at: Box::pin(sleep(every)) }),
             drain: Box::pin(drain.cancelled_owned()),
         }
     }
 
-    /// Everything there is, in one piece; `None` at the end.
+    /// The next piece of what there is, or a sign of life; `None` at the end.
+    pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(piece) = piece(&mut self.rest) {
+            return Poll::Ready(Some(piece));
+        }
+        if let Poll::Ready(bytes) = self.poll_bytes(context) {
+            if let Some(Heartbeat { every, at }) = &mut self.heartbeat {
+                at.as_mut().reset(Instant::now() + *every);
+            }
+            self.rest = bytes.unwrap_or_default().into();
+            return Poll::Ready(piece(&mut self.rest));
+        }
+        if self.drain.as_mut().poll(context).is_ready() {
+            self.next = None;
+            return Poll::Ready(None);
+        }
+        if let Some(Heartbeat { every, at }) = &mut self.heartbeat
+            && at.as_mut().poll(context).is_ready()
+        {
+            at.as_mut().reset(Instant::now() + *every);
+            // Polled again for its waker: the reset alone wakes nobody.
+            context.waker().wake_by_ref();
+            return Poll::Ready(Some(Bytes::from_static(sse::COMMENT)));
+        }
+        Poll::Pending
+    }
+
+    /// Everything there is; `None` at the end.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         let Some(next) = &mut self.next else { return Poll::Ready(None) };
         let (stream, items) = ready!(next.poll(context));
@@ -82,36 +111,6 @@ impl Events {
 pub(super) async fn next(mut stream: Stream) -> Next {
     let items = stream.next().await;
     (stream, items)
-}
-
-impl Body for Events {
-    type Data = Bytes;
-    type Error = Fault;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
-        if let Poll::Ready(bytes) = self.poll_bytes(context) {
-            if let Some(Heartbeat { every, at }) = &mut self.heartbeat {
-                at.as_mut().reset(Instant::now() + *every);
-            }
-            return Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes.into()))));
-        }
-        if self.drain.as_mut().poll(context).is_ready() {
-            self.next = None;
-            return Poll::Ready(None);
-        }
-        if let Some(Heartbeat { every, at }) = &mut self.heartbeat
-            && at.as_mut().poll(context).is_ready()
-        {
-            at.as_mut().reset(Instant::now() + *every);
-            // Polled again for its waker: the reset alone wakes nobody.
-            context.waker().wake_by_ref();
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::COMMENT)))));
-        }
-        Poll::Pending
-    }
 }
 
 impl Envelope {

@@ -98,7 +98,7 @@ async fn served(
     let (head, body) = request.into_parts();
     let message = frame::read(body, &routes.settings).await?;
     let decoded = read_grpc(operation, version, &message)?;
-    let asking = asking(caller, &head.headers, version);
+    let asking = asking(caller, &head.headers, version)?;
     let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
     let get = get_ended(operation, version, &decoded);
     let answer = match resident.service.call(&call, decoded).await {

@@ -4,7 +4,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
 
-use crate::model::{Call, Caller, Seq, Version};
+use crate::model::{Call, Caller, Error, Result, Seq, Version};
 use crate::service::Asking;
 use crate::wire::decide::Asked;
 
@@ -18,7 +18,8 @@ const MAX_EXTENSIONS: usize = 64;
 pub(super) fn asked(headers: &HeaderMap, query: Option<&str>) -> Asked {
     let in_headers = headers.get_all(VERSION).iter().map(|value| value.to_str().unwrap_or("?"));
     let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let in_query: Vec<_> = query.filter(|(name, _)| name == "A2A-Version").map(|(_, value)| value).collect();
+    let in_query: Vec<_> =
+        query.filter(|(name, _)| name.eq_ignore_ascii_case(VERSION)).map(|(_, value)| value).collect();
     Asked::read(in_headers.chain(in_query.iter().map(|value| &**value)))
 }
 
@@ -41,17 +42,36 @@ pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
 }
 
 /// What the headers say of the request.
-pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> Asking {
-    let text =
-        |name: &str| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    Asking {
+///
+/// # Errors
+/// Invalid: there are two idempotency keys, or one that is no text.
+pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> Result<Asking> {
+    Ok(Asking {
         caller,
-        idempotency_key: text("idempotency-key"),
+        idempotency_key: idempotency_key(headers)?,
         extensions: extensions(headers).map(str::to_owned).collect(),
-        traceparent: text("traceparent").filter(|text| text.len() <= 256),
+        traceparent: only(headers, "traceparent").filter(|text| text.len() <= 256).map(str::to_owned),
         version,
-        last_seen: text("last-event-id").and_then(|text| text.parse().ok()).map(Seq),
+        last_seen: only(headers, "last-event-id").and_then(|text| text.parse().ok()).map(Seq),
+    })
+}
+
+/// What is given more than once is not chosen from.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(value)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
+    const NAME: &str = "Idempotency-Key";
+    let mut values = headers.get_all(NAME).iter();
+    let Some(first) = values.next() else { return Ok(None) };
+    if values.any(|other| other != first) {
+        return Err(Error::invalid(NAME, "must be given only once"));
     }
+    let text = std::str::from_utf8(first.as_bytes()).map_err(|_| Error::invalid(NAME, "must be UTF-8"))?;
+    Ok(Some(text.to_owned()))
 }
 
 /// The extensions that a request asks for, under either name.
@@ -61,9 +81,14 @@ fn extensions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_EXTENSIONS)
 }
 
+/// Says in the answer which version it is in.
+pub(super) fn say_version(answer: &mut HeaderMap, version: Version) {
+    answer.insert(VERSION, HeaderValue::from_static(version.as_str()));
+}
+
 /// Says in the answer which version it is in, and which extensions are active, under the names that were asked with.
 pub(super) fn mark(answer: &mut HeaderMap, asked: &HeaderMap, call: &Call) {
-    answer.insert(VERSION, HeaderValue::from_static(call.version.as_str()));
+    say_version(answer, call.version);
     if call.extensions.is_empty() {
         return;
     }

@@ -9,8 +9,8 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// What every HTTP/2 connection begins with, as far as it takes to know.
-const HTTP2: &[u8] = b"PRI ";
+/// What every HTTP/2 connection begins with. Waited for whole, because hyper waits for the rest of it without a limit.
+const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection whose first bytes were read to see what it speaks; they are read again from here. A write that the
 /// peer leaves waiting for too long fails, so that nobody is kept by a reader who does not read.
@@ -114,7 +114,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_looked_at_is_read_again() {
-        for (bytes, expected) in [("PRI * HTTP/2.0", true), ("POST / HTTP/1.1", false), ("G", false)] {
+        let http2 = std::str::from_utf8(HTTP2).unwrap();
+        for (bytes, expected) in [
+            (&*format!("{http2}more"), true),
+            ("PRI * HTTP/1.1", false),
+            ("POST / HTTP/1.1", false),
+            ("G", false),
+        ] {
             let (mut near, far) = duplex(64);
             near.write_all(bytes.as_bytes()).await.unwrap();
             drop(near);
@@ -123,9 +129,12 @@ mod tests {
             io.read_to_string(&mut read).await.unwrap();
             assert_eq!((read.as_str(), is_http2), (bytes, expected));
         }
-        let (near, far) = duplex(64);
-        drop(near);
-        assert!(Io::open(far, PATIENCE).await.is_err());
+        for half in ["", "P", "PRI * HTTP/2.0"] {
+            let (mut near, far) = duplex(64);
+            near.write_all(half.as_bytes()).await.unwrap();
+            drop(near);
+            assert!(Io::open(far, PATIENCE).await.is_err(), "{half}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,13 +3,12 @@
 
 use http::header::ACCEPT;
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
-use super::incoming::{asked, asking, form, mark};
+use super::incoming::{asked, asking, form, mark, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -65,9 +64,13 @@ async fn called(
             );
             let answer = served(routes, resident, caller, headers, method, &request);
             let answer = answer.instrument(span).await;
-            answer.unwrap_or_else(|error| match refuses_in_stream(method.operation, version) {
-                true => refused_stream(&request.id, &error, version),
-                false => refused(&request.id, &error, version),
+            answer.unwrap_or_else(|error| {
+                let mut reply = match refuses_in_stream(method.operation, version) {
+                    true => refused_stream(&request.id, &error, version),
+                    false => refused(&request.id, &error, version),
+                };
+                say_version(reply.headers_mut(), version);
+                reply
             })
         }
         Err(Refusal { error, form }) => refused(&request.id, &error, form),
@@ -94,14 +97,14 @@ async fn served(
 ) -> Result<Reply> {
     let (decoded, dialect) = read_params(method, request.params)?;
     let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
-    let asking = asking(caller, headers, method.key.version());
+    let asking = asking(caller, headers, method.key.version())?;
     let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
     let mut reply = match resident.service.call(&call, decoded).await? {
         Answer::One(response) => reply::json(StatusCode::OK, result(&request.id, &response, &dialect)?),
         Answer::Stream(stream) => {
             let envelope = Envelope { id: Some(request.id.clone().into_owned()), dialect };
             let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
-            reply::events(Body::Frames(Box::new(events)))
+            reply::events(Body::Events(Box::new(events)))
         }
     };
     mark(reply.headers_mut(), headers, &call);
@@ -134,20 +137,23 @@ fn refused(id: &Id<'_>, error: &Error, version: Version) -> Reply {
     reply::log(error);
     let mut out = Vec::new();
     write_error(&mut out, id, error, version);
-    // 01 §9: what asks a caller to wait is said to proxies too.
-    let status = match error.kind() {
-        ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        ErrorKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        _ => StatusCode::OK,
-    };
-    let mut reply = reply::json(status, out);
-    reply::retry_after(&mut reply, error);
-    reply
+    with_status(reply::json(StatusCode::OK, out), error)
 }
 
 fn refused_stream(id: &Id<'_>, error: &Error, version: Version) -> Reply {
     reply::log(error);
     let mut out = Vec::new();
     write_failure(&mut out, error, Some(id), version);
-    reply::events(Body::Whole(Full::new(out.into())))
+    with_status(reply::events(Body::Whole(out.into())), error)
+}
+
+/// 01 §9: what asks a caller to wait is said to proxies too.
+fn with_status(mut reply: Reply, error: &Error) -> Reply {
+    match error.kind() {
+        ErrorKind::Unavailable => *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::RateLimited => *reply.status_mut() = StatusCode::TOO_MANY_REQUESTS,
+        _ => {}
+    }
+    reply::retry_after(&mut reply, error);
+    reply
 }

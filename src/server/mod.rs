@@ -20,6 +20,7 @@ mod rest;
 mod routes;
 mod served;
 mod settings;
+mod taken;
 #[cfg(feature = "tls")]
 mod tls;
 

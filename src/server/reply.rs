@@ -6,9 +6,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
+use super::events::Events;
+use super::taken;
 use crate::model::{Error, ErrorKind};
 
 pub(super) type Reply = Response<Body>;
@@ -22,8 +23,10 @@ pub(super) type Frames = Box<dyn HttpBody<Data = Bytes, Error = Fault> + Send + 
 /// The body of an answer.
 pub(super) enum Body {
     /// Known from the start.
-    Whole(Full<Bytes>),
-    /// Written while a task goes on, or with something behind it.
+    Whole(Bytes),
+    /// Written while a task goes on.
+    Events(Box<Events>),
+    /// Written by gRPC, with something behind it.
     Frames(Frames),
 }
 
@@ -35,22 +38,27 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
-            Self::Frames(body) => Pin::new(body).poll_frame(context),
-        }
+        let this = self.get_mut();
+        let given = match this {
+            Self::Whole(rest) => Poll::Ready(taken::piece(rest)),
+            Self::Events(events) => events.poll_piece(context),
+            Self::Frames(body) => return taken::asked(Pin::new(body).poll_frame(context)),
+        };
+        taken::asked(given).map(|given| given.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(body) => body.is_end_stream(),
+            Self::Whole(rest) => rest.is_empty(),
+            Self::Events(_) => false,
             Self::Frames(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(body) => body.size_hint(),
+            Self::Whole(rest) => SizeHint::with_exact(rest.len() as u64),
+            Self::Events(_) => SizeHint::default(),
             Self::Frames(body) => body.size_hint(),
         }
     }
@@ -78,7 +86,7 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Reply {
 
 /// An answer without a body.
 pub(super) fn empty(status: StatusCode) -> Reply {
-    let mut reply = Response::new(Body::Whole(Full::default()));
+    let mut reply = Response::new(Body::Whole(Bytes::new()));
     *reply.status_mut() = status;
     reply
 }
@@ -90,7 +98,7 @@ pub(super) fn not_allowed(methods: &'static str) -> Reply {
 }
 
 pub(super) fn whole(status: StatusCode, media_type: &'static str, body: Bytes) -> Reply {
-    let mut reply = Response::new(Body::Whole(Full::new(body)));
+    let mut reply = Response::new(Body::Whole(body));
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     reply

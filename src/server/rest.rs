@@ -7,7 +7,7 @@ use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
-use super::incoming::{asked, asking, mark};
+use super::incoming::{asked, asking, mark, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{Caller, Error, ErrorKind, Result, Version};
@@ -47,7 +47,11 @@ pub(super) async fn answer(
         caller = caller.name()
     );
     let answer = served(routes, resident, caller, &route, request).instrument(span).await;
-    answer.unwrap_or_else(|error| refused(&error, version))
+    answer.unwrap_or_else(|error| {
+        let mut reply = refused(&error, version);
+        say_version(reply.headers_mut(), version);
+        reply
+    })
 }
 
 async fn served(
@@ -66,7 +70,7 @@ async fn served(
         _ => Vec::new(),
     };
     let (decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
-    let asking = asking(caller, &head.headers, route.key.version());
+    let asking = asking(caller, &head.headers, route.key.version())?;
     let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
     let mut reply = match resident.service.call(&call, decoded).await? {
         Answer::One(response) => {
@@ -77,7 +81,7 @@ async fn served(
         Answer::Stream(stream) => {
             let envelope = Envelope { id: None, dialect };
             let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
-            reply::events(Body::Frames(Box::new(events)))
+            reply::events(Body::Events(Box::new(events)))
         }
     };
     mark(reply.headers_mut(), &head.headers, &call);

@@ -79,10 +79,10 @@ impl Stream {
         place: Place,
     ) -> Self {
         let (head, turn, turns_ended) = (accepted.head.clone(), accepted.turn(), accepted.turns_ended());
-        let settled = accepted.has_settled();
+        let over = accepted.is_over();
         let (mut task, at) = accepted.into_task();
         task.limit_history(history_length);
-        let follow = (!settled).then(|| engine.follow(&head, at));
+        let follow = (!over).then(|| engine.follow(&head, at));
         let first = Some(whole(StreamResponse::Task(task), Some(at)));
         let stream = Self::new((head.id, head.context_id), first, follow);
         Self { turn: Some(turn), turns_ended, _place: Some(place), ..stream }

@@ -34,7 +34,8 @@ pub enum NoRoute {
 /// # Errors
 /// There is none, or not for this HTTP method.
 pub fn route(http_method: &str, path: &str) -> Result<Route, NoRoute> {
-    let segments = segments(path).ok_or(NoRoute::NotFound(Key::PathV1))?;
+    let unreadable = if path.starts_with("/v1/") { Key::PathV03 } else { Key::PathV1 };
+    let segments = segments(path).ok_or(NoRoute::NotFound(unreadable))?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (key, tenant, rest) = match segments.as_slice() {
         ["v1", rest @ ..] => (Key::PathV03, None, rest),

@@ -1,5 +1,9 @@
 //! A server on a free port, and a caller who writes HTTP by hand.
 
+mod forms;
+mod puppet;
+mod reader;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,6 +14,10 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+pub(crate) use forms::{Ask, FORMS, Form, Seen, task};
+pub(crate) use puppet::{Puppet, Strings};
+pub(crate) use reader::{Reader, header};
 
 /// Says it back.
 pub(crate) struct Echo;
@@ -42,7 +50,15 @@ pub(crate) async fn start(agent: impl Agent) -> Running {
 
 /// Starts a server that is set up otherwise than by default.
 pub(crate) async fn start_with(agent: impl Agent, set_up: impl FnOnce(Server) -> Server) -> Running {
-    let card = AgentCard::new("Echo", "Says it back");
+    start_as(AgentCard::new("Echo", "Says it back"), agent, set_up).await
+}
+
+/// Starts a server for an agent with a card of its own.
+pub(crate) async fn start_as(
+    card: AgentCard,
+    agent: impl Agent,
+    set_up: impl FnOnce(Server) -> Server,
+) -> Running {
     let bound = set_up(Server::new(card, agent)).bind("127.0.0.1:0").await.unwrap();
     let address = bound.local_addr();
     let (stop, stopped) = oneshot::channel();
@@ -79,6 +95,15 @@ impl Running {
         let head = format!("{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
         stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
         stream
+    }
+
+    pub(crate) async fn ask(&self, ask: &Ask) -> Answer {
+        self.send(&ask.head, ask.body.as_bytes()).await
+    }
+
+    /// Asks for a stream and reads its head.
+    pub(crate) async fn read(&self, ask: &Ask) -> Reader {
+        Reader::open(self.begin(&ask.head, ask.body.as_bytes()).await).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -125,6 +150,11 @@ pub(crate) fn message(text: &str, more: Value) -> Value {
 }
 
 impl Answer {
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
+
     pub(crate) fn read(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP answer");
         let status = head.split(' ').nth(1).expect("a status line").parse().unwrap();

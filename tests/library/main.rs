@@ -1,11 +1,19 @@
 //! What the library promises: a file per promise, one binary.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[cfg(feature = "server")]
+mod ambiguous;
+#[cfg(feature = "server")]
+mod bindings;
 #[cfg(all(feature = "client", feature = "server"))]
 mod client;
 #[cfg(feature = "sqlite")]
 mod crash;
+#[cfg(feature = "server")]
+mod crowds;
 mod dialects;
+#[cfg(feature = "server")]
+mod faults;
 mod fold;
 mod generate;
 mod golden;
@@ -15,6 +23,8 @@ mod golden_grpc;
 mod grpc;
 #[cfg(feature = "server")]
 mod harness;
+#[cfg(feature = "server")]
+mod hostile;
 #[cfg(feature = "grpc")]
 mod judges;
 #[cfg(feature = "server")]
@@ -26,13 +36,19 @@ mod operations;
 #[cfg(feature = "grpc")]
 mod proto;
 mod refusals;
+#[cfg(feature = "server")]
+mod resuming;
 mod robust;
 mod rooms;
 mod roundtrip;
 mod shape;
+#[cfg(feature = "server")]
+mod streaming;
 #[cfg(feature = "server")]
 mod tasks;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "server")]
 mod transport;
+#[cfg(feature = "server")]
+mod versions;

@@ -64,7 +64,7 @@ pub(super) fn reply(frames: Frames) -> Reply {
 
 /// An answer that is nothing but a status.
 pub(super) fn refusal(status: &Status) -> Reply {
-    let mut reply = typed(Reply::new(Body::Whole(Full::default())));
+    let mut reply = typed(Reply::new(Body::Whole(Bytes::new())));
     reply.headers_mut().extend(trailers(status));
     reply
 }

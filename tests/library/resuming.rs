@@ -1,0 +1,262 @@
+//! Readers that were cut off: they come again with the last position they saw, and miss nothing.
+
+use attache::model::Limits;
+use attache::{Agent, Failure, Outcome, Turn};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+use crate::harness::{FORMS, Form, Puppet, Seen, start, start_with, task};
+use crate::streaming::{Scene, next, rest};
+
+#[tokio::test]
+async fn r01_a_reader_that_was_cut_off_misses_nothing_and_hears_nothing_twice() {
+    for form in FORMS {
+        let Scene { server, strings, reader, id, .. } = Scene::new(form).await;
+        drop(reader);
+        strings.write("one").await;
+        strings.write("two").await;
+        // In another form than it began with: positions are the same everywhere.
+        for form in [form, form.other()] {
+            let mut reader = server.read(&form.subscribe(&id).resuming(4)).await;
+            assert_eq!(next(form, &mut reader).await, (5, Seen::Artifact("one".into(), false)));
+            assert_eq!(next(form, &mut reader).await, (6, Seen::Artifact("two".into(), true)));
+        }
+        let mut last = server.read(&form.subscribe(&id).resuming(5)).await;
+        strings.end(Outcome::Completed).await;
+        let end = (7, form.status("completed", "", true));
+        assert_eq!(rest(form, &mut last).await, [(6, Seen::Artifact("two".into(), true)), end]);
+        // Nobody who left has stopped anything.
+        let task = server.ask(&form.ask("GetTask", json!({"id": id}))).await;
+        assert!(task.body.to_ascii_lowercase().contains("completed"), "{task:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_can_be_resumed_from_too() {
+    for form in FORMS {
+        let scene = Scene::new(form).await;
+        let mut reader = scene.resume(form, 2).await;
+        assert_eq!(next(form, &mut reader).await, (4, form.status("working", "on it", false)));
+        let mut reader = scene.subscribe(form).await;
+        let (at, snapshot) = next(form, &mut reader).await;
+        assert_eq!((at, snapshot), (4, task("working", &["go"])));
+        drop(reader);
+        let mut reader = scene.resume(form, at).await;
+        scene.strings.write("one").await;
+        assert_eq!(next(form, &mut reader).await, (5, Seen::Artifact("one".into(), false)));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_position_of_ours_gets_the_task_as_it_stands() {
+    for form in FORMS {
+        let scene = Scene::new(form).await;
+        let uuid = "0b1e7a52-8b7b-4a53-9e0e-3f1d9f6a7f10";
+        for seen in ["", "x", "0", "-1", "4.0", "5", "99", "18446744073709551616", uuid] {
+            let mut reader = scene.resume(form, seen).await;
+            assert_eq!(next(form, &mut reader).await, (4, task("working", &["go"])), "{seen}");
+        }
+        let mut two = scene.server.read(&form.subscribe(&scene.id).resuming(2).resuming(3)).await;
+        assert_eq!(next(form, &mut two).await, (4, task("working", &["go"])));
+    }
+}
+
+#[tokio::test]
+async fn s68_what_is_too_long_ago_is_not_told_again() {
+    for form in FORMS {
+        let (agent, mut strings) = Puppet::new();
+        let limits = Limits { max_replayed_entries: 3, ..Limits::default() };
+        let server = start_with(agent, |server| server.limits(limits)).await;
+        let mut reader = server.read(&form.stream("go", json!({}))).await;
+        let id = strings.began().await;
+        for word in ["one", "two", "three", "four"] {
+            strings.write(word).await;
+        }
+        for _ in 0..5 {
+            reader.one().await;
+        }
+        let mut within = server.read(&form.subscribe(&id).resuming(4)).await;
+        assert_eq!(next(form, &mut within).await, (5, Seen::Artifact("two".into(), true)));
+        let mut beyond = server.read(&form.subscribe(&id).resuming(3)).await;
+        assert_eq!(next(form, &mut beyond).await, (7, task("submitted", &["go"])));
+    }
+}
+
+#[tokio::test]
+async fn r04_the_end_that_a_reader_missed_is_told_and_nothing_more() {
+    for form in FORMS {
+        let mut scene = Scene::new(form).await;
+        scene.strings.write("one").await;
+        scene.strings.end(Outcome::Completed).await;
+        scene.reader.rest().await;
+        let end = (6, form.status("completed", "", true));
+        let mut tail = scene.resume(form, 4).await;
+        assert_eq!(rest(form, &mut tail).await, [(5, Seen::Artifact("one".into(), false)), end.clone()]);
+        assert_eq!(rest(form, &mut scene.resume(form, 5).await).await, [end]);
+        // 6 is the end and 7 the end of the turn, which nobody is told of.
+        for seen in ["6", "7", "8", "x"] {
+            let answer = scene.server.ask(&form.subscribe(&scene.id).resuming(seen)).await;
+            assert_eq!(form.refusal(&answer).0, -32004, "{seen}");
+        }
+        assert_eq!(form.refusal(&scene.server.ask(&form.subscribe(&scene.id)).await).0, -32004);
+    }
+}
+
+#[tokio::test]
+async fn r14_the_same_key_twice_is_the_stream_of_the_same_task() {
+    for form in FORMS {
+        let (agent, mut strings) = Puppet::new();
+        let server = start(agent).await;
+        let ask = form.stream("go", json!({})).with("Idempotency-Key", "k-1");
+        let mut first = server.read(&ask).await;
+        let id = strings.began().await;
+        strings.say("on it").await;
+        let told = [(2, task("submitted", &["go"])), (4, form.status("working", "on it", false))];
+        for told in &told {
+            assert_eq!(next(form, &mut first).await, *told);
+        }
+        let mut second = server.read(&ask).await;
+        for told in &told {
+            assert_eq!(next(form, &mut second).await, *told);
+        }
+        strings.end(Outcome::Completed).await;
+        let end = (5, form.status("completed", "", true));
+        for reader in [&mut first, &mut second] {
+            assert_eq!(rest(form, reader).await, std::slice::from_ref(&end));
+        }
+        // Also when all is over.
+        let mut third = server.read(&ask).await;
+        assert_eq!(rest(form, &mut third).await, [told[0].clone(), told[1].clone(), end]);
+        let other = form.stream("something else", json!({})).with("Idempotency-Key", "k-1");
+        assert_eq!(form.refusal(&server.ask(&other).await).0, -32602);
+        let list = server.ask(&Form::Rpc1.ask("ListTasks", json!({}))).await.json();
+        assert_eq!(
+            (&list["result"]["totalSize"], &list["result"]["tasks"][0]["id"]),
+            (&json!(1), &json!(id))
+        );
+    }
+}
+
+#[tokio::test]
+async fn r14_a_message_that_continues_a_task_is_taken_once() {
+    for form in FORMS {
+        let mut scene = Scene::new(form).await;
+        scene.strings.end(Outcome::ask("which?")).await;
+        scene.reader.rest().await;
+        let ask = form.stream("this", json!({"taskId": scene.id})).with("Idempotency-Key", "k-2");
+        let mut first = scene.server.read(&ask).await;
+        scene.strings.began().await;
+        scene.strings.auth("log in").await;
+        assert_eq!(next(form, &mut first).await, (9, task("working", &["go", "on it", "which?", "this"])));
+        assert_eq!(next(form, &mut first).await, (10, form.status("auth-required", "log in", false)));
+        // Sent again while the agent waits for credentials: its turn goes on, and so does the stream.
+        let mut second = scene.server.read(&ask).await;
+        assert_eq!(
+            next(form, &mut second).await,
+            (10, task("auth-required", &["go", "on it", "which?", "this"]))
+        );
+        scene.strings.end(Outcome::Completed).await;
+        let end = (11, form.status("completed", "", true));
+        for reader in [&mut first, &mut second] {
+            assert_eq!(rest(form, reader).await, std::slice::from_ref(&end));
+        }
+        let mut third = scene.server.read(&ask).await;
+        let texts = ["go", "on it", "which?", "this", "log in"];
+        assert_eq!(rest(form, &mut third).await, [(12, task("completed", &texts))]);
+    }
+}
+
+/// Writes twenty pieces as fast as it can, then waits to be released.
+#[derive(Clone)]
+struct Hasty(Arc<Semaphore>);
+
+impl Agent for Hasty {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let mut writer = turn.writer("result");
+        for piece in 0..20 {
+            writer.write(format!("{piece} ")).await;
+            tokio::task::yield_now().await;
+        }
+        self.0.acquire().await?.forget();
+        Ok(Outcome::Completed)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn r03_no_hand_over_loses_or_repeats_an_event() {
+    let gate = Arc::new(Semaphore::new(0));
+    let server = start(Hasty(gate.clone())).await;
+    let whole: String = (0..20).map(|piece| format!("{piece} ")).collect();
+    for round in 0..400 {
+        let form = FORMS[round % 4];
+        let mut first = server.read(&form.stream("go", json!({}))).await;
+        let event = first.one().await;
+        let payload = form.payload(&event.data);
+        let id = if form == Form::Rpc03 { &payload["id"] } else { &payload["task"]["id"] };
+        let id = id.as_str().unwrap();
+        for _ in 0..round % 7 {
+            first.one().await;
+        }
+        let mut snapshot = server.read(&form.subscribe(id)).await;
+        let mut resumed = server.read(&form.subscribe(id).resuming(2)).await;
+        let begun = snapshot.one().await;
+        gate.add_permits(1);
+        let at: u64 = begun.id.unwrap().parse().unwrap();
+        let text = artifact_text(form, &form.payload(&begun.data));
+        assert_eq!(told(text, at, &rest(form, &mut snapshot).await), whole, "round {round}");
+        assert_eq!(told(String::new(), 2, &rest(form, &mut resumed).await), whole, "round {round}");
+    }
+}
+
+fn artifact_text(form: Form, payload: &Value) -> String {
+    let task = if form == Form::Rpc03 { payload } else { &payload["task"] };
+    match task.get("artifacts") {
+        Some(artifacts) => artifacts[0]["parts"][0]["text"].as_str().unwrap().to_owned(),
+        None => String::new(),
+    }
+}
+
+/// What a reader knows in the end who began with a text at a position.
+fn told(mut text: String, mut at: u64, events: &[(u64, Seen)]) -> String {
+    for (position, event) in events {
+        assert!(*position > at, "{position} after {at}");
+        at = *position;
+        if let Seen::Artifact(piece, _) = event {
+            text.push_str(piece);
+        }
+    }
+    assert!(matches!(events.last(), Some((_, Seen::Status(..)))));
+    text
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_reader_whose_server_stops_goes_on_at_the_next_one() {
+    use attache::store::Sqlite;
+    use attache::store::sqlite::Options;
+    use std::time::Duration;
+
+    for form in FORMS {
+        let folder = tempfile::tempdir().unwrap();
+        let store = || Sqlite::open(folder.path().join("tasks.db"), Options::default()).unwrap();
+        let mut settings = attache::ServerSettings::default();
+        settings.shutdown_grace = Duration::from_millis(50);
+        let (agent, mut strings) = Puppet::new();
+        let mut server = start_with(agent, |server| server.serving(settings).store(store())).await;
+        let mut reader = server.read(&form.stream("go", json!({}))).await;
+        let id = strings.began().await;
+        strings.write("one").await;
+        reader.one().await;
+        assert_eq!(next(form, &mut reader).await, (4, Seen::Artifact("one".into(), false)));
+        let (rest_of_it, ()) = tokio::join!(reader.rest(), server.stop());
+        assert!(rest_of_it.is_empty());
+        drop(server);
+        // The turn was cut off, and the task says so.
+        let (agent, _strings) = Puppet::new();
+        let server = start_with(agent, |server| server.store(store())).await;
+        let mut reader = server.read(&form.subscribe(&id).resuming(4)).await;
+        let failed = form.status("failed", "Agent execution failed (interrupted)", true);
+        assert_eq!(rest(form, &mut reader).await.pop().map(|(_, seen)| seen), Some(failed));
+    }
+}
