@@ -1,5 +1,6 @@
 //! The operations of the protocol, whatever carries them: validate, look within the caller's scope, call the engine.
 
+mod answers;
 mod cursor;
 mod directory;
 mod offer;
@@ -310,7 +311,7 @@ impl Service {
         match (&request.message.task_id, &request.alias) {
             (Some(id), _) => Ok(Some(self.find(call, id).await?)),
             (None, Some(alias)) => Ok(self.engine.find(&call.scope, alias).await?),
-            (None, None) => Ok(None),
+            (None, None) => self.answered(call, &request.message).await,
         }
     }
 

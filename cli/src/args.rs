@@ -59,6 +59,14 @@ pub(crate) struct Serving {
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
 
+    /// Serve over TLS with this certificate: a PEM file, the certificate first, then those that vouch for it.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate: a PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
     /// Where to keep tasks: in a SQLite file, in memory until the program ends, or nowhere: then every answer is a
     /// message.
     #[arg(long, value_name = "KIND", default_value = "sqlite")]

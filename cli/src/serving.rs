@@ -4,11 +4,12 @@ mod listen;
 mod tries;
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::Context;
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, Server};
+use attache::{Bound, Server, Tls};
 
 use crate::args::{Serving, StoreKind};
 use crate::data_dir;
@@ -31,6 +32,10 @@ pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
     if let Some(url) = &args.public_url {
         server = server.public_url(url);
     }
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        let tls = Tls::from_pem(&read(certificate)?, &read(key)?);
+        server = server.tls(tls.context("cannot serve over TLS; check --tls-cert and --tls-key")?);
+    }
     let bound = server.bind(&*addresses).await.map_err(|error| listen::cannot_listen(&args.listen, error))?;
     let (mut first, mut again) = (Interrupts::new()?, Interrupts::new()?);
     greet(&bound, &place, &served.tries).context("cannot write to stdout")?;
@@ -42,6 +47,10 @@ pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
         served = bound.serve_until(first.next()) => Ok(served?),
         () = twice => Ok(()),
     }
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
 /// The server with its store, and where that is, in words.

@@ -49,6 +49,8 @@ mod tasks;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "server")]
+mod tools;
+#[cfg(feature = "server")]
 mod transport;
 #[cfg(feature = "server")]
 mod versions;

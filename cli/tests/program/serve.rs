@@ -54,3 +54,42 @@ fn an_address_that_others_can_reach_is_refused_unless_it_is_allowed() {
     let server = serve(&["demo", "--store", "memory", "--allow-anonymous", "--listen", "0.0.0.0:0"]);
     assert!(server.line("Listening on ").starts_with("http://127.0.0.1:"));
 }
+
+#[test]
+fn the_card_says_where_the_operator_says_it_is() {
+    let args = ["serve", "--echo", "--store", "memory", "--public-url", "https://agents.example.com/echo"];
+    let server = serve(&args);
+    // Where clients are to come; a card of a machine that is not there yet is read where it listens.
+    assert_eq!(server.line("Listening on "), "https://agents.example.com/echo/");
+    let (code, said) = complaint(&["serve", "--echo", "--store", "memory", "--public-url", "example.com"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("public_url") && said.contains("absolute"), "{said}");
+}
+
+#[test]
+fn an_agent_that_keeps_nothing_answers_with_a_message() {
+    let server = serve(&["serve", "--echo", "--store", "null"]);
+    let url = server.line("Listening on ");
+    let params = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}});
+    let answer = call(&url, "SendMessage", &params);
+    assert_eq!(answer["result"]["message"]["parts"], json!([{"text": "hi"}]), "{answer}");
+}
+
+#[test]
+fn tls_needs_a_certificate_and_its_key() {
+    let (code, said) = complaint(&["serve", "--echo", "--tls-cert", "none.pem"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--tls-key"), "{said}");
+    let (code, said) = complaint(&[
+        "serve",
+        "--echo",
+        "--store",
+        "memory",
+        "--tls-cert",
+        "none.pem",
+        "--tls-key",
+        "none.pem",
+    ]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot read none.pem"), "{said}");
+}
