@@ -33,22 +33,31 @@ macro_rules! judges {
 
 judges! {
     a2a_sdk_0_2_jsonrpc: "v02" "sdk02.py" ["JSONRPC", "0.2"];
+    a2a_sdk_0_2_grpc: "v02" "sdk02.py" ["GRPC", "0.2"];
     a2a_sdk_0_3_jsonrpc: "v03" "sdk03.py" ["JSONRPC", "0.3"];
     a2a_sdk_0_3_rest: "v03" "sdk03.py" ["HTTP+JSON", "0.3"];
+    a2a_sdk_0_3_grpc: "v03" "sdk03.py" ["GRPC", "0.3"];
     a2a_sdk_1_jsonrpc: "v10" "sdk10.py" ["JSONRPC", "1.0"];
     a2a_sdk_1_rest: "v10" "sdk10.py" ["HTTP+JSON", "1.0"];
+    a2a_sdk_1_grpc: "v10" "sdk10.py" ["GRPC", "1.0"];
     a2a_sdk_1_falls_back_to_0_3_jsonrpc: "v10" "sdk10.py" ["JSONRPC", "0.3"];
     a2a_sdk_1_falls_back_to_0_3_rest: "v10" "sdk10.py" ["HTTP+JSON", "0.3"];
+    a2a_sdk_1_falls_back_to_0_3_grpc: "v10" "sdk10.py" ["GRPC", "0.3"];
     a2a_js_0_3_jsonrpc: "v10" "node.py" ["v03", "JSONRPC", "0.3"];
     a2a_js_0_3_rest: "v10" "node.py" ["v03", "HTTP+JSON", "0.3"];
+    a2a_js_0_3_grpc: "v10" "node.py" ["v03", "GRPC", "0.3"];
     a2a_js_1_jsonrpc: "v10" "node.py" ["v10", "JSONRPC", "1.0"];
     a2a_js_1_rest: "v10" "node.py" ["v10", "HTTP+JSON", "1.0"];
+    a2a_js_1_grpc: "v10" "node.py" ["v10", "GRPC", "1.0"];
     a2a_js_1_falls_back_to_0_3_jsonrpc: "v10" "node.py" ["v10", "JSONRPC", "0.3"];
     a2a_js_1_falls_back_to_0_3_rest: "v10" "node.py" ["v10", "HTTP+JSON", "0.3"];
+    a2a_js_1_falls_back_to_0_3_grpc: "v10" "node.py" ["v10", "GRPC", "0.3"];
     curl_1_jsonrpc: "v10" "curl.py" ["JSONRPC", "1.0"];
     curl_1_rest: "v10" "curl.py" ["HTTP+JSON", "1.0"];
     curl_0_3_jsonrpc: "v10" "curl.py" ["JSONRPC", "0.3"];
     curl_0_3_rest: "v10" "curl.py" ["HTTP+JSON", "0.3"];
+    stubs_1_grpc: "v10" "grpc10.py" ["GRPC", "1.0"];
+    stubs_0_3_grpc: "v03" "grpc03.py" ["GRPC", "0.3"];
 }
 
 /// Runs an adapter; it ends by itself, and with 0 only if every check held.

@@ -31,7 +31,8 @@ class Client(scenario.Client):
         if version == '0.3':
             self.list = None
             # Out of protobuf its 0.3 takes neither the name of a file nor whether a chunk is appended.
-            self.reads_append = self.reads_file_names = binding == 'JSONRPC'
+            if binding != 'JSONRPC':
+                self.reads_append, self.reads_of_files = False, ('media_type',)
 
     async def read(self):
         while line := await self.process.stdout.readline():

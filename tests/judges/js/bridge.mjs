@@ -41,9 +41,14 @@ async function answer(call, id, args, streams) {
   }
 }
 
-/** What a caller of the SDK has to tell errors by. A fault of a stream wraps the error that the server sent. */
+/**
+ * What a caller of the SDK has to tell errors by: the name. A fault of a stream wraps the error that the server sent.
+ * Where the SDK has no name for a status of gRPC, the words of the server are left, and 0.3 has the name in them.
+ */
 function name(error) {
-  return error.cause ? name(error.cause) : error.name === 'Error' ? error.constructor.name : error.name;
+  if (error.cause) return name(error.cause);
+  if (typeof error.details === 'string') return error.details.split(':')[0];
+  return error.name === 'Error' ? error.constructor.name : error.name;
 }
 
 function say(what) {
