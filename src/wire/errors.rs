@@ -176,6 +176,35 @@ pub fn reason(kind: ErrorKind) -> &'static str {
     }
 }
 
+/// The name of the error in 0.3: before its gRPC messages, and in the body of its REST errors.
+pub(crate) fn name_v03(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Parse => "JSONParseError",
+        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge => "InvalidRequestError",
+        ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => "MethodNotFoundError",
+        ErrorKind::InvalidParams => "InvalidParamsError",
+        ErrorKind::Internal => "InternalError",
+        ErrorKind::TaskNotFound => "TaskNotFoundError",
+        ErrorKind::TaskNotCancelable => "TaskNotCancelableError",
+        ErrorKind::PushNotificationNotSupported => "PushNotificationNotSupportedError",
+        ErrorKind::UnsupportedOperation => "UnsupportedOperationError",
+        ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => {
+            "ContentTypeNotSupportedError"
+        }
+        ErrorKind::InvalidAgentResponse => "InvalidAgentResponseError",
+        ErrorKind::ExtendedAgentCardNotConfigured => "AuthenticatedExtendedCardNotConfiguredError",
+        ErrorKind::ExtensionSupportRequired => "ExtensionSupportRequiredError",
+        ErrorKind::VersionNotSupported => "VersionNotSupportedError",
+        ErrorKind::Unauthenticated => "UnauthenticatedError",
+        ErrorKind::PermissionDenied => "PermissionDeniedError",
+        ErrorKind::RateLimited => "RateLimitedError",
+        ErrorKind::Unavailable => "UnavailableError",
+        ErrorKind::Canceled => "CanceledError",
+        ErrorKind::DeadlineExceeded => "DeadlineExceededError",
+        ErrorKind::Other(_) => "ServerError",
+    }
+}
+
 /// What the caller reads: 0.3 has its own name for one error.
 pub(crate) fn message(error: &Error, version: Version) -> &str {
     let default = ErrorKind::ExtendedAgentCardNotConfigured;
@@ -232,9 +261,10 @@ impl Serialize for RestError<'_> {
         let Self(error, version) = *self;
         let mut map = serializer.serialize_map(None)?;
         if version == Version::V03 {
-            // Old clients look for the first; some for the second.
+            // Old clients look for the first; some for the second; a2a-sdk 1.x, where it speaks 0.3, for the third.
             map.serialize_entry("message", message(error, version))?;
             map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
+            map.serialize_entry("type", name_v03(error.kind()))?;
         }
         let body = RestStatus {
             code: http_status(error.kind(), version),

@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use tonic_types::{BadRequest, ErrorDetail, ErrorInfo, RetryInfo, StatusExt, pb};
 
 use super::decide::Key;
-use super::errors::{DOMAIN, ReadDetails, grpc_code, message, reason};
+use super::errors::{DOMAIN, ReadDetails, grpc_code, message, name_v03, reason};
 use crate::model::{Error, ErrorKind, Operation, Version, Violation};
 
 pub use call::{read_event, read_reply, write_request};
@@ -204,35 +204,6 @@ fn read_details(status: &Status) -> (ReadDetails, Option<std::time::Duration>) {
         }
     }
     (details, retry_after)
-}
-
-/// The name of the error class that 0.3 puts before its gRPC messages.
-fn name_v03(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Parse => "JSONParseError",
-        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge => "InvalidRequestError",
-        ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => "MethodNotFoundError",
-        ErrorKind::InvalidParams => "InvalidParamsError",
-        ErrorKind::Internal => "InternalError",
-        ErrorKind::TaskNotFound => "TaskNotFoundError",
-        ErrorKind::TaskNotCancelable => "TaskNotCancelableError",
-        ErrorKind::PushNotificationNotSupported => "PushNotificationNotSupportedError",
-        ErrorKind::UnsupportedOperation => "UnsupportedOperationError",
-        ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => {
-            "ContentTypeNotSupportedError"
-        }
-        ErrorKind::InvalidAgentResponse => "InvalidAgentResponseError",
-        ErrorKind::ExtendedAgentCardNotConfigured => "AuthenticatedExtendedCardNotConfiguredError",
-        ErrorKind::ExtensionSupportRequired => "ExtensionSupportRequiredError",
-        ErrorKind::VersionNotSupported => "VersionNotSupportedError",
-        ErrorKind::Unauthenticated => "UnauthenticatedError",
-        ErrorKind::PermissionDenied => "PermissionDeniedError",
-        ErrorKind::RateLimited => "RateLimitedError",
-        ErrorKind::Unavailable => "UnavailableError",
-        ErrorKind::Canceled => "CanceledError",
-        ErrorKind::DeadlineExceeded => "DeadlineExceededError",
-        ErrorKind::Other(_) => "ServerError",
-    }
 }
 
 /// A message of 0.3 in its two pieces: the name of the error, and the text.

@@ -1,0 +1,116 @@
+//! Other people's clients against `attache demo`: each binding of each of them goes through the scenario of
+//! `tests/judges/clients`. Push configs go to an agent that declares push, which the demo does not.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::thread;
+
+use attache::{AgentCard, Server};
+use attache_agents::Script;
+
+use crate::harness::{DEADLINE, serve};
+
+/// Slow enough to be cut in the middle, whatever else the machine does.
+const WITH_PUSH: &str = r#"
+[[rule]]
+word = "ask"
+steps = [{ ask = "What is your name?" }]
+
+[[rule]]
+word = "drip"
+steps = [{ stream = { name = "drip", text = "chunk {count} of {total} ", chunks = 40, bytes = 12, seconds = 4 } }]
+"#;
+
+macro_rules! judges {
+    ($($test:ident: $python:literal $script:literal [$($arg:literal),+];)+) => {$(
+        #[test]
+        fn $test() {
+            judge($python, $script, &[$($arg),+]);
+        }
+    )+};
+}
+
+judges! {
+    a2a_sdk_0_2_jsonrpc: "v02" "sdk02.py" ["JSONRPC", "0.2"];
+    a2a_sdk_0_2_grpc: "v02" "sdk02.py" ["GRPC", "0.2"];
+    a2a_sdk_0_3_jsonrpc: "v03" "sdk03.py" ["JSONRPC", "0.3"];
+    a2a_sdk_0_3_rest: "v03" "sdk03.py" ["HTTP+JSON", "0.3"];
+    a2a_sdk_0_3_grpc: "v03" "sdk03.py" ["GRPC", "0.3"];
+    a2a_sdk_1_jsonrpc: "v10" "sdk10.py" ["JSONRPC", "1.0"];
+    a2a_sdk_1_rest: "v10" "sdk10.py" ["HTTP+JSON", "1.0"];
+    a2a_sdk_1_grpc: "v10" "sdk10.py" ["GRPC", "1.0"];
+    a2a_sdk_1_falls_back_to_0_3_jsonrpc: "v10" "sdk10.py" ["JSONRPC", "0.3"];
+    a2a_sdk_1_falls_back_to_0_3_rest: "v10" "sdk10.py" ["HTTP+JSON", "0.3"];
+    a2a_sdk_1_falls_back_to_0_3_grpc: "v10" "sdk10.py" ["GRPC", "0.3"];
+    a2a_js_0_3_jsonrpc: "v10" "node.py" ["v03", "JSONRPC", "0.3"];
+    a2a_js_0_3_rest: "v10" "node.py" ["v03", "HTTP+JSON", "0.3"];
+    a2a_js_0_3_grpc: "v10" "node.py" ["v03", "GRPC", "0.3"];
+    a2a_js_1_jsonrpc: "v10" "node.py" ["v10", "JSONRPC", "1.0"];
+    a2a_js_1_rest: "v10" "node.py" ["v10", "HTTP+JSON", "1.0"];
+    a2a_js_1_grpc: "v10" "node.py" ["v10", "GRPC", "1.0"];
+    a2a_js_1_falls_back_to_0_3_jsonrpc: "v10" "node.py" ["v10", "JSONRPC", "0.3"];
+    a2a_js_1_falls_back_to_0_3_rest: "v10" "node.py" ["v10", "HTTP+JSON", "0.3"];
+    a2a_js_1_falls_back_to_0_3_grpc: "v10" "node.py" ["v10", "GRPC", "0.3"];
+    curl_1_jsonrpc: "v10" "curl.py" ["JSONRPC", "1.0"];
+    curl_1_rest: "v10" "curl.py" ["HTTP+JSON", "1.0"];
+    curl_0_3_jsonrpc: "v10" "curl.py" ["JSONRPC", "0.3"];
+    curl_0_3_rest: "v10" "curl.py" ["HTTP+JSON", "0.3"];
+    stubs_1_grpc: "v10" "grpc10.py" ["GRPC", "1.0"];
+    stubs_0_3_grpc: "v03" "grpc03.py" ["GRPC", "0.3"];
+}
+
+/// Runs an adapter; it ends by itself, and with 0 only if every check held.
+fn judge(python: &str, script: &str, args: &[&str]) {
+    if std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1") {
+        return;
+    }
+    let demo = serve(&["demo", "--store", "memory"]);
+    let output = Command::new(folder().join(python).join("bin/python"))
+        .arg(repository().join("tests/judges/clients").join(script))
+        .args(args)
+        .args([&demo.line("Listening on "), &*PUSHING])
+        .env("ATTACHE_JUDGES", folder())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}", said(&output.stdout), said(&output.stderr));
+}
+
+/// Where an agent listens that declares push; it serves until the tests have ended.
+static PUSHING: LazyLock<String> = LazyLock::new(|| {
+    let (send, url) = std::sync::mpsc::sync_channel(1);
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut card = AgentCard::new("With push", "Takes webhooks");
+            card.capabilities.push_notifications = Some(true);
+            let server = Server::new(card, Script::parse(WITH_PUSH).unwrap());
+            let bound = server.bind("127.0.0.1:0").await.unwrap();
+            send.send(bound.url()).unwrap();
+            bound.serve().await.unwrap();
+        });
+    });
+    url.recv_timeout(DEADLINE).unwrap()
+});
+
+/// Where the judges live; whoever says where has put them there, and else it is done here, once.
+fn folder() -> &'static Path {
+    static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+        if let Some(folder) = std::env::var_os("ATTACHE_JUDGES") {
+            return folder.into();
+        }
+        let made = Command::new(repository().join("tests/judges/setup")).stdout(Stdio::null()).status();
+        assert!(
+            made.is_ok_and(|status| status.success()),
+            "the judges are not there; run tests/judges/setup"
+        );
+        repository().join("target/judges")
+    });
+    &FOLDER
+}
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}

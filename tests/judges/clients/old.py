@@ -1,0 +1,87 @@
+"""The values of the scenario out of the models that a2a-sdk 0.2 and 0.3 share."""
+
+import base64
+import uuid
+
+import scenario
+
+from a2a.types import Message, PushNotificationConfig, Role, Task, TaskPushNotificationConfig
+from a2a.types import TaskArtifactUpdateEvent, TaskStatusUpdateEvent, TextPart
+from scenario import Chunk, Hook, Part, Said, Status
+
+# What JSON-RPC calls the errors, and the HTTP and gRPC of 0.3.
+CODES = {
+    'TaskNotFound': (-32001, 404, 'NOT_FOUND'),
+    'TaskNotCancelable': (-32002, 409, 'UNIMPLEMENTED'),
+    'PushNotificationNotSupported': (-32003, 501, 'UNIMPLEMENTED'),
+    'UnsupportedOperation': (-32004, 501, 'UNIMPLEMENTED'),
+}
+
+
+def errors(binding):
+    place = ['JSONRPC', 'HTTP+JSON', 'GRPC'].index(binding)
+    return {name: codes[place] for name, codes in CODES.items()}
+
+
+def message(text, task, context):
+    return Message(
+        message_id=str(uuid.uuid4()), role=Role.user, parts=[TextPart(text=text)], task_id=task, context_id=context)
+
+
+def event_of(event, plain_files=False):
+    match event:
+        case Task():
+            return task_of(event, plain_files)
+        case Message():
+            return Said(parts_of(event.parts))
+        case TaskStatusUpdateEvent():
+            return Status(event.task_id, event.status.state.value, said(event.status), event.final)
+        case TaskArtifactUpdateEvent():
+            artifact = event.artifact
+            return Chunk(event.task_id, artifact.artifact_id, artifact.name, parts_of(artifact.parts),
+                         bool(event.append), bool(event.last_chunk))
+
+
+def task_of(task, plain_files=False):
+    return scenario.Task(
+        task.id, task.context_id, task.status.state.value, said(task.status),
+        [(artifact.name, parts_of(artifact.parts, plain_files)) for artifact in task.artifacts or []],
+        [scenario.text(parts_of(message.parts)) for message in task.history or []],
+    )
+
+
+def said(status):
+    return scenario.text(parts_of(status.message.parts)) if status.message else ''
+
+
+def parts_of(parts, plain_files=False):
+    return [part_of(part.root, plain_files) for part in parts]
+
+
+def part_of(part, plain_files):
+    match part.kind:
+        case 'text':
+            return Part(text=part.text)
+        case 'data':
+            return Part(data=part.data)
+        case 'file':
+            content = part.file.bytes.encode()
+            return Part(file=content if plain_files else base64.b64decode(content, validate=True),
+                        name=part.file.name, media_type=part.file.mime_type)
+
+
+def config(hook):
+    return TaskPushNotificationConfig(
+        task_id=hook.task, push_notification_config=PushNotificationConfig(id=hook.id, url=hook.url, token=hook.token))
+
+
+def hook_of(config):
+    inner = config.push_notification_config
+    return Hook(config.task_id, inner.id, inner.url, inner.token)
+
+
+def card_of(card):
+    return {
+        'name': card.name, 'description': card.description, 'streaming': card.capabilities.streaming,
+        'push': bool(card.capabilities.push_notifications), 'skills': [skill.id for skill in card.skills],
+    }

@@ -1,0 +1,133 @@
+"""The client of a2a-sdk 0.2.16: JSON-RPC, and gRPC with a stub that it is given. It cannot subscribe again."""
+
+import uuid
+
+import grpc
+import httpx
+import scenario
+
+from a2a import types
+from a2a.client import A2ACardResolver, A2AClient
+from a2a.client.grpc_client import A2AGrpcClient
+from a2a.grpc.a2a_pb2_grpc import A2AServiceStub
+from old import card_of, config, errors, event_of, hook_of, message
+from scenario import Refused
+
+
+class JsonRpc(scenario.Client):
+    flags_final = True
+    errors = errors('JSONRPC')
+
+    def __init__(self, http, card, url):
+        self.http, self.url = http, url
+        self.client = A2AClient(http, agent_card=card)
+
+    async def close(self):
+        await self.http.aclose()
+
+    async def card(self):
+        return card_of(await A2ACardResolver(self.http, self.url).get_agent_card())
+
+    async def send(self, text, task=None, context=None):
+        params = types.MessageSendParams(message=message(text, task, context))
+        return event_of(result(await self.client.send_message(types.SendMessageRequest(id=fresh(), params=params))))
+
+    async def stream(self, text, task=None, context=None):
+        params = types.MessageSendParams(message=message(text, task, context))
+        answers = self.client.send_message_streaming(types.SendStreamingMessageRequest(id=fresh(), params=params))
+        try:
+            async for answer in answers:
+                yield event_of(result(answer))
+        finally:
+            await answers.aclose()
+
+    async def get(self, task):
+        params = types.TaskQueryParams(id=task)
+        return event_of(result(await self.client.get_task(types.GetTaskRequest(id=fresh(), params=params))))
+
+    async def cancel(self, task):
+        params = types.TaskIdParams(id=task)
+        return event_of(result(await self.client.cancel_task(types.CancelTaskRequest(id=fresh(), params=params))))
+
+    async def set_hook(self, hook):
+        request = types.SetTaskPushNotificationConfigRequest(id=fresh(), params=config(hook))
+        return hook_of(result(await self.client.set_task_callback(request)))
+
+    async def get_hook(self, task, name):
+        params = types.GetTaskPushNotificationConfigParams(id=task, push_notification_config_id=name)
+        request = types.GetTaskPushNotificationConfigRequest(id=fresh(), params=params)
+        return hook_of(result(await self.client.get_task_callback(request)))
+
+
+class Grpc(scenario.Client):
+    errors = errors('GRPC')
+    flags_final = True
+    # It takes every answer for a task, also a plain message; it knows fewer states, and of a file the content.
+    reads_replies = False
+    unknown_states = ('rejected', 'auth-required')
+    reads_of_files = ()
+    # It names no webhook when it asks for one, and leaves the name of the task out when it sets one.
+    set_hook = get_hook = None
+
+    def __init__(self, http, card, url):
+        self.http, self.url = http, url
+        [target] = [interface.url for interface in card.additional_interfaces if interface.transport == 'GRPC']
+        self.channel = grpc.aio.insecure_channel(target)
+        self.client = A2AGrpcClient(A2AServiceStub(self.channel), card)
+
+    async def close(self):
+        await self.channel.close()
+        await self.http.aclose()
+
+    card = JsonRpc.card
+
+    async def send(self, text, task=None, context=None):
+        return await self.call(self.client.send_message(self.params(text, task, context)))
+
+    async def stream(self, text, task=None, context=None):
+        events = self.client.send_message_streaming(self.params(text, task, context))
+        try:
+            async for event in events:
+                yield event_of(event)
+        except grpc.aio.AioRpcError as error:
+            raise Refused(error.code().name) from error
+        finally:
+            await events.aclose()
+
+    async def get(self, task):
+        return await self.call(self.client.get_task(types.TaskQueryParams(id=task)))
+
+    async def cancel(self, task):
+        return await self.call(self.client.cancel_task(types.TaskIdParams(id=task)))
+
+    async def call(self, call):
+        try:
+            # It takes the bytes of a file for their base64.
+            return event_of(await call, plain_files=True)
+        except grpc.aio.AioRpcError as error:
+            raise Refused(error.code().name) from error
+
+    def params(self, text, task, context):
+        # Its protobuf has no way to leave it open whether to wait, and says that it will not.
+        configuration = types.MessageSendConfiguration(accepted_output_modes=[], blocking=True)
+        return types.MessageSendParams(message=message(text, task, context), configuration=configuration)
+
+
+def fresh():
+    return str(uuid.uuid4())
+
+
+def result(answer):
+    if isinstance(answer.root, types.JSONRPCErrorResponse):
+        raise Refused(answer.root.error.code)
+    return answer.root.result
+
+
+async def connect(binding, _, url):
+    http = httpx.AsyncClient()
+    card = await A2ACardResolver(http, url).get_agent_card()
+    return {'JSONRPC': JsonRpc, 'GRPC': Grpc}[binding](http, card, url)
+
+
+if __name__ == '__main__':
+    scenario.main(connect)
