@@ -155,7 +155,9 @@ struct Http {
 impl Http {
     fn new(tasks: &TaskTracker, settings: &ServerSettings) -> Self {
         let mut one = http1::Builder::new();
-        one.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).pipeline_flush(true);
+        // Flat writes: an answer is one piece, and small. Not `pipeline_flush`, which is flat too, but buffers for a peer
+        // that does not read without a limit, and holds streams back from one that has asked for more.
+        one.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).writev(false);
         one.max_header_size(settings.max_header_bytes);
         let mut two = http2::Builder::new(OnTracker(tasks.clone(), settings.write_timeout));
         two.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);

@@ -114,7 +114,13 @@ pub(super) fn retry_after(reply: &mut Reply, error: &Error) {
 
 /// What is wrong with us and not with the caller goes to the log, and nothing of it to the caller.
 pub(super) fn log(error: &Error) {
-    if matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable) {
-        tracing::error!(kind = ?error.kind(), cause = std::error::Error::source(error), "call failed");
+    let cause = std::error::Error::source(error);
+    match (error.kind(), cause) {
+        // A limit does its work; nobody has to come and see.
+        (ErrorKind::Unavailable, None) => tracing::warn!(why = error.message(), "call put off"),
+        (ErrorKind::Internal | ErrorKind::Unavailable, cause) => {
+            tracing::error!(kind = ?error.kind(), cause, "call failed");
+        }
+        _ => {}
     }
 }

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::harness::{Ask, Echo, FORMS, Form, Running, message, request, soon, start, start_with};
+use crate::harness::{Ask, Echo, FORMS, Form, Reader, Running, message, request, soon, start, start_with};
 use crate::operations::Held;
 
 /// Never ends on `hold`, else says it back.
@@ -222,6 +222,19 @@ async fn requests_that_come_together_are_answered_in_their_order() {
     assert_eq!(text.matches("HTTP/1.1 200").count(), 5, "{text}");
     let places: Vec<_> = FORMS.map(|form| text.find(&format!("{form:?}"))).into();
     assert!(places.is_sorted() && places.iter().all(Option::is_some), "{text}");
+}
+
+#[tokio::test]
+async fn a_stream_is_not_held_back_by_the_request_behind_it() {
+    let server = start(Holds).await;
+    for form in FORMS {
+        let Ask { head, body } = form.stream("hold", json!({}));
+        let length = body.len();
+        let behind = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+        let text = format!("{head}\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}{behind}");
+        let mut reader = Reader::open(say(&server, text.as_bytes()).await).await;
+        reader.one().await;
+    }
 }
 
 /// A frame of HTTP/2.
