@@ -33,12 +33,13 @@ pub(super) fn form(asked: &Asked) -> Version {
 
 /// Whether a request is a call of gRPC, whatever it calls. gRPC-Web is another protocol.
 pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
+    if request.version() != http::Version::HTTP_2 || *request.method() != Method::POST {
+        return false;
+    }
     let media_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let essence = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    request.version() == http::Version::HTTP_2
-        && *request.method() == Method::POST
-        && (essence.eq_ignore_ascii_case(b"application/grpc")
-            || essence.eq_ignore_ascii_case(b"application/grpc+proto"))
+    essence.eq_ignore_ascii_case(b"application/grpc")
+        || essence.eq_ignore_ascii_case(b"application/grpc+proto")
 }
 
 /// What the headers say of the request.

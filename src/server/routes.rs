@@ -47,13 +47,13 @@ impl Routes {
     }
 
     async fn route(&self, peer: SocketAddr, request: Request<Incoming>) -> Reply {
-        // Before anything else is looked at: most requests are this.
-        if request.uri().path() == "/" && request.method() == Method::POST {
-            return jsonrpc::answer(self, self.directory.first(), Caller::anonymous(), request).await;
-        }
         if is_grpc(&request) {
             // Apart, so that connections of the other bindings keep no room for it.
             return Box::pin(grpc::answer(self, self.directory.first(), Caller::anonymous(), request)).await;
+        }
+        // Before anything else of the path is looked at: most requests are this.
+        if request.uri().path() == "/" && request.method() == Method::POST {
+            return jsonrpc::answer(self, self.directory.first(), Caller::anonymous(), request).await;
         }
         let path = request.uri().path().to_owned();
         let Some((at, path)) = self.agent(&path) else { return plain(StatusCode::NOT_FOUND, "not found\n") };

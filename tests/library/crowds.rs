@@ -23,7 +23,7 @@ async fn r05_a_hundred_readers_see_the_same_in_the_same_order() {
     for number in 0..100 {
         let form = FORMS[number % 4];
         let mut reader = scene.subscribe(form).await;
-        assert_eq!(next(form, &mut reader).await.0, 4);
+        assert_eq!(next(form, &mut reader).await.0, 5);
         readers.push((form, reader));
     }
     for number in 0..50 {
@@ -73,10 +73,11 @@ async fn r07_three_thousand_events_arrive_in_order_however_they_are_read() {
         let mut reader = server.read(&form.stream("3000 10", json!({}))).await;
         let (at, first) = next(form, &mut reader).await;
         assert_eq!((at, first), (2, task("submitted", &["3000 10"])));
+        assert_eq!(next(form, &mut reader).await, (4, form.status("working", "", false)));
         let events = rest(form, &mut reader).await;
         assert_eq!(events.len(), 3001);
         for (number, (at, event)) in events.iter().enumerate() {
-            assert_eq!(*at, 4 + number as u64);
+            assert_eq!(*at, 5 + number as u64);
             match event {
                 Seen::Artifact(text, append) => {
                     assert!(text.starts_with(&format!("{number} ")) && *append == (number > 0));
@@ -139,7 +140,7 @@ async fn r08_a_silent_stream_is_kept_open_by_comments() {
         let before = scene.reader.comments();
         scene.reader.until_comments(before + 3).await;
         scene.strings.end(Outcome::Completed).await;
-        assert_eq!(rest(form, &mut scene.reader).await, [(5, form.status("completed", "", true))]);
+        assert_eq!(rest(form, &mut scene.reader).await, [(6, form.status("completed", "", true))]);
         // A comment is a frame of its own and has no position.
         let text = scene.reader.text.replace(": keep-alive\n\n", "");
         assert!(text.split_terminator("\n\n").all(|frame| frame.starts_with("id: ")), "{text}");
@@ -172,13 +173,13 @@ async fn a_subscription_to_a_task_that_waits_ends_after_a_while_and_one_that_wor
         });
         let mut scene = Scene::with(form, patience).await;
         let mut subscriber = scene.subscribe(form).await;
-        assert_eq!(next(form, &mut subscriber).await.0, 4);
+        assert_eq!(next(form, &mut subscriber).await.0, 5);
         let before = subscriber.comments();
         subscriber.until_comments(before + 5).await;
         scene.strings.end(Outcome::ask("which?")).await;
         scene.reader.rest().await;
-        assert_eq!(rest(form, &mut subscriber).await, [(5, form.status("input-required", "which?", false))]);
-        for mut late in [scene.subscribe(form).await, scene.resume(form, 4).await] {
+        assert_eq!(rest(form, &mut subscriber).await, [(6, form.status("input-required", "which?", false))]);
+        for mut late in [scene.subscribe(form).await, scene.resume(form, 5).await] {
             assert_eq!(rest(form, &mut late).await.len(), 1);
         }
     }
@@ -213,7 +214,7 @@ async fn s64_streams_beyond_the_limits_are_refused_with_a_hint_and_nothing_is_se
                 }
             })
             .await;
-            assert_eq!(next(form, &mut third).await, (4, task("working", &["go"])));
+            assert_eq!(next(form, &mut third).await, (5, task("working", &["go"])));
             scene.strings.end(Outcome::Completed).await;
             scene.reader.rest().await;
         }

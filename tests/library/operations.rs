@@ -214,12 +214,12 @@ async fn a_caller_may_leave_and_the_task_still_completes() {
     let stream = server.begin(head, body.as_bytes()).await;
     let id = json!(soon(heard.recv()).await.unwrap());
     drop(stream);
-    assert_eq!(get(&server, &id).await["status"]["state"], "TASK_STATE_SUBMITTED");
+    assert_eq!(get(&server, &id).await["status"]["state"], "TASK_STATE_WORKING");
     held.release();
     let task = soon(async {
         loop {
             let task = get(&server, &id).await;
-            if task["status"]["state"] != "TASK_STATE_SUBMITTED" {
+            if task["status"]["state"] != "TASK_STATE_WORKING" {
                 return task;
             }
         }
@@ -237,7 +237,7 @@ async fn a_caller_in_a_hurry_gets_the_task_at_once() {
     let at_once = json!({"returnImmediately": true, "historyLength": 0});
     let params = json!({"message": message("hi", json!({})), "configuration": at_once});
     let task = server.result("SendMessage", params).await["task"].clone();
-    assert_eq!((&task["status"]["state"], task.get("history")), (&json!("TASK_STATE_SUBMITTED"), None));
+    assert_eq!((&task["status"]["state"], task.get("history")), (&json!("TASK_STATE_WORKING"), None));
     assert_eq!(json!(soon(heard.recv()).await.unwrap()), task["id"]);
     held.release();
 }
@@ -315,7 +315,7 @@ impl Sender<'_> {
 
 async fn keyed() -> Running {
     let settings = Settings { idempotent_message_ids: true, ..Settings::default() };
-    start_with(Obeys, |server| server.settings(settings)).await
+    start_with(Obeys, |server| server.settings(settings).tenants(["blue"])).await
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::harness::{FORMS, Form, Puppet, Seen, start, start_with, task};
-use crate::streaming::{Scene, next, rest};
+use crate::streaming::{Scene, next, opening, rest};
 
 #[tokio::test]
 async fn r01_a_reader_that_was_cut_off_misses_nothing_and_hears_nothing_twice() {
@@ -18,14 +18,14 @@ async fn r01_a_reader_that_was_cut_off_misses_nothing_and_hears_nothing_twice() 
         strings.write("two").await;
         // In another form than it began with: positions are the same everywhere.
         for form in [form, form.other()] {
-            let mut reader = server.read(&form.subscribe(&id).resuming(4)).await;
-            assert_eq!(next(form, &mut reader).await, (5, Seen::Artifact("one".into(), false)));
-            assert_eq!(next(form, &mut reader).await, (6, Seen::Artifact("two".into(), true)));
+            let mut reader = server.read(&form.subscribe(&id).resuming(5)).await;
+            assert_eq!(next(form, &mut reader).await, (6, Seen::Artifact("one".into(), false)));
+            assert_eq!(next(form, &mut reader).await, (7, Seen::Artifact("two".into(), true)));
         }
-        let mut last = server.read(&form.subscribe(&id).resuming(5)).await;
+        let mut last = server.read(&form.subscribe(&id).resuming(6)).await;
         strings.end(Outcome::Completed).await;
-        let end = (7, form.status("completed", "", true));
-        assert_eq!(rest(form, &mut last).await, [(6, Seen::Artifact("two".into(), true)), end]);
+        let end = (8, form.status("completed", "", true));
+        assert_eq!(rest(form, &mut last).await, [(7, Seen::Artifact("two".into(), true)), end]);
         // Nobody who left has stopped anything.
         let task = server.ask(&form.ask("GetTask", json!({"id": id}))).await;
         assert!(task.body.to_ascii_lowercase().contains("completed"), "{task:?}");
@@ -37,14 +37,16 @@ async fn a_snapshot_can_be_resumed_from_too() {
     for form in FORMS {
         let scene = Scene::new(form).await;
         let mut reader = scene.resume(form, 2).await;
-        assert_eq!(next(form, &mut reader).await, (4, form.status("working", "on it", false)));
+        for told in &opening(form)[1..] {
+            assert_eq!(next(form, &mut reader).await, *told);
+        }
         let mut reader = scene.subscribe(form).await;
         let (at, snapshot) = next(form, &mut reader).await;
-        assert_eq!((at, snapshot), (4, task("working", &["go"])));
+        assert_eq!((at, snapshot), (5, task("working", &["go"])));
         drop(reader);
         let mut reader = scene.resume(form, at).await;
         scene.strings.write("one").await;
-        assert_eq!(next(form, &mut reader).await, (5, Seen::Artifact("one".into(), false)));
+        assert_eq!(next(form, &mut reader).await, (6, Seen::Artifact("one".into(), false)));
     }
 }
 
@@ -53,12 +55,12 @@ async fn what_is_no_position_of_ours_gets_the_task_as_it_stands() {
     for form in FORMS {
         let scene = Scene::new(form).await;
         let uuid = "0b1e7a52-8b7b-4a53-9e0e-3f1d9f6a7f10";
-        for seen in ["", "x", "0", "-1", "4.0", "5", "99", "18446744073709551616", uuid] {
+        for seen in ["", "x", "0", "-1", "5.0", "6", "99", "18446744073709551616", uuid] {
             let mut reader = scene.resume(form, seen).await;
-            assert_eq!(next(form, &mut reader).await, (4, task("working", &["go"])), "{seen}");
+            assert_eq!(next(form, &mut reader).await, (5, task("working", &["go"])), "{seen}");
         }
         let mut two = scene.server.read(&form.subscribe(&scene.id).resuming(2).resuming(3)).await;
-        assert_eq!(next(form, &mut two).await, (4, task("working", &["go"])));
+        assert_eq!(next(form, &mut two).await, (5, task("working", &["go"])));
     }
 }
 
@@ -73,13 +75,13 @@ async fn s68_what_is_too_long_ago_is_not_told_again() {
         for word in ["one", "two", "three", "four"] {
             strings.write(word).await;
         }
-        for _ in 0..5 {
+        for _ in 0..6 {
             reader.one().await;
         }
-        let mut within = server.read(&form.subscribe(&id).resuming(4)).await;
-        assert_eq!(next(form, &mut within).await, (5, Seen::Artifact("two".into(), true)));
-        let mut beyond = server.read(&form.subscribe(&id).resuming(3)).await;
-        assert_eq!(next(form, &mut beyond).await, (7, task("submitted", &["go"])));
+        let mut within = server.read(&form.subscribe(&id).resuming(5)).await;
+        assert_eq!(next(form, &mut within).await, (6, Seen::Artifact("two".into(), true)));
+        let mut beyond = server.read(&form.subscribe(&id).resuming(4)).await;
+        assert_eq!(next(form, &mut beyond).await, (8, task("working", &["go"])));
     }
 }
 
@@ -90,12 +92,12 @@ async fn r04_the_end_that_a_reader_missed_is_told_and_nothing_more() {
         scene.strings.write("one").await;
         scene.strings.end(Outcome::Completed).await;
         scene.reader.rest().await;
-        let end = (6, form.status("completed", "", true));
-        let mut tail = scene.resume(form, 4).await;
-        assert_eq!(rest(form, &mut tail).await, [(5, Seen::Artifact("one".into(), false)), end.clone()]);
-        assert_eq!(rest(form, &mut scene.resume(form, 5).await).await, [end]);
-        // 6 is the end and 7 the end of the turn, which nobody is told of.
-        for seen in ["6", "7", "8", "x"] {
+        let end = (7, form.status("completed", "", true));
+        let mut tail = scene.resume(form, 5).await;
+        assert_eq!(rest(form, &mut tail).await, [(6, Seen::Artifact("one".into(), false)), end.clone()]);
+        assert_eq!(rest(form, &mut scene.resume(form, 6).await).await, [end]);
+        // 7 is the end and 8 the end of the turn, which nobody is told of.
+        for seen in ["7", "8", "9", "x"] {
             let answer = scene.server.ask(&form.subscribe(&scene.id).resuming(seen)).await;
             assert_eq!(form.refusal(&answer).0, -32004, "{seen}");
         }
@@ -112,7 +114,7 @@ async fn r14_the_same_key_twice_is_the_stream_of_the_same_task() {
         let mut first = server.read(&ask).await;
         let id = strings.began().await;
         strings.say("on it").await;
-        let told = [(2, task("submitted", &["go"])), (4, form.status("working", "on it", false))];
+        let told = opening(form);
         for told in &told {
             assert_eq!(next(form, &mut first).await, *told);
         }
@@ -121,13 +123,13 @@ async fn r14_the_same_key_twice_is_the_stream_of_the_same_task() {
             assert_eq!(next(form, &mut second).await, *told);
         }
         strings.end(Outcome::Completed).await;
-        let end = (5, form.status("completed", "", true));
+        let end = (6, form.status("completed", "", true));
         for reader in [&mut first, &mut second] {
             assert_eq!(rest(form, reader).await, std::slice::from_ref(&end));
         }
         // Also when all is over.
         let mut third = server.read(&ask).await;
-        assert_eq!(rest(form, &mut third).await, [told[0].clone(), told[1].clone(), end]);
+        assert_eq!(rest(form, &mut third).await, [&told[..], &[end]].concat());
         let other = form.stream("something else", json!({})).with("Idempotency-Key", "k-1");
         assert_eq!(form.refusal(&server.ask(&other).await).0, -32602);
         let list = server.ask(&Form::Rpc1.ask("ListTasks", json!({}))).await.json();
@@ -148,22 +150,22 @@ async fn r14_a_message_that_continues_a_task_is_taken_once() {
         let mut first = scene.server.read(&ask).await;
         scene.strings.began().await;
         scene.strings.auth("log in").await;
-        assert_eq!(next(form, &mut first).await, (9, task("working", &["go", "on it", "which?", "this"])));
-        assert_eq!(next(form, &mut first).await, (10, form.status("auth-required", "log in", false)));
+        assert_eq!(next(form, &mut first).await, (10, task("working", &["go", "on it", "which?", "this"])));
+        assert_eq!(next(form, &mut first).await, (11, form.status("auth-required", "log in", false)));
         // Sent again while the agent waits for credentials: its turn goes on, and so does the stream.
         let mut second = scene.server.read(&ask).await;
         assert_eq!(
             next(form, &mut second).await,
-            (10, task("auth-required", &["go", "on it", "which?", "this"]))
+            (11, task("auth-required", &["go", "on it", "which?", "this"]))
         );
         scene.strings.end(Outcome::Completed).await;
-        let end = (11, form.status("completed", "", true));
+        let end = (12, form.status("completed", "", true));
         for reader in [&mut first, &mut second] {
             assert_eq!(rest(form, reader).await, std::slice::from_ref(&end));
         }
         let mut third = scene.server.read(&ask).await;
         let texts = ["go", "on it", "which?", "this", "log in"];
-        assert_eq!(rest(form, &mut third).await, [(12, task("completed", &texts))]);
+        assert_eq!(rest(form, &mut third).await, [(13, task("completed", &texts))]);
     }
 }
 
@@ -247,15 +249,17 @@ async fn a_reader_whose_server_stops_goes_on_at_the_next_one() {
         let mut reader = server.read(&form.stream("go", json!({}))).await;
         let id = strings.began().await;
         strings.write("one").await;
-        reader.one().await;
-        assert_eq!(next(form, &mut reader).await, (4, Seen::Artifact("one".into(), false)));
+        for told in &opening(form)[..2] {
+            assert_eq!(next(form, &mut reader).await, *told);
+        }
+        assert_eq!(next(form, &mut reader).await, (5, Seen::Artifact("one".into(), false)));
         let (rest_of_it, ()) = tokio::join!(reader.rest(), server.stop());
         assert!(rest_of_it.is_empty());
         drop(server);
         // The turn was cut off, and the task says so.
         let (agent, _strings) = Puppet::new();
         let server = start_with(agent, |server| server.store(store())).await;
-        let mut reader = server.read(&form.subscribe(&id).resuming(4)).await;
+        let mut reader = server.read(&form.subscribe(&id).resuming(5)).await;
         let failed = form.status("failed", "Agent execution failed (interrupted)", true);
         assert_eq!(rest(form, &mut reader).await.pop().map(|(_, seen)| seen), Some(failed));
     }

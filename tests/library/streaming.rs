@@ -7,7 +7,7 @@ use crate::harness::{
     FORMS, Form, Puppet, Reader, Running, Seen, Strings, start, start_as, start_with, task,
 };
 
-/// A task that was begun by a stream, whose first event has been read.
+/// A task that was begun by a stream, whose opening has been read.
 pub(crate) struct Scene {
     pub(crate) form: Form,
     pub(crate) server: Running,
@@ -27,8 +27,9 @@ impl Scene {
         let mut reader = server.read(&form.stream("go", json!({}))).await;
         let id = strings.began().await;
         strings.say("on it").await;
-        assert_eq!(next(form, &mut reader).await, (2, task("submitted", &["go"])));
-        assert_eq!(next(form, &mut reader).await, (4, form.status("working", "on it", false)));
+        for told in opening(form) {
+            assert_eq!(next(form, &mut reader).await, told);
+        }
         Self { form, server, strings, reader, id }
     }
 
@@ -44,6 +45,16 @@ impl Scene {
     pub(crate) async fn resume(&self, form: Form, seen: impl std::fmt::Display) -> Reader {
         self.server.read(&form.subscribe(&self.id).resuming(seen)).await
     }
+}
+
+/// How the stream of a message `go` begins whose agent is held until it is told to say `on it`: the engine has said
+/// before that the task is worked on.
+pub(crate) fn opening(form: Form) -> [(u64, Seen); 3] {
+    [
+        (2, task("submitted", &["go"])),
+        (4, form.status("working", "", false)),
+        (5, form.status("working", "on it", false)),
+    ]
 }
 
 /// The next event: its position, and what it says.
@@ -89,7 +100,7 @@ async fn every_frame_is_exact() {
         let text = &scene.reader.text;
         let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
         // Created, the message, the start of the turn and its end are no events of a stream.
-        let positions = [2, 4, 5, 6, 7];
+        let positions = [2, 4, 5, 6, 7, 8];
         let frames: String =
             positions.iter().zip(&data).map(|(at, data)| format!("id: {at}\ndata: {data}\n\n")).collect();
         assert_eq!(*text, frames);
@@ -104,11 +115,10 @@ fn expected(form: Form, id: &str, found: &[Value]) -> Vec<Value> {
         |at: usize, name: &str| if form == Form::Rpc03 { found[at].clone() } else { found[at][name].clone() };
     let context = inner(0, "task")["contextId"].clone();
     let time = |at: usize, name: &str| inner(at, name)["status"]["timestamp"].clone();
-    let said = inner(1, "statusUpdate")["status"]["message"]["messageId"].clone();
-    let artifact = inner(2, "artifactUpdate")["artifact"]["artifactId"].clone();
-    for known in
-        [&context, &said, &artifact, &time(0, "task"), &time(1, "statusUpdate"), &time(4, "statusUpdate")]
-    {
+    let said = inner(2, "statusUpdate")["status"]["message"]["messageId"].clone();
+    let artifact = inner(3, "artifactUpdate")["artifact"]["artifactId"].clone();
+    let times = [time(0, "task"), time(1, "statusUpdate"), time(2, "statusUpdate"), time(5, "statusUpdate")];
+    for known in [&context, &said, &artifact].into_iter().chain(&times) {
         assert!(known.as_str().is_some_and(|text| !text.is_empty()), "{found:?}");
     }
     let ids = json!({"taskId": id, "contextId": context});
@@ -131,18 +141,18 @@ fn expected(form: Form, id: &str, found: &[Value]) -> Vec<Value> {
             "task",
             json!({
                 "id": id, "contextId": context, "history": [form.message("go", ids.clone())],
-                "status": {"state": state[0], "timestamp": time(0, "task")},
+                "status": {"state": state[0], "timestamp": times[0]},
             }),
         ),
         (
             "statusUpdate",
             "status-update",
-            with(
-                json!({
-                    "status": {"state": state[1], "message": agent, "timestamp": time(1, "statusUpdate")},
-                }),
-                &ids,
-            ),
+            with(json!({"status": {"state": state[1], "timestamp": times[1]}}), &ids),
+        ),
+        (
+            "statusUpdate",
+            "status-update",
+            with(json!({"status": {"state": state[1], "message": agent, "timestamp": times[2]}}), &ids),
         ),
         (
             "artifactUpdate",
@@ -167,12 +177,7 @@ fn expected(form: Form, id: &str, found: &[Value]) -> Vec<Value> {
         (
             "statusUpdate",
             "status-update",
-            with(
-                json!({
-                    "status": {"state": state[2], "timestamp": time(4, "statusUpdate")},
-                }),
-                &ids,
-            ),
+            with(json!({"status": {"state": state[2], "timestamp": times[3]}}), &ids),
         ),
     ];
     let last = events.len() - 1;
@@ -206,9 +211,9 @@ async fn a_stream_closes_with_the_end_of_its_task_and_says_so_in_0_3() {
         ] {
             let mut scene = Scene::new(form).await;
             let mut subscriber = scene.subscribe(form).await;
-            assert_eq!(next(form, &mut subscriber).await, (4, working()));
+            assert_eq!(next(form, &mut subscriber).await, (5, working()));
             scene.strings.end(outcome).await;
-            let end = vec![(5, form.status(state, text, true))];
+            let end = vec![(6, form.status(state, text, true))];
             assert_eq!(rest(form, &mut scene.reader).await, end);
             assert_eq!(rest(form, &mut subscriber).await, end);
         }
@@ -216,7 +221,7 @@ async fn a_stream_closes_with_the_end_of_its_task_and_says_so_in_0_3() {
         let canceled = scene.server.ask(&form.ask("CancelTask", json!({"id": scene.id}))).await;
         assert_eq!(canceled.status, 200, "{canceled:?}");
         // The wish to cancel is an entry, but none that callers are told of.
-        assert_eq!(rest(form, &mut scene.reader).await, [(6, form.status("canceled", "", true))]);
+        assert_eq!(rest(form, &mut scene.reader).await, [(7, form.status("canceled", "", true))]);
     }
 }
 
@@ -225,20 +230,20 @@ async fn a_question_closes_the_stream_of_its_message_and_no_subscription() {
     for form in FORMS {
         let mut scene = Scene::new(form).await;
         let mut subscriber = scene.subscribe(form).await;
-        assert_eq!(next(form, &mut subscriber).await, (4, working()));
+        assert_eq!(next(form, &mut subscriber).await, (5, working()));
         scene.strings.end(Outcome::ask("which?")).await;
-        assert_eq!(rest(form, &mut scene.reader).await, [(5, form.status("input-required", "which?", true))]);
-        assert_eq!(next(form, &mut subscriber).await, (5, form.status("input-required", "which?", false)));
-        // 7: the message; 8: the turn; 9: working again. The stream begins with the task that has the message.
+        assert_eq!(rest(form, &mut scene.reader).await, [(6, form.status("input-required", "which?", true))]);
+        assert_eq!(next(form, &mut subscriber).await, (6, form.status("input-required", "which?", false)));
+        // 8: the message; 9: the turn; 10: working again. The stream begins with the task that has the message.
         let more = json!({"taskId": scene.id});
         let mut second = scene.server.read(&form.stream("this one", more)).await;
         assert_eq!(scene.strings.began().await, scene.id);
         let (at, first) = next(form, &mut second).await;
-        assert_eq!((at, first), (9, task("working", &["go", "on it", "which?", "this one"])));
+        assert_eq!((at, first), (10, task("working", &["go", "on it", "which?", "this one"])));
         scene.strings.end(Outcome::Completed).await;
-        assert_eq!(rest(form, &mut second).await, [(10, form.status("completed", "", true))]);
+        assert_eq!(rest(form, &mut second).await, [(11, form.status("completed", "", true))]);
         let rest = rest(form, &mut subscriber).await;
-        assert_eq!(rest, [(9, form.status("working", "", false)), (10, form.status("completed", "", true))]);
+        assert_eq!(rest, [(10, form.status("working", "", false)), (11, form.status("completed", "", true))]);
     }
 }
 
@@ -247,15 +252,15 @@ async fn asking_for_credentials_closes_a_stream_only_when_the_agent_yields() {
     for form in FORMS {
         let mut scene = Scene::new(form).await;
         scene.strings.auth("log in").await;
-        assert_eq!(scene.next().await, (5, form.status("auth-required", "log in", false)));
+        assert_eq!(scene.next().await, (6, form.status("auth-required", "log in", false)));
         let mut subscriber = scene.subscribe(form).await;
-        assert_eq!(next(form, &mut subscriber).await, (5, task("auth-required", &["go", "on it"])));
+        assert_eq!(next(form, &mut subscriber).await, (6, task("auth-required", &["go", "on it"])));
         scene.strings.say("thank you").await;
-        assert_eq!(scene.next().await, (6, form.status("working", "thank you", false)));
+        assert_eq!(scene.next().await, (7, form.status("working", "thank you", false)));
         scene.strings.end(Outcome::needs_auth("again")).await;
-        assert_eq!(rest(form, &mut scene.reader).await, [(7, form.status("auth-required", "again", true))]);
-        assert_eq!(next(form, &mut subscriber).await, (6, form.status("working", "thank you", false)));
-        assert_eq!(next(form, &mut subscriber).await, (7, form.status("auth-required", "again", false)));
+        assert_eq!(rest(form, &mut scene.reader).await, [(8, form.status("auth-required", "again", true))]);
+        assert_eq!(next(form, &mut subscriber).await, (7, form.status("working", "thank you", false)));
+        assert_eq!(next(form, &mut subscriber).await, (8, form.status("auth-required", "again", false)));
     }
 }
 
@@ -264,14 +269,14 @@ async fn a_message_that_waits_for_its_turn_has_a_stream_of_its_own() {
     for form in FORMS {
         let mut scene = Scene::new(form).await;
         let mut second = scene.server.read(&form.stream("and then", json!({"taskId": scene.id}))).await;
-        assert_eq!(next(form, &mut second).await, (5, task("working", &["go", "on it", "and then"])));
+        assert_eq!(next(form, &mut second).await, (6, task("working", &["go", "on it", "and then"])));
         scene.strings.end(Outcome::ask("which?")).await;
-        assert_eq!(rest(form, &mut scene.reader).await, [(6, form.status("input-required", "which?", true))]);
+        assert_eq!(rest(form, &mut scene.reader).await, [(7, form.status("input-required", "which?", true))]);
         assert_eq!(scene.strings.began().await, scene.id);
         scene.strings.end(Outcome::ask("really?")).await;
         // The end of the turn before it is not the end of this one.
         let told = rest(form, &mut second).await;
-        assert_eq!(told.first(), Some(&(6, form.status("input-required", "which?", false))));
+        assert_eq!(told.first(), Some(&(7, form.status("input-required", "which?", false))));
         assert_eq!(told.last().unwrap().1, form.status("input-required", "really?", true));
     }
 }
@@ -374,7 +379,7 @@ async fn streams_of_all_versions_and_bindings_on_one_task_agree() {
     let mut readers = Vec::new();
     for form in FORMS {
         let mut reader = scene.subscribe(form).await;
-        assert_eq!(next(form, &mut reader).await, (4, working()));
+        assert_eq!(next(form, &mut reader).await, (5, working()));
         readers.push((form, reader));
     }
     scene.strings.write("one").await;
@@ -383,9 +388,9 @@ async fn streams_of_all_versions_and_bindings_on_one_task_agree() {
     let told = |form: Form| {
         let artifact = |text: &str, append| Seen::Artifact(text.to_owned(), append);
         vec![
-            (5, artifact("one", false)),
-            (6, artifact("two", true)),
-            (7, form.status("failed", "enough", true)),
+            (6, artifact("one", false)),
+            (7, artifact("two", true)),
+            (8, form.status("failed", "enough", true)),
         ]
     };
     assert_eq!(rest(Form::Rpc1, &mut scene.reader).await, told(Form::Rpc1));
@@ -401,7 +406,7 @@ async fn rest_takes_a_subscription_by_get_and_by_post() {
         let mut ask = form.subscribe(&scene.id);
         ask.head = ask.head.replacen("GET", "POST", 1);
         let mut reader = scene.server.read(&ask).await;
-        assert_eq!(next(form, &mut reader).await, (4, working()));
+        assert_eq!(next(form, &mut reader).await, (5, working()));
     }
 }
 
@@ -414,8 +419,9 @@ async fn a_stream_of_another_tenant_is_as_good_as_none() {
         let mut reader = server.read(&form.ask("SendStreamingMessage", params)).await;
         let id = strings.began().await;
         strings.say("on it").await;
-        reader.one().await;
-        reader.one().await;
+        for told in opening(form) {
+            assert_eq!(next(form, &mut reader).await, told);
+        }
         let subscribe = |tenant: &str, id: &str| {
             let mut ask = form.ask("SubscribeToTask", json!({"id": id, "tenant": tenant}));
             if tenant.is_empty() {
@@ -435,7 +441,9 @@ async fn a_stream_of_another_tenant_is_as_good_as_none() {
             );
         }
         let mut own = server.read(&subscribe("blue", &id)).await;
-        assert_eq!(next(form, &mut own).await, (4, form.status("working", "on it", false)));
+        for told in &opening(form)[1..] {
+            assert_eq!(next(form, &mut own).await, *told);
+        }
     }
 }
 
@@ -473,9 +481,14 @@ async fn a_client_of_the_first_days_streams_by_the_name_it_gave_the_task() {
     assert_eq!((&first["id"], &first["sessionId"]), (&json!("mine"), &json!("s")));
     let second = payload(&mut reader).await;
     assert_eq!((&second["id"], &second["final"]), (&json!("mine"), &json!(false)));
-    assert_eq!(second["status"]["message"]["parts"][0]["type"], "text");
+    assert_eq!((&second["status"]["state"], second["status"].get("message")), (&json!("working"), None));
+    let third = payload(&mut reader).await;
+    assert_eq!((&third["id"], &third["final"]), (&json!("mine"), &json!(false)));
+    assert_eq!(third["status"]["message"]["parts"][0]["type"], "text");
     let mut again = server.read(&call("tasks/resubscribe", json!({"id": "mine"})).resuming(2)).await;
-    assert_eq!(next(Form::Rpc03, &mut again).await, (4, Form::Rpc03.status("working", "on it", false)));
+    for told in &opening(Form::Rpc03)[1..] {
+        assert_eq!(next(Form::Rpc03, &mut again).await, *told);
+    }
     strings.end(Outcome::Completed).await;
     let last = payload(&mut reader).await;
     assert_eq!(
