@@ -27,6 +27,8 @@ pub use client::{Client, EventStream};
 #[cfg(feature = "server")]
 pub use engine::{Restart, Settings, Waiting};
 pub use model::AgentCard;
+#[cfg(all(feature = "client", feature = "server"))]
+pub use server::Local;
 #[cfg(feature = "server")]
 pub use server::{Bound, Served, Server, ServerSettings};
 

@@ -12,6 +12,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -38,8 +39,7 @@ pub(super) async fn serve(
     // Also when this future is dropped: nothing outlives it.
     let _stop = stop.clone().drop_guard();
     let places = Arc::new(Semaphore::new(routes.settings.max_connections.min(Semaphore::MAX_PERMITS)));
-    let http = Arc::new(Http::new(&tasks, &routes.settings));
-    let server = Connections { routes: Arc::new(routes), http, tasks, stop };
+    let server = Connections::new(routes, tasks, stop);
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -47,7 +47,11 @@ pub(super) async fn serve(
             biased;
             () = &mut shutdown => break,
             (place, accepted) = accept(&places, &listener) => match accepted {
-                Ok((stream, peer)) => server.take(stream, peer, place, graceful.watcher()),
+                Ok((stream, peer)) => {
+                    // Answers are written whole: waiting for more to send with them only makes them late.
+                    let _ = stream.set_nodelay(true);
+                    server.take(stream, peer, place, graceful.watcher());
+                }
                 Err(error) => refused(&error).await,
             },
         }
@@ -67,7 +71,8 @@ async fn accept(
     (place, listener.accept().await)
 }
 
-struct Connections {
+/// Where connections are served, wherever they come from.
+pub(super) struct Connections {
     routes: Arc<Routes>,
     http: Arc<Http>,
     tasks: TaskTracker,
@@ -75,9 +80,15 @@ struct Connections {
 }
 
 impl Connections {
-    fn take(&self, stream: TcpStream, peer: SocketAddr, place: Place, watcher: Watcher) {
-        // Answers are written whole: waiting for more to send with them only makes them late.
-        let _ = stream.set_nodelay(true);
+    pub(super) fn new(routes: Routes, tasks: TaskTracker, stop: CancellationToken) -> Self {
+        let http = Arc::new(Http::new(&tasks, &routes.settings));
+        Self { routes: Arc::new(routes), http, tasks, stop }
+    }
+
+    pub(super) fn take<S>(&self, stream: S, peer: SocketAddr, place: Place, watcher: Watcher)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (routes, http) = (self.routes.clone(), self.http.clone());
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
             let _place = place;
@@ -128,9 +139,9 @@ impl Http {
         Self { one, two }
     }
 
-    async fn serve(
+    async fn serve<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         &self,
-        io: Io<TcpStream>,
+        io: Io<S>,
         is_http2: bool,
         (routes, peer): (Arc<Routes>, SocketAddr),
         watcher: Watcher,

@@ -9,6 +9,8 @@ mod forms;
 mod incoming;
 mod io;
 mod jsonrpc;
+#[cfg(feature = "client")]
+mod local;
 mod place;
 mod reply;
 mod rest;
@@ -35,6 +37,8 @@ use card::Card;
 use place::Place;
 use routes::Routes;
 
+#[cfg(feature = "client")]
+pub use local::Local;
 pub use served::Served;
 pub use settings::ServerSettings;
 
@@ -64,6 +68,11 @@ pub struct Server {
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
+    built: Built,
+}
+
+/// A server put together, before anybody can reach it.
+struct Built {
     root: Place,
     routes: Routes,
     engine: Engine,
@@ -157,6 +166,11 @@ impl Server {
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
+        Ok(Bound { listener, address, built: self.build(address).await? })
+    }
+
+    /// Puts everything together for callers who come to this address.
+    async fn build(self, address: SocketAddr) -> Result<Built> {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let root = match &self.public_url {
             Some(url) => Place::public(url)?,
@@ -200,7 +214,7 @@ impl Server {
             settings: self.serving,
             drain: CancellationToken::new(),
         };
-        Ok(Bound { listener, address, root, routes, engine, tasks, stop })
+        Ok(Built { root, routes, engine, tasks, stop })
     }
 }
 
@@ -237,7 +251,7 @@ impl Bound {
     /// Where clients reach the agent.
     #[must_use]
     pub fn url(&self) -> String {
-        self.root.url()
+        self.built.root.url()
     }
 
     /// Serves until the process ends.
@@ -255,9 +269,10 @@ impl Bound {
     /// None today: what goes wrong with one connection ends that connection.
     pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
+        let Built { routes, engine, tasks, stop, .. } = self.built;
         tokio::select! {
-            () = connections::serve(self.listener, self.routes, self.tasks, self.stop, shutdown) => {}
-            never = self.engine.keep_house() => match never {},
+            () = connections::serve(self.listener, routes, tasks, stop, shutdown) => {}
+            never = engine.keep_house() => match never {},
         }
         tracing::info!(address = %self.address, "server stopped");
         Ok(())
