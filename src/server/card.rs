@@ -119,7 +119,7 @@ impl Document {
 }
 
 /// A card that says nothing of where the agent is gets what is served at `place`.
-fn complete(mut card: AgentCard, place: &Place) -> AgentCard {
+pub(super) fn complete(mut card: AgentCard, place: &Place) -> AgentCard {
     if card.supported_interfaces.is_empty() {
         for version in [Version::V1, Version::V03] {
             for binding in [Binding::JsonRpc, Binding::HttpJson] {

@@ -191,17 +191,21 @@ impl Server {
         let places = Places::new(self.serving.most());
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
+            let path = if at == 0 { String::new() } else { format!("agents/{}", segment(&served.name)) };
             let mut card = served.card;
             offer_streams(&mut card, engine.keeps_tasks());
+            let extended_card = served.extended_card.map(|mut extended| {
+                offer_streams(&mut extended, engine.keeps_tasks());
+                card::complete(extended, &root.below(&path)).published()
+            });
             let service = Service::new(
                 engine.clone(),
                 served.agent,
-                Offer::new(&card, served.extended_card),
+                Offer::new(&card, extended_card),
                 self.limits.clone(),
                 places.clone(),
                 (self.serving.parked_stream_timeout, self.serving.max_blocking),
             );
-            let path = if at == 0 { String::new() } else { format!("agents/{}", segment(&served.name)) };
             residents.push(Resident { name: served.name, service, tenants: served.tenants });
             cards.push(Card::new(card, &root, path, &self.serving)?);
         }
