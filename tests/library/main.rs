@@ -6,6 +6,8 @@ mod client;
 #[cfg(feature = "sqlite")]
 mod crash;
 mod dialects;
+#[cfg(all(feature = "client", feature = "server"))]
+mod everywhere;
 mod fold;
 mod generate;
 mod golden;
@@ -27,6 +29,8 @@ mod refusals;
 mod robust;
 mod rooms;
 mod roundtrip;
+#[cfg(all(feature = "client", feature = "server"))]
+mod scenarios;
 mod shape;
 #[cfg(feature = "server")]
 mod tasks;
