@@ -66,8 +66,8 @@ async fn called(
             let answer = served(routes, resident, caller, headers, method, &request);
             let answer = answer.instrument(span).await;
             answer.unwrap_or_else(|error| match refuses_in_stream(method.operation, version) {
-                true => refused_stream(&request.id, &error, version),
-                false => refused(&request.id, &error, version),
+                true if status(&error) == StatusCode::OK => refused_stream(&request.id, &error, version),
+                _ => refused(&request.id, &error, version),
             })
         }
         Err(Refusal { error, form }) => refused(&request.id, &error, form),
@@ -134,15 +134,19 @@ fn refused(id: &Id<'_>, error: &Error, version: Version) -> Reply {
     reply::log(error);
     let mut out = Vec::new();
     write_error(&mut out, id, error, version);
-    // 01 §9: what asks a caller to wait is said to proxies too.
-    let status = match error.kind() {
+    let mut reply = reply::json(status(error), out);
+    reply::retry_after(&mut reply, error);
+    reply
+}
+
+/// 01 §9: what asks a caller to wait is said to proxies too. In 0.3 it has no code of its own, so that the status is
+/// all that tells it from other errors: not even a stream goes without.
+fn status(error: &Error) -> StatusCode {
+    match error.kind() {
         ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         ErrorKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::OK,
-    };
-    let mut reply = reply::json(status, out);
-    reply::retry_after(&mut reply, error);
-    reply
+    }
 }
 
 fn refused_stream(id: &Id<'_>, error: &Error, version: Version) -> Reply {
