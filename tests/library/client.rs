@@ -5,7 +5,6 @@ mod connections;
 mod discovery;
 #[cfg(feature = "grpc")]
 mod grpc;
-mod ours;
 mod peer;
 mod streams;
 

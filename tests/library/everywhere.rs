@@ -85,6 +85,11 @@ pub(crate) fn has_details(client: &Client) -> bool {
     is_v1(client)
 }
 
+/// 06 §1, §2: HTTP says in a header when to come again, 1.0 gRPC in its details; 0.3 gRPC has no place for it.
+pub(crate) fn has_retry_hint(client: &Client) -> bool {
+    is_v1(client) || client.interface().binding() != Some(Binding::Grpc)
+}
+
 /// 05 §3: a position is the `id:` of a server-sent event, so gRPC has none.
 pub(crate) fn has_positions(client: &Client) -> bool {
     client.interface().binding() != Some(Binding::Grpc)

@@ -17,8 +17,6 @@ mod golden_grpc;
 mod harness;
 #[cfg(feature = "grpc")]
 mod judges;
-#[cfg(feature = "server")]
-mod lists;
 mod lossy;
 mod many;
 #[cfg(feature = "server")]

@@ -4,7 +4,7 @@ use attache::model::{ErrorKind, Message, MessageId, Role, SendMessageRequest, Ta
 use attache::{Client, Outcome, Turn};
 
 use super::{Led, Obeys, at_once, begin, cancel, find, get, message, refused, said, say, send, to};
-use crate::everywhere::{everywhere, has_references, open};
+use crate::everywhere::{everywhere, has_details, has_references, open};
 
 #[tokio::test]
 async fn without_ids_each_message_gets_its_own() {
@@ -93,6 +93,9 @@ async fn s06_ids_that_do_not_belong_together_are_refused_and_nothing_is_written(
                 let error = client.send_message(SendMessageRequest::new(wrong)).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::InvalidParams);
                 assert!(error.message().contains("message.contextId"), "{error}");
+                if has_details(&client) {
+                    assert_eq!(error.violations()[0].field(), "message.contextId");
+                }
             }
             assert_eq!(get(&client, &asked).await, asked);
             assert_eq!(get(&client, &other).await, other);
@@ -118,7 +121,12 @@ async fn s77_a_task_that_has_ended_takes_no_message() {
                 }
                 assert_eq!(task.status.state, state);
                 for request in [to(&task, "more"), at_once(to(&task, "more"))] {
-                    assert_eq!(refused(client.send_message(request).await), ErrorKind::UnsupportedOperation);
+                    let error = client.send_message(request).await.unwrap_err();
+                    assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
+                    if has_details(&client) {
+                        let details = [("state", state.as_str()), ("taskId", task.id.as_str())];
+                        assert_eq!(error.metadata().collect::<Vec<_>>(), details);
+                    }
                 }
                 let streamed = open(client.send_streaming_message(to(&task, "more"))).await;
                 assert_eq!(refused(streamed), ErrorKind::UnsupportedOperation);

@@ -9,10 +9,10 @@ use attache::model::{
     DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest, Message, PushConfig,
     SendMessageConfiguration, SendMessageRequest, TaskId,
 };
-use attache::{Client, Server, Settings};
+use attache::{Client, Server, ServerSettings, Settings};
 
-use super::{Obeys, cancel, configured, find, message, refused, say, subscribe};
-use crate::everywhere::{card, everywhere, everywhere_on, open};
+use super::{Led, Obeys, begin, cancel, configured, find, message, refused, say, subscribe};
+use crate::everywhere::{can_list, card, everywhere, everywhere_on, has_details, has_retry_hint, open};
 
 /// Each of the operations on webhooks, with this task.
 async fn webhooks(client: &Client, task: &TaskId) -> Vec<ErrorKind> {
@@ -113,6 +113,10 @@ async fn a_task_that_is_not_there() {
             assert_eq!(refused(cancel(&client, &gone).await), ErrorKind::TaskNotFound);
             assert_eq!(refused(subscribe(&client, &gone).await), ErrorKind::TaskNotFound);
             assert_eq!(webhooks(&client, &gone).await, [ErrorKind::TaskNotFound; 4]);
+            if has_details(&client) {
+                let error = find(&client, &gone).await.unwrap_err();
+                assert_eq!(error.metadata().collect::<Vec<_>>(), [("taskId", "gone")]);
+            }
         },
     )
     .await;
@@ -127,6 +131,9 @@ async fn a_task_that_is_no_longer_kept() {
         async |client: Client| {
             let id = say(&client, "hi").await.id;
             while find(&client, &id).await.is_ok() {}
+            if can_list(&client).await {
+                assert_eq!(client.list_tasks(Default::default()).await.unwrap().total_size, 0);
+            }
             let more = SendMessageRequest::new(Message::user("more").in_task(id.clone()));
             assert_eq!(send_both(&client, more).await, [ErrorKind::TaskNotFound; 2]);
             assert_eq!(refused(cancel(&client, &id).await), ErrorKind::TaskNotFound);
@@ -149,5 +156,32 @@ async fn a_version_that_is_not_served() {
             }
         },
     )
+    .await;
+}
+
+/// R25, 04 §7: what cannot be served now is told to come again, and when.
+#[tokio::test]
+async fn a_server_that_has_no_place_left() {
+    let led = Led::new();
+    let settings = Settings { max_turns: 1, max_waiting_turns: 1, ..Default::default() };
+    let mut serving = ServerSettings::default();
+    serving.max_streams_per_task = 1;
+    let server = || Server::new(card(), led.clone()).settings(settings.clone()).serving(serving.clone());
+    everywhere_on(server, async |client: Client| {
+        let first = begin(&client, "one").await;
+        let job = led.next().await;
+        begin(&client, "two").await;
+        assert_eq!(send_both(&client, message("three")).await, [ErrorKind::Unavailable; 2]);
+        let reader = subscribe(&client, &first.id).await.unwrap();
+        let refused = subscribe(&client, &first.id).await.err().expect("a refusal");
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
+        assert!(refused.message().contains("max_streams_per_task"), "{refused}");
+        if has_retry_hint(&client) {
+            assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
+        }
+        drop(reader);
+        job.complete();
+        led.next().await.complete();
+    })
     .await;
 }

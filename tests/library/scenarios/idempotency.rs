@@ -4,7 +4,7 @@ use attache::model::{ErrorKind, TaskState};
 use attache::{Client, Outcome};
 
 use super::{Led, Obeys, get, message, refused, said, say, send, stream, to};
-use crate::everywhere::{everywhere, open};
+use crate::everywhere::{everywhere, has_details, open};
 
 fn keyed(client: &Client, key: &str) -> Client {
     client.clone().with_header("Idempotency-Key", key).unwrap()
@@ -86,6 +86,9 @@ async fn r16_the_same_key_with_another_body_is_refused_and_nothing_is_written() 
             let error = once.send_message(message("other")).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidParams);
             assert!(error.message().contains("Idempotency-Key"), "{error}");
+            if has_details(&client) {
+                assert_eq!(error.violations()[0].field(), "Idempotency-Key");
+            }
             let streamed = open(once.send_streaming_message(message("other"))).await;
             assert_eq!(refused(streamed), ErrorKind::InvalidParams);
             assert_eq!(refused(once.send_message(to(&first, "answer")).await), ErrorKind::InvalidParams);
