@@ -3,16 +3,20 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, StatusCode};
+use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 
+use super::grpc;
 use super::place::Place;
 use super::reply::{self, Reply};
 use super::settings::ServerSettings;
-use crate::model::{AgentCard, Binding, Error, Result, Version};
+use crate::model::{AgentCard, AgentInterface, Binding, Error, Result, Version};
 use crate::wire::card::write_card;
 
 /// 0.3 and 1.0 look at the first, older clients at the second.
 pub(super) const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+/// Below this are the agents that are not at the root, by their names.
+pub(super) const AGENTS: &str = "agents/";
 /// Where all agents of a server are listed.
 pub(super) const CATALOG: &str = "/.well-known/ai-catalog.json";
 
@@ -33,7 +37,7 @@ impl Card {
         path: String,
         settings: &ServerSettings,
     ) -> Result<Self> {
-        let known = Document::card(&card, &root.below(&path), settings)?;
+        let known = Document::card(&card, root, &path, settings)?;
         Ok(Self { card, path, known })
     }
 
@@ -45,7 +49,7 @@ impl Card {
         settings: &ServerSettings,
     ) -> Result<Reply> {
         let Some(root) = root else { return Ok(self.known.answer(headers)) };
-        let mut reply = Document::card(&self.card, &root.below(&self.path), settings)?.answer(headers);
+        let mut reply = Document::card(&self.card, root, &self.path, settings)?.answer(headers);
         reply.headers_mut().insert(VARY, HeaderValue::from_static("X-Forwarded-Host, X-Forwarded-Proto"));
         Ok(reply)
     }
@@ -82,9 +86,9 @@ struct Document {
 }
 
 impl Document {
-    fn card(card: &AgentCard, place: &Place, settings: &ServerSettings) -> Result<Self> {
+    fn card(card: &AgentCard, root: &Place, path: &str, settings: &ServerSettings) -> Result<Self> {
         let mut body = Vec::new();
-        write_card(&mut body, &complete(card.clone(), place).published(), settings.card_form)?;
+        write_card(&mut body, &complete(card.clone(), root, path).published(), settings.card_form)?;
         Self::new(body, settings)
     }
 
@@ -118,14 +122,25 @@ impl Document {
     }
 }
 
-/// A card that says nothing of where the agent is gets what is served at `place`.
-pub(super) fn complete(mut card: AgentCard, place: &Place) -> AgentCard {
+/// A card that says nothing of where the agent is gets what is served below `root`.
+pub(super) fn complete(mut card: AgentCard, root: &Place, path: &str) -> AgentCard {
     if card.supported_interfaces.is_empty() {
+        let url = root.below(path).url();
         for version in [Version::V1, Version::V03] {
             for binding in [Binding::JsonRpc, Binding::HttpJson] {
-                card = card.interface(place.url(), binding, version);
+                card = card.interface(&url, binding, version);
             }
+            card.supported_interfaces.extend(over_grpc(root, path, version));
         }
     }
     card
+}
+
+/// gRPC has no paths: an agent that is not at the root is reached there by its name, which 0.3 cannot say.
+fn over_grpc(root: &Place, path: &str, version: Version) -> Option<AgentInterface> {
+    let interface = AgentInterface::new(root.authority(), Binding::Grpc, version);
+    let name =
+        path.strip_prefix(AGENTS).map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
+    (grpc::SERVED && (name.is_none() || version == Version::V1))
+        .then_some(AgentInterface { tenant: name, ..interface })
 }

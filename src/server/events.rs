@@ -1,6 +1,5 @@
 //! A stream as server-sent events: what a body is made of while a task goes on.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, ReusableBoxFuture, WaitForCancellationFutureOwned};
 
 use super::forms::{event, form};
+use super::reply::Fault;
 use crate::model::Result;
 use crate::service::{Item, Stream};
 use crate::wire::jsonrpc::{Id, begin_result, end};
@@ -23,7 +23,8 @@ pub(super) struct Envelope {
     pub(super) dialect: Dialect,
 }
 
-type Next = (Stream, Option<Result<Vec<Item>>>);
+/// A stream, and what came out of it.
+pub(super) type Next = (Stream, Option<Result<Vec<Item>>>);
 
 /// The body of a stream.
 pub(super) struct Events {
@@ -78,19 +79,19 @@ impl Events {
     }
 }
 
-async fn next(mut stream: Stream) -> Next {
+pub(super) async fn next(mut stream: Stream) -> Next {
     let items = stream.next().await;
     (stream, items)
 }
 
 impl Body for Events {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Fault;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         if let Poll::Ready(bytes) = self.poll_bytes(context) {
             if let Some(Heartbeat { every, at }) = &mut self.heartbeat {
                 at.as_mut().reset(Instant::now() + *every);

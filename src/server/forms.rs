@@ -3,7 +3,7 @@
 use crate::model::{ContextId, Entry, StreamResponse, TaskId};
 use crate::wire::Dialect;
 
-/// The form of an entry in JSON; what is written for one client alone is nobody else's.
+/// The form of an entry in JSON, each below 16: the rest are gRPC's. What is written for one client alone is nobody else's.
 pub(super) fn form(dialect: &Dialect, closes: bool) -> Option<u8> {
     match (dialect, closes) {
         (Dialect::V1, _) => Some(0),

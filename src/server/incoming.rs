@@ -1,6 +1,8 @@
 //! What a request says beside its body: which version, which extensions, which trace.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use hyper::body::Incoming;
 
 use crate::model::{Call, Caller, Seq, Version};
 use crate::service::Asking;
@@ -26,6 +28,17 @@ pub(super) fn form(asked: &Asked) -> Version {
         Asked::For(version) => *version,
         Asked::Nothing | Asked::Other(_) => Version::V03,
     }
+}
+
+/// Whether a request is a call of gRPC, whatever it calls. gRPC-Web is another protocol.
+pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
+    if request.version() != http::Version::HTTP_2 || *request.method() != Method::POST {
+        return false;
+    }
+    let media_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let essence = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    essence.eq_ignore_ascii_case(b"application/grpc")
+        || essence.eq_ignore_ascii_case(b"application/grpc+proto")
 }
 
 /// What the headers say of the request.

@@ -6,6 +6,11 @@ mod card;
 mod connections;
 mod events;
 mod forms;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(not(feature = "grpc"))]
+#[path = "no_grpc.rs"]
+mod grpc;
 mod incoming;
 mod io;
 mod jsonrpc;
@@ -33,7 +38,7 @@ use crate::service::{Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
 use crate::wire::path::{is_tenant, segment};
 use browser::Browsers;
-use card::Card;
+use card::{AGENTS, Card};
 use place::Place;
 use routes::Routes;
 
@@ -191,12 +196,12 @@ impl Server {
         let places = Places::new(self.serving.most());
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
-            let path = if at == 0 { String::new() } else { format!("agents/{}", segment(&served.name)) };
+            let path = if at == 0 { String::new() } else { format!("{AGENTS}{}", segment(&served.name)) };
             let mut card = served.card;
             offer_streams(&mut card, engine.keeps_tasks());
             let extended_card = served.extended_card.map(|mut extended| {
                 offer_streams(&mut extended, engine.keeps_tasks());
-                card::complete(extended, &root.below(&path)).published()
+                card::complete(extended, &root, &path).published()
             });
             let service = Service::new(
                 engine.clone(),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use http::uri::Authority;
 use http::{HeaderMap, Uri};
 
 use crate::model::{Error, Result};
@@ -60,6 +61,17 @@ impl Place {
         }
     }
 
+    /// Host and port, as clients of gRPC want them.
+    pub(super) fn authority(&self) -> String {
+        let (scheme, authority) = self.origin.split_once("://").unwrap_or_default();
+        let named = authority.parse().is_ok_and(|authority: Authority| authority.port().is_some());
+        match (named, scheme) {
+            (true, _) => authority.to_owned(),
+            (false, "https") => format!("{authority}:443"),
+            (false, _) => format!("{authority}:80"),
+        }
+    }
+
     pub(super) fn url(&self) -> String {
         format!("{}{}", self.origin, self.path)
     }
@@ -85,6 +97,15 @@ mod tests {
         let place = Place::public("https://agents.example.com/x").unwrap();
         assert_eq!(place.url(), "https://agents.example.com/x/");
         assert_eq!(place.below("agents/echo").url(), "https://agents.example.com/x/agents/echo/");
+        for (url, authority) in [
+            ("https://agents.example.com/x", "agents.example.com:443"),
+            ("http://agents.example.com", "agents.example.com:80"),
+            ("https://agents.example.com:8443/", "agents.example.com:8443"),
+            ("http://[::1]", "[::1]:80"),
+            ("http://[::1]:8080", "[::1]:8080"),
+        ] {
+            assert_eq!(Place::public(url).unwrap().authority(), authority);
+        }
         for wrong in ["", "agents.example.com", "/x", "ftp://x/", "https://x/?y"] {
             assert!(Place::public(wrong).is_err(), "{wrong}");
         }

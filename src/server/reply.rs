@@ -1,6 +1,5 @@
 //! What goes back: heads and bodies.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -10,47 +9,49 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::events::Events;
 use crate::model::{Error, ErrorKind};
 
 pub(super) type Reply = Response<Body>;
+
+/// Why a body ends before its time.
+pub(super) type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// A body in pieces.
+pub(super) type Frames = Box<dyn HttpBody<Data = Bytes, Error = Fault> + Send + Unpin>;
 
 /// The body of an answer.
 pub(super) enum Body {
     /// Known from the start.
     Whole(Full<Bytes>),
-    /// Written while a task goes on.
-    Events(Box<Events>),
+    /// Written while a task goes on, or with something behind it.
+    Frames(Frames),
 }
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Error = Fault;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        fn never<T>(frame: Result<T, Infallible>) -> Result<T, Box<dyn std::error::Error + Send + Sync>> {
-            frame.map_err(|never| match never {})
-        }
         match self.get_mut() {
-            Self::Whole(body) => Pin::new(body).poll_frame(context).map(|frame| frame.map(never)),
-            Self::Events(body) => Pin::new(&mut **body).poll_frame(context).map(|frame| frame.map(never)),
+            Self::Whole(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
+            Self::Frames(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(body) => body.is_end_stream(),
-            Self::Events(_) => false,
+            Self::Frames(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(body) => body.size_hint(),
-            Self::Events(_) => SizeHint::default(),
+            Self::Frames(body) => body.size_hint(),
         }
     }
 }

@@ -9,10 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::browser::{Browsers, Visit, allow};
 use super::card::{self, CATALOG, Card};
+use super::incoming::is_grpc;
 use super::place::Place;
 use super::reply::{self, Reply, not_allowed, plain};
 use super::settings::ServerSettings;
-use super::{jsonrpc, rest};
+use super::{grpc, jsonrpc, rest};
 use crate::model::{Caller, Error, Result};
 use crate::service::{Directory, Resident};
 
@@ -46,6 +47,10 @@ impl Routes {
     }
 
     async fn route(&self, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+        if is_grpc(&request) {
+            // Apart, so that connections of the other bindings keep no room for it.
+            return Box::pin(grpc::answer(self, self.directory.first(), Caller::anonymous(), request)).await;
+        }
         // Before anything else is looked at: most requests are this.
         if request.uri().path() == "/" && request.method() == Method::POST {
             return jsonrpc::answer(self, self.directory.first(), Caller::anonymous(), request).await;

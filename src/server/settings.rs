@@ -40,6 +40,8 @@ pub struct ServerSettings {
     pub shutdown_grace: Duration,
     /// Whether callers of 1.0 must say so in `A2A-Version`.
     pub strict_version: bool,
+    /// Whether gRPC tells everybody its protobuf files.
+    pub grpc_reflection: bool,
     /// How the card is written: for readers of every version, or of one.
     pub card_form: CardForm,
     /// How long clients may keep the card.
@@ -78,6 +80,7 @@ impl Default for ServerSettings {
             max_blocking: None,
             shutdown_grace: Duration::from_secs(10),
             strict_version: false,
+            grpc_reflection: false,
             card_form: CardForm::Union,
             card_max_age: Duration::from_secs(300),
             trusted_proxies: Vec::new(),

@@ -1,7 +1,9 @@
 //! gRPC: where each operation is, its messages and frames, and errors as statuses.
 
 mod call;
+mod count;
 mod frame;
+mod messages;
 
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
@@ -11,11 +13,13 @@ use prost::Message;
 use tonic::{Code, Status};
 use tonic_types::{BadRequest, ErrorDetail, ErrorInfo, RetryInfo, StatusExt, pb};
 
+use super::decide::Key;
 use super::errors::{DOMAIN, ReadDetails, grpc_code, message, reason};
 use crate::model::{Error, ErrorKind, Operation, Version, Violation};
 
 pub use call::{read_event, read_reply, write_request};
 pub use frame::{Frames, NoFrame, write_frame};
+pub use messages::{read_grpc, write_grpc, write_grpc_event};
 
 macro_rules! rpcs {
     ($v1:literal) => {
@@ -60,6 +64,21 @@ pub fn path(operation: Operation, version: Version) -> Option<&'static str> {
 pub fn operation(path: &str) -> Option<(Operation, Version)> {
     let all = Operation::ALL.into_iter().flat_map(|one| Version::ALL.map(|version| (one, version)));
     all.into_iter().find(|(one, version)| self::path(*one, *version) == Some(path))
+}
+
+/// What the service says about the version.
+#[must_use]
+pub fn key(version: Version) -> Key {
+    match version {
+        Version::V1 => Key::ServiceV1,
+        Version::V03 => Key::ServiceV03,
+    }
+}
+
+/// Whether an rpc that finds its task ended gives the task instead of an error (05 §3).
+#[must_use]
+pub fn gives_ended_task(operation: Operation, version: Version) -> bool {
+    operation == Operation::SubscribeToTask && version == Version::V03
 }
 
 /// An error as a status: 1.0 with typed details, 0.3 with the name of the error before its message.

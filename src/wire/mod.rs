@@ -29,6 +29,8 @@ mod v1;
 
 use crate::model::{TaskId, Version};
 
+#[cfg(feature = "grpc")]
+pub use grpc::{read_grpc, write_grpc, write_grpc_event};
 pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_rest_event};
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{

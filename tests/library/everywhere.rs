@@ -17,6 +17,10 @@ pub(crate) const CELLS: &[(Binding, Version)] = &[
     (Binding::JsonRpc, Version::V03),
     (Binding::HttpJson, Version::V1),
     (Binding::HttpJson, Version::V03),
+    #[cfg(feature = "grpc")]
+    (Binding::Grpc, Version::V1),
+    #[cfg(feature = "grpc")]
+    (Binding::Grpc, Version::V03),
 ];
 
 /// Runs a scenario with a client of each kind; each has a server to itself.

@@ -13,6 +13,8 @@ mod generate;
 mod golden;
 #[cfg(feature = "grpc")]
 mod golden_grpc;
+#[cfg(all(feature = "grpc", feature = "server"))]
+mod grpc;
 #[cfg(feature = "server")]
 mod harness;
 #[cfg(feature = "grpc")]

@@ -19,6 +19,10 @@ async fn the_card_says_where_the_agent_is() {
             for binding in ["JSONRPC", "HTTP+JSON"] {
                 interfaces.push(json!({"url": url, "protocolBinding": binding, "protocolVersion": version}));
             }
+            if cfg!(feature = "grpc") {
+                let url = server.address.to_string();
+                interfaces.push(json!({"url": url, "protocolBinding": "GRPC", "protocolVersion": version}));
+            }
         }
         assert_eq!(card["supportedInterfaces"], json!(interfaces));
         assert_eq!((&card["url"], &card["protocolVersion"]), (&json!(url), &json!("0.3.0")));

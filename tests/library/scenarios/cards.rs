@@ -1,7 +1,7 @@
 //! Cards: the extended one, and a client that finds its way by the public one.
 
 use attache::model::{AgentSkill, ErrorKind, TaskState};
-use attache::{AgentCard, Client, Server};
+use attache::{AgentCard, Client, Outcome, Served, Server, Turn};
 
 use super::{Obeys, refused, say};
 use crate::everywhere::{CELLS, card, everywhere, everywhere_on, version};
@@ -65,5 +65,23 @@ async fn every_interface_that_the_card_names_answers() {
         let client = Client::from_interface(named.expect("an interface")).unwrap();
         let task = soon(say(&client, "hi")).await;
         assert_eq!(task.status.state, TaskState::Completed, "{binding} {version}");
+    }
+}
+
+/// gRPC has no paths: an agent beside the first is reached there by its name.
+#[tokio::test]
+async fn every_interface_of_an_agent_beside_the_first_answers() {
+    let shout = |turn: Turn| async move {
+        turn.write("shout", turn.text().to_uppercase()).await;
+        Ok(Outcome::Completed)
+    };
+    let running = run(Server::new(card(), Obeys).agent(Served::new("shout out", card(), shout))).await;
+    let base = format!("http://{}/agents/shout%20out", running.address);
+    let found = soon(Client::discover(&base)).await.unwrap();
+    let interfaces = &found.card().unwrap().supported_interfaces;
+    assert!(interfaces.len() >= 4, "{interfaces:?}");
+    for interface in interfaces {
+        let client = Client::from_interface(interface).unwrap();
+        assert_eq!(soon(say(&client, "hi")).await.text(), "HI", "{interface:?}");
     }
 }
