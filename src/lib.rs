@@ -58,5 +58,5 @@ mod service;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/codecs.md")]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
-#[cfg_attr(feature = "client", doc = include_str!("../docs/client.md"))]
+#[cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../docs/client.md"))]
 struct Docs;

@@ -5,6 +5,7 @@ mod connections;
 mod discovery;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod local;
 mod peer;
 mod streams;
 

@@ -20,6 +20,7 @@ mod harness;
 #[cfg(feature = "grpc")]
 mod judges;
 mod lossy;
+#[cfg(feature = "server")]
 mod many;
 #[cfg(feature = "server")]
 mod operations;

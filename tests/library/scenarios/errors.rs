@@ -3,6 +3,8 @@
 //! The rows on envelopes, bodies and media types of requests are about bytes, and stand in `transport.rs`. Those on
 //! ids, ends, contexts, keys, cards and extensions stand with their promises.
 
+mod down;
+
 use std::time::Duration;
 
 use attache::model::{
@@ -10,6 +12,8 @@ use attache::model::{
     SendMessageConfiguration, SendMessageRequest, TaskId,
 };
 use attache::{Client, Server, ServerSettings, Settings};
+
+use down::Down;
 
 use super::{Led, Obeys, begin, cancel, configured, find, message, refused, say, subscribe};
 use crate::everywhere::{can_list, card, everywhere, everywhere_on, has_details, has_retry_hint, open};
@@ -183,5 +187,33 @@ async fn a_server_that_has_no_place_left() {
         job.complete();
         led.next().await.complete();
     })
+    .await;
+}
+
+/// R25: the store does not answer. Everybody is told the same, when to come again, and nothing of why.
+#[tokio::test]
+async fn r25_a_store_that_is_down() {
+    everywhere_on(
+        || Server::new(card(), Obeys).store(Down),
+        async |client: Client| {
+            let id = TaskId::from("t-1");
+            let mut errors = vec![
+                client.send_message(message("hi")).await.err(),
+                open(client.send_streaming_message(message("hi"))).await.err(),
+                find(&client, &id).await.err(),
+                cancel(&client, &id).await.err(),
+                subscribe(&client, &id).await.err(),
+            ];
+            if can_list(&client).await {
+                errors.push(client.list_tasks(Default::default()).await.err());
+            }
+            for error in errors {
+                let error = error.expect("a refusal");
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+                assert_eq!(error.retry_after().is_some(), has_retry_hint(&client));
+            }
+        },
+    )
     .await;
 }
