@@ -5,7 +5,8 @@
 use std::fmt;
 
 use attache::model::{
-    AgentCard, Binding, ErrorKind, ListTasksRequest, StreamResponse, SubscribeToTaskRequest, Task, Version,
+    AgentCard, Binding, ErrorKind, ListTasksRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskState,
+    TaskStatus, Version,
 };
 use attache::{Agent, Client, EventStream, Result, Server};
 
@@ -144,13 +145,23 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// The next event with its position; `None` at the end.
+    /// The next event with its position; `None` at the end. That a task is at work may be told whenever a turn takes
+    /// its time, and no scenario is about that.
     pub(crate) async fn next_at(&mut self) -> Option<(Option<u64>, StreamResponse)> {
-        if let Some(first) = self.first.take() {
-            return Some(first);
+        loop {
+            let (at, event) = match self.first.take() {
+                Some(first) => first,
+                None => self
+                    .rest
+                    .next()
+                    .await
+                    .map(|item| item.unwrap())
+                    .map(|(at, it)| (at.map(|at| at.0), it))?,
+            };
+            if told(&event) != "status active" {
+                return Some((at, event));
+            }
         }
-        let (at, event) = self.rest.next().await?.unwrap();
-        Some((at.map(|at| at.0), event))
     }
 
     pub(crate) async fn next(&mut self) -> Option<StreamResponse> {
@@ -177,14 +188,13 @@ impl Events {
     }
 }
 
-/// An event in short: what it is, the state or the name, and the words.
+/// An event in short: what it is, the state or the name, and the words. 07 §1: submitted and at work are both active,
+/// and which of them it is depends on how quick the turn is.
 pub(crate) fn told(event: &StreamResponse) -> String {
-    let state = |status: &attache::model::TaskStatus| {
-        let state = status.state.as_str().strip_prefix("TASK_STATE_").unwrap_or("?").to_lowercase();
-        match &status.message {
-            Some(message) => format!("{state}: {}", message.text()),
-            None => state,
-        }
+    let state = |status: &TaskStatus| match (&status.message, status.state) {
+        (None, TaskState::Submitted | TaskState::Working) => "active".to_owned(),
+        (None, state) => short(state),
+        (Some(message), state) => format!("{}: {}", short(state), message.text()),
     };
     match event {
         StreamResponse::Task(task) => format!("task {}", state(&task.status)),
@@ -197,4 +207,8 @@ pub(crate) fn told(event: &StreamResponse) -> String {
             format!("{chunk} {}{end}", texts.join("|"))
         }
     }
+}
+
+fn short(state: TaskState) -> String {
+    state.as_str().trim_start_matches("TASK_STATE_").to_lowercase()
 }

@@ -63,7 +63,7 @@ async fn everybody_who_follows_is_told_and_let_go() {
             };
             let job = led.next().await;
             let mut follower = subscribe(&client, &task.id).await.unwrap();
-            assert_eq!(follower.told().await, "task submitted");
+            assert_eq!(follower.told().await, "task active");
             job.turn.say("on it").await;
             let canceled = cancel(&client, &task.id).await.unwrap();
             assert_eq!(canceled.status.state, TaskState::Canceled);

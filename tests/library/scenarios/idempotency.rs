@@ -125,10 +125,10 @@ async fn r14_a_repeated_stream_is_a_stream_of_the_same_task() {
         async |client: Client| {
             let (request, once) = (message("go"), keyed(&client, "k-1"));
             let mut first = stream(&once, request.clone()).await;
-            assert_eq!(first.told().await, "task submitted");
+            assert_eq!(first.told().await, "task active");
             let job = led.next().await;
             let mut again = stream(&once, request.clone()).await;
-            assert_eq!(again.told().await, "task submitted");
+            assert_eq!(again.told().await, "task active");
             job.turn.say("on it").await;
             job.end(Outcome::Completed);
             for events in [first, again] {

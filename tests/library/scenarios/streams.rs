@@ -36,7 +36,7 @@ async fn the_task_comes_first_then_what_happens_then_the_end() {
             let mut task = first(&mut events).await;
             assert_eq!(
                 (crate::everywhere::told(&StreamResponse::Task(task.clone())).as_str(), said(&task)),
-                ("task submitted", vec!["go".to_owned()])
+                ("task active", vec!["go".to_owned()])
             );
             let job = led.next().await;
             job.turn.say("on it").await;
@@ -69,7 +69,7 @@ async fn a_stream_closes_when_the_task_ends() {
                 ("panic", "status failed: Agent execution failed (panic)"),
             ] {
                 let story = stream(&client, message(text)).await.story().await;
-                assert_eq!(story, ["task submitted", end]);
+                assert_eq!(story, ["task active", end]);
             }
         },
     )
@@ -238,7 +238,7 @@ async fn a_stream_takes_no_notice_of_a_caller_in_a_hurry() {
         || Obeys,
         async |client: Client| {
             let story = stream(&client, at_once(message("hi"))).await.story().await;
-            assert_eq!(story, ["task submitted", "artifact hi.", "status completed"]);
+            assert_eq!(story, ["task active", "artifact hi.", "status completed"]);
         },
     )
     .await;
@@ -255,7 +255,7 @@ async fn streams_of_every_version_and_binding_follow_one_task() {
     let mut streams = Vec::new();
     for client in &clients {
         let mut events = soon(subscribe(client, &task.id)).await.unwrap();
-        assert_eq!(soon(events.told()).await, "task submitted");
+        assert_eq!(soon(events.told()).await, "task active");
         streams.push(events);
     }
     let job = led.next().await;

@@ -50,7 +50,7 @@ async fn a_subscription_begins_with_the_task_as_it_is_and_tells_only_what_is_new
             let task = begin(&client, "go").await;
             let job = led.next().await;
             let mut early = subscribe(&client, &task.id).await.unwrap();
-            assert_eq!(early.told().await, "task submitted");
+            assert_eq!(early.told().await, "task active");
             job.turn.write("part", "one").await;
             job.turn.say("on it").await;
             assert_eq!(early.told().await, "artifact one.");
@@ -81,7 +81,7 @@ async fn a_subscription_outlasts_a_question() {
         async |client: Client| {
             let task = begin(&client, "go").await;
             let mut events = subscribe(&client, &task.id).await.unwrap();
-            assert_eq!(events.told().await, "task submitted");
+            assert_eq!(events.told().await, "task active");
             led.next().await.end(Outcome::ask("which?"));
             assert_eq!(events.told().await, "status input_required: which?");
             let mut parked = subscribe(&client, &task.id).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_subscription_outlasts_a_question() {
             let job = led.next().await;
             job.turn.say("thank you").await;
             job.complete();
-            let rest = ["status working", "status working: thank you", "status completed"];
+            let rest = ["status working: thank you", "status completed"];
             assert_eq!(events.story().await, rest);
             assert_eq!(parked.story().await, rest);
         },
