@@ -2,6 +2,8 @@
 //!
 //! Plain HTTP so far. Redirects are never followed: whoever asked decides what a 3xx means.
 
+mod connect;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,15 +13,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::rt::Executor;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioTimer;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
+pub(crate) use connect::Connector;
 
-/// How long a connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many connections to one host are kept for the next requests.
@@ -28,8 +28,8 @@ const MAX_IDLE_PER_HOST: usize = 32;
 /// Sends requests. A clone shares the connections; they end with the last clone and the last body being read.
 #[derive(Clone)]
 pub(crate) struct Egress {
-    http1: Client<HttpConnector, Full<Bytes>>,
-    http2: Client<HttpConnector, Full<Bytes>>,
+    http1: Client<Connector, Full<Bytes>>,
+    http2: Client<Connector, Full<Bytes>>,
     open: Arc<DropGuard>,
 }
 
@@ -42,11 +42,16 @@ pub(crate) enum Protocol {
 
 impl Egress {
     pub(crate) fn new() -> Self {
+        Self::over(Connector::tcp())
+    }
+
+    /// Sends requests over connections that are made in this way.
+    pub(crate) fn over(connector: Connector) -> Self {
         let stop = CancellationToken::new();
         let connections = Connections { tasks: TaskTracker::new(), stop: stop.clone() };
         Self {
-            http1: client(connections.clone(), Protocol::Http1),
-            http2: client(connections, Protocol::Http2),
+            http1: client(connector.clone(), connections.clone(), Protocol::Http1),
+            http2: client(connector, connections, Protocol::Http2),
             open: Arc::new(stop.drop_guard()),
         }
     }
@@ -92,10 +97,11 @@ pub(crate) fn check(uri: &Uri) -> Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the door")]
-fn client(connections: Connections, protocol: Protocol) -> Client<HttpConnector, Full<Bytes>> {
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_nodelay(true);
+fn client(
+    connector: Connector,
+    connections: Connections,
+    protocol: Protocol,
+) -> Client<Connector, Full<Bytes>> {
     Client::builder(connections)
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())

@@ -27,6 +27,8 @@ pub use client::{Client, EventStream};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
+#[cfg(all(feature = "client", feature = "server"))]
+pub use server::Local;
 #[cfg(feature = "tls")]
 pub use server::Tls;
 #[cfg(feature = "server")]
@@ -58,5 +60,5 @@ mod service;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/codecs.md")]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
-#[cfg_attr(feature = "client", doc = include_str!("../docs/client.md"))]
+#[cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../docs/client.md"))]
 struct Docs;

@@ -53,6 +53,11 @@ impl Client {
     /// # Errors
     /// Invalid parameters: the url is not one of plain HTTP. Unsupported: gRPC without the feature `grpc`.
     pub fn new(url: &str, binding: Binding, version: Version) -> Result<Self> {
+        Self::over(Egress::new(), url, binding, version)
+    }
+
+    /// A client that goes out by this door.
+    pub(crate) fn over(egress: Egress, url: &str, binding: Binding, version: Version) -> Result<Self> {
         let url = match binding {
             Binding::JsonRpc | Binding::HttpJson => url.parse().ok(),
             Binding::Grpc => grpc::address(url)?,
@@ -66,16 +71,7 @@ impl Client {
                 HeaderValue::from_static(concat!("attache/", env!("CARGO_PKG_VERSION"))),
             ),
         ]);
-        Ok(Self {
-            url,
-            binding,
-            version,
-            tenant: None,
-            headers,
-            max_bytes: MAX_BYTES,
-            egress: Egress::new(),
-            card: None,
-        })
+        Ok(Self { url, binding, version, tenant: None, headers, max_bytes: MAX_BYTES, egress, card: None })
     }
 
     /// A client of an interface that a card names, with its tenant.

@@ -21,8 +21,6 @@ pub(super) const CATALOG: &str = "/.well-known/ai-catalog.json";
 /// The card of one agent, wherever it is seen from.
 pub(super) struct Card {
     card: AgentCard,
-    /// Below the root of the server.
-    path: String,
     /// Under which it is found at the root, if it is not the one there.
     tenant: Option<String>,
     /// As it is seen from where the server knows itself to be.
@@ -37,9 +35,8 @@ impl Card {
         tenant: Option<String>,
         settings: &ServerSettings,
     ) -> Result<Self> {
-        let path = tenant.as_ref().map(|name| format!("agents/{}", segment(name))).unwrap_or_default();
-        let known = Document::card(complete(card.clone(), root, &path, tenant.as_deref()), settings)?;
-        Ok(Self { card, path, tenant, known })
+        let known = Document::card(complete(card.clone(), root, tenant.as_deref()), settings)?;
+        Ok(Self { card, tenant, known })
     }
 
     /// The card, as a caller sees it who came by way of `root`.
@@ -50,7 +47,7 @@ impl Card {
         settings: &ServerSettings,
     ) -> Result<Reply> {
         let Some(root) = root else { return Ok(self.known.answer(headers)) };
-        let card = complete(self.card.clone(), root, &self.path, self.tenant.as_deref());
+        let card = complete(self.card.clone(), root, self.tenant.as_deref());
         let mut reply = Document::card(card, settings)?.answer(headers);
         reply.headers_mut().insert(VARY, HeaderValue::from_static("X-Forwarded-Host, X-Forwarded-Proto"));
         Ok(reply)
@@ -58,7 +55,7 @@ impl Card {
 
     /// Its line in the catalog.
     fn entry(&self, root: &Place) -> serde_json::Value {
-        let url = root.below(&self.path).url();
+        let url = root.below(&path(self.tenant.as_deref())).url();
         serde_json::json!({
             "identifier": url,
             "displayName": self.card.name,
@@ -124,12 +121,17 @@ impl Document {
     }
 }
 
-/// A card that says nothing of where the agent is gets what is served below `root`.
-fn complete(mut card: AgentCard, root: &Place, path: &str, tenant: Option<&str>) -> AgentCard {
+/// Where an agent is below the root.
+fn path(tenant: Option<&str>) -> String {
+    tenant.map(|name| format!("agents/{}", segment(name))).unwrap_or_default()
+}
+
+/// A card that says nothing of where the agent is gets what is served at `root`, or below it under a name.
+pub(super) fn complete(mut card: AgentCard, root: &Place, tenant: Option<&str>) -> AgentCard {
     if !card.supported_interfaces.is_empty() {
         return card;
     }
-    let place = root.below(path);
+    let place = root.below(&path(tenant));
     for version in Version::ALL {
         for binding in [Binding::JsonRpc, Binding::HttpJson] {
             card = card.interface(place.url(), binding, version);

@@ -55,8 +55,7 @@ pub(super) async fn serve(
     // Also when this future is dropped: nothing outlives it.
     let _stop = stop.clone().drop_guard();
     let places = Arc::new(Semaphore::new(routes.settings.max_connections.min(Semaphore::MAX_PERMITS)));
-    let http = Arc::new(Http::new(&tasks, &routes.settings));
-    let server = Connections { routes: Arc::new(routes), http, handshake, tasks, stop };
+    let server = Connections { handshake, ..Connections::new(routes, tasks, stop) };
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -64,7 +63,7 @@ pub(super) async fn serve(
             biased;
             () = &mut shutdown => break,
             (place, accepted) = accept(&places, &listener) => match accepted {
-                Ok((stream, peer)) => server.take(stream, peer, place, graceful.watcher()),
+                Ok((stream, peer)) => server.accept(stream, peer, place, graceful.watcher()),
                 Err(error) => refused(&error).await,
             },
         }
@@ -84,7 +83,8 @@ async fn accept(
     (place, listener.accept().await)
 }
 
-struct Connections {
+/// Where connections are served, wherever they come from.
+pub(super) struct Connections {
     routes: Arc<Routes>,
     http: Arc<Http>,
     handshake: Option<Arc<dyn Handshake>>,
@@ -93,17 +93,35 @@ struct Connections {
 }
 
 impl Connections {
-    fn take(&self, stream: TcpStream, peer: SocketAddr, place: Place, watcher: Watcher) {
+    pub(super) fn new(routes: Routes, tasks: TaskTracker, stop: CancellationToken) -> Self {
+        let http = Arc::new(Http::new(&tasks, &routes.settings));
+        Self { routes: Arc::new(routes), http, handshake: None, tasks, stop }
+    }
+
+    fn accept(&self, stream: TcpStream, peer: SocketAddr, place: Place, watcher: Watcher) {
         // Answers are written whole: waiting for more to send with them only makes them late.
         let _ = stream.set_nodelay(true);
-        let (http, handshake) = (self.http.clone(), self.handshake.clone());
-        let visit = Visit { routes: self.routes.clone(), peer, watcher, _place: place };
+        let Some(handshake) = self.handshake.clone() else { return self.take(stream, peer, place, watcher) };
+        let (http, visit) = (self.http.clone(), self.visit(peer, place, watcher));
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
-            let Some(handshake) = handshake else { return http.open(stream, visit).await };
             if let Some(connection) = visit.begin(handshake.shake(stream)).await {
                 http.open(connection, visit).await;
             }
         }));
+    }
+
+    /// Serves a connection on which HTTP is spoken at once.
+    pub(super) fn take<S>(&self, stream: S, peer: SocketAddr, place: Place, watcher: Watcher)
+    where
+        S: Bytes + 'static,
+    {
+        let (http, visit) = (self.http.clone(), self.visit(peer, place, watcher));
+        let served = async move { http.open(stream, visit).await };
+        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(served));
+    }
+
+    fn visit(&self, peer: SocketAddr, place: Place, watcher: Watcher) -> Visit {
+        Visit { routes: self.routes.clone(), peer, watcher, _place: place }
     }
 
     async fn drain(self, graceful: GracefulShutdown) {

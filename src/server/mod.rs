@@ -14,6 +14,8 @@ mod grpc;
 mod incoming;
 mod io;
 mod jsonrpc;
+#[cfg(feature = "client")]
+mod local;
 mod place;
 mod reply;
 mod rest;
@@ -44,6 +46,8 @@ use connections::Handshake;
 use place::Place;
 use routes::Routes;
 
+#[cfg(feature = "client")]
+pub use local::Local;
 pub use served::Served;
 pub use settings::ServerSettings;
 #[cfg(feature = "tls")]
@@ -76,6 +80,11 @@ pub struct Server {
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
+    built: Built,
+}
+
+/// A server put together, before anybody can reach it.
+struct Built {
     root: Place,
     routes: Routes,
     handshake: Option<Arc<dyn Handshake>>,
@@ -171,6 +180,11 @@ impl Server {
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
+        Ok(Bound { listener, address, built: self.build(address).await? })
+    }
+
+    /// Puts everything together for callers who come to this address.
+    async fn build(self, address: SocketAddr) -> Result<Built> {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let root = match &self.public_url {
             Some(url) => Place::public(url)?,
@@ -195,17 +209,21 @@ impl Server {
         let places = Places::new(self.serving.most());
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
+            let tenant = (at > 0).then(|| served.name.to_string());
             let mut card = served.card;
             offer_streams(&mut card, engine.keeps_tasks());
+            let extended_card = served.extended_card.map(|mut extended| {
+                offer_streams(&mut extended, engine.keeps_tasks());
+                card::complete(extended, &root, tenant.as_deref()).published()
+            });
             let service = Service::new(
                 engine.clone(),
                 served.agent,
-                Offer::new(&card, served.extended_card),
+                Offer::new(&card, extended_card),
                 self.limits.clone(),
                 places.clone(),
                 (self.serving.parked_stream_timeout, self.serving.max_blocking),
             );
-            let tenant = (at > 0).then(|| served.name.to_string());
             residents.push(Resident { name: served.name, service, tenants: served.tenants });
             cards.push(Card::new(card, &root, tenant, &self.serving)?);
         }
@@ -218,7 +236,7 @@ impl Server {
             settings: self.serving,
             drain: CancellationToken::new(),
         };
-        Ok(Bound { listener, address, root, routes, handshake: self.handshake, engine, tasks, stop })
+        Ok(Built { root, routes, handshake: self.handshake, engine, tasks, stop })
     }
 }
 
@@ -255,7 +273,7 @@ impl Bound {
     /// Where clients reach the agent.
     #[must_use]
     pub fn url(&self) -> String {
-        self.root.url()
+        self.built.root.url()
     }
 
     /// Serves until the process ends.
@@ -273,9 +291,10 @@ impl Bound {
     /// None today: what goes wrong with one connection ends that connection.
     pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
+        let Built { routes, handshake, engine, tasks, stop, .. } = self.built;
         tokio::select! {
-            () = connections::serve(self.listener, self.routes, self.handshake, (self.tasks, self.stop), shutdown) => {}
-            never = self.engine.keep_house() => match never {},
+            () = connections::serve(self.listener, routes, handshake, (tasks, stop), shutdown) => {}
+            never = engine.keep_house() => match never {},
         }
         tracing::info!(address = %self.address, "server stopped");
         Ok(())

@@ -1,10 +1,9 @@
 //! gRPC: where each operation is, its messages and frames, and errors as statuses.
 
-mod count;
-mod messages;
-
 mod call;
+mod count;
 mod frame;
+mod messages;
 
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;

@@ -5,7 +5,7 @@ mod connections;
 mod discovery;
 #[cfg(feature = "grpc")]
 mod grpc;
-mod ours;
+mod local;
 mod peer;
 mod streams;
 

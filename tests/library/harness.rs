@@ -59,7 +59,12 @@ pub(crate) async fn start_as(
     agent: impl Agent,
     set_up: impl FnOnce(Server) -> Server,
 ) -> Running {
-    let bound = set_up(Server::new(card, agent)).bind("127.0.0.1:0").await.unwrap();
+    run(set_up(Server::new(card, agent))).await
+}
+
+/// Starts any server.
+pub(crate) async fn run(server: Server) -> Running {
+    let bound = server.bind("127.0.0.1:0").await.unwrap();
     let address = bound.local_addr();
     let (stop, stopped) = oneshot::channel();
     let mut server = JoinSet::new();

@@ -12,6 +12,8 @@ mod crash;
 #[cfg(feature = "server")]
 mod crowds;
 mod dialects;
+#[cfg(all(feature = "client", feature = "server"))]
+mod everywhere;
 #[cfg(feature = "server")]
 mod faults;
 mod fold;
@@ -27,9 +29,8 @@ mod harness;
 mod hostile;
 #[cfg(feature = "grpc")]
 mod judges;
-#[cfg(feature = "server")]
-mod lists;
 mod lossy;
+#[cfg(feature = "server")]
 mod many;
 #[cfg(feature = "server")]
 mod operations;
@@ -41,6 +42,8 @@ mod resuming;
 mod robust;
 mod rooms;
 mod roundtrip;
+#[cfg(all(feature = "client", feature = "server"))]
+mod scenarios;
 mod shape;
 #[cfg(feature = "server")]
 mod streaming;

@@ -8,7 +8,7 @@ use attache::{Agent, Failure, Outcome, Settings, Turn};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::harness::{Echo, Running, message, request, soon, start, start_with};
+use crate::harness::{Echo, Running, message, request, start, start_with};
 
 /// Says which task it works on, then waits to be released.
 #[derive(Clone)]
@@ -70,118 +70,6 @@ async fn get(server: &Running, id: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_message_is_answered_by_a_finished_task() {
-    let server = start(Echo).await;
-    let task = server.say("hello", json!({})).await;
-    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
-    assert_eq!(task["artifacts"][0]["name"], "echo");
-    assert_eq!(task["artifacts"][0]["parts"], json!([{"text": "hello"}]));
-    let ids = json!({"taskId": task["id"], "contextId": task["contextId"]});
-    assert_eq!(task["history"], json!([message("hello", ids)]));
-    assert_eq!(get(&server, &task["id"]).await, task);
-    let short = server.result("GetTask", json!({"id": task["id"], "historyLength": 0})).await;
-    assert_eq!(short.get("history"), None);
-}
-
-#[tokio::test]
-async fn every_message_without_a_context_gets_its_own() {
-    let server = start(Echo).await;
-    let (one, two) = (server.say("a", json!({})).await, server.say("b", json!({})).await);
-    assert_ne!(one["contextId"], two["contextId"]);
-    assert_ne!(one["id"], two["id"]);
-    let three = server.say("c", json!({"contextId": one["contextId"]})).await;
-    assert_eq!(three["contextId"], one["contextId"]);
-    assert_ne!(three["id"], one["id"]);
-    assert_eq!(get(&server, &one["id"]).await, one);
-}
-
-#[tokio::test]
-async fn a_task_that_is_not_there_is_not_found() {
-    let server = start(Echo).await;
-    let to_gone = json!({"message": message("hi", json!({"taskId": "gone"}))});
-    for (method, params) in [("GetTask", json!({"id": "gone"})), ("SendMessage", to_gone)] {
-        let error = server.error(method, params).await;
-        assert_eq!(error["code"], -32001);
-        assert_eq!(error["data"][0]["metadata"], json!({"taskId": "gone"}));
-    }
-}
-
-#[tokio::test]
-async fn a_task_of_another_tenant_is_not_found() {
-    let server = start_with(Echo, |server| server.tenants(["blue", "red"])).await;
-    let params = json!({"tenant": "blue", "message": message("hi", json!({}))});
-    let id = server.result("SendMessage", params).await["task"]["id"].clone();
-    assert_eq!(server.error("GetTask", json!({"id": id})).await["code"], -32001);
-    assert_eq!(server.error("GetTask", json!({"id": id, "tenant": "red"})).await["code"], -32001);
-    assert_eq!(server.result("GetTask", json!({"id": id, "tenant": "blue"})).await["id"], id);
-    // A tenant that nobody knows is no place to begin a task in.
-    let params = json!({"tenant": "green", "message": message("hi", json!({}))});
-    assert_eq!(server.error("SendMessage", params).await["code"], -32001);
-}
-
-#[tokio::test]
-async fn a_finished_task_takes_no_message() {
-    let server = start(Echo).await;
-    let task = server.say("hi", json!({})).await;
-    let params = json!({"message": message("more", json!({"taskId": task["id"]}))});
-    let error = server.error("SendMessage", params).await;
-    assert_eq!(error["code"], -32004);
-    let state = json!({"taskId": task["id"], "state": "TASK_STATE_COMPLETED"});
-    assert_eq!(error["data"][0]["metadata"], state);
-    assert_eq!(get(&server, &task["id"]).await, task);
-}
-
-#[tokio::test]
-async fn a_question_is_answered_in_the_same_task() {
-    let server = start(Obeys).await;
-    let task = server.say("ask", json!({})).await;
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED");
-    assert_eq!(task["status"]["message"]["parts"], json!([{"text": "which harbour?"}]));
-    assert_eq!(task["status"]["message"]["taskId"], task["id"]);
-    let wrong = json!({"taskId": task["id"], "contextId": "another"});
-    let error = server.error("SendMessage", json!({"message": message("x", wrong)})).await;
-    assert_eq!(error["code"], -32602);
-    assert_eq!(error["data"][1]["fieldViolations"][0]["field"], "message.contextId");
-    let done = server.say("Saint-Malo", json!({"taskId": task["id"]})).await;
-    assert_eq!(done["status"]["state"], "TASK_STATE_COMPLETED");
-    assert_eq!((&done["id"], &done["contextId"]), (&task["id"], &task["contextId"]));
-    let said: Vec<_> = done["history"].as_array().unwrap().iter().map(|m| &m["parts"][0]["text"]).collect();
-    assert_eq!(said, ["ask", "which harbour?", "Saint-Malo"]);
-}
-
-#[tokio::test]
-async fn a_turn_ends_as_the_agent_says() {
-    let server = start(Obeys).await;
-    for (text, state, words) in [
-        ("auth", "TASK_STATE_AUTH_REQUIRED", "log in first"),
-        ("reject", "TASK_STATE_REJECTED", "not today"),
-        ("fail", "TASK_STATE_FAILED", "the tide is out"),
-    ] {
-        let task = server.say(text, json!({})).await;
-        assert_eq!(task["status"]["state"], state);
-        assert_eq!(task["status"]["message"]["parts"], json!([{"text": words}]));
-    }
-}
-
-#[tokio::test]
-async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
-    let server = start(Obeys).await;
-    for (text, kind) in [("panic", "panic"), ("error", "Error")] {
-        let task = server.say(text, json!({})).await;
-        assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
-        let said = &task["status"]["message"]["parts"][0]["text"];
-        assert_eq!(*said, format!("Agent execution failed ({kind})"));
-        assert!(!task.to_string().contains("hunter2"), "{task}");
-    }
-    let error = server.error("SendMessage", json!({"message": message("ping panic", json!({}))})).await;
-    assert_eq!(
-        (&error["code"], &error["message"]),
-        (&json!(-32603), &json!("Agent execution failed (panic)"))
-    );
-    assert_eq!(server.say("hi", json!({})).await["status"]["state"], "TASK_STATE_COMPLETED");
-}
-
-#[tokio::test]
 async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
     let server = start(Obeys).await;
     let error = server.error("SendMessage", json!({"message": message("break", json!({}))})).await;
@@ -189,65 +77,6 @@ async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
     let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
-}
-
-#[tokio::test]
-async fn a_plain_reply_makes_no_task() {
-    let server = start(Obeys).await;
-    let params = json!({"message": message("ping", json!({"contextId": "c"}))});
-    let result = server.result("SendMessage", params).await;
-    assert_eq!(result.get("task"), None);
-    assert_eq!(result["message"]["parts"], json!([{"text": "pong"}]));
-    assert_eq!(
-        (&result["message"]["contextId"], &result["message"]["role"]),
-        (&json!("c"), &json!("ROLE_AGENT"))
-    );
-}
-
-#[tokio::test]
-async fn a_caller_may_leave_and_the_task_still_completes() {
-    let (started, mut heard) = mpsc::channel(1);
-    let held = Held::new(started);
-    let server = start(held.clone()).await;
-    let body = request("SendMessage", &json!({"message": message("hi", json!({}))}));
-    let head = "POST / HTTP/1.1\r\nContent-Type: application/json";
-    let stream = server.begin(head, body.as_bytes()).await;
-    let id = json!(soon(heard.recv()).await.unwrap());
-    drop(stream);
-    assert_eq!(get(&server, &id).await["status"]["state"], "TASK_STATE_WORKING");
-    held.release();
-    let task = soon(async {
-        loop {
-            let task = get(&server, &id).await;
-            if task["status"]["state"] != "TASK_STATE_WORKING" {
-                return task;
-            }
-        }
-    })
-    .await;
-    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
-    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "at last");
-}
-
-#[tokio::test]
-async fn a_caller_in_a_hurry_gets_the_task_at_once() {
-    let (started, mut heard) = mpsc::channel(1);
-    let held = Held::new(started);
-    let server = start(held.clone()).await;
-    let at_once = json!({"returnImmediately": true, "historyLength": 0});
-    let params = json!({"message": message("hi", json!({})), "configuration": at_once});
-    let task = server.result("SendMessage", params).await["task"].clone();
-    assert_eq!((&task["status"]["state"], task.get("history")), (&json!("TASK_STATE_WORKING"), None));
-    assert_eq!(json!(soon(heard.recv()).await.unwrap()), task["id"]);
-    held.release();
-}
-
-#[tokio::test]
-async fn a_webhook_is_refused_as_long_as_nobody_would_call_it() {
-    let server = start(Echo).await;
-    let push = json!({"taskPushNotificationConfig": {"url": "https://example.com/hook"}});
-    let params = json!({"message": message("hi", json!({})), "configuration": push});
-    assert_eq!(server.error("SendMessage", params).await["code"], -32003);
 }
 
 #[tokio::test]
@@ -265,26 +94,6 @@ async fn an_older_caller_is_answered_in_its_own_version() {
     );
     let gone = server.error("tasks/get", json!({"id": "gone"})).await;
     assert_eq!(gone, json!({"code": -32001, "message": "Task not found"}));
-}
-
-#[tokio::test]
-async fn r14_the_same_key_and_body_are_the_same_task_and_another_body_is_refused() {
-    let server = start(Echo).await;
-    let send = async |text: &str, key: &str| {
-        let head = format!("POST / HTTP/1.1\r\nContent-Type: application/json\r\nIdempotency-Key: {key}");
-        let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]});
-        server.send(&head, request("SendMessage", &json!({"message": message})).as_bytes()).await.json()
-    };
-    let first = send("hi", "k-1").await["result"]["task"].clone();
-    assert_eq!(send("hi", "k-1").await["result"]["task"], first);
-    assert_ne!(send("hi", "k-2").await["result"]["task"]["id"], first["id"]);
-    let refused = send("other", "k-1").await["error"].clone();
-    assert_eq!(
-        (&refused["code"], server.result("ListTasks", json!({})).await["totalSize"].clone()),
-        (&json!(-32602), json!(2))
-    );
-    let violation = &refused["data"][1]["fieldViolations"][0];
-    assert_eq!(violation["field"], "Idempotency-Key");
 }
 
 /// Sends a text under a name that makes it the same message again: a key of its own, or the id of the message.

@@ -27,8 +27,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("server", &["service", "auth", "wire"]),
 ];
 
-/// What assembles may see everything: the server, and the agents it is given.
-const ASSEMBLE: &[&str] = &["server/mod.rs", "server/served.rs"];
+/// What assembles may see everything: the server, the agents it is given, and the one without a socket, which makes
+/// its own clients.
+const ASSEMBLE: &[&str] = &["server/mod.rs", "server/served.rs", "server/local.rs"];
 
 /// Rooms, and the crates and names that may not enter them. A name is the beginning of a path.
 const STRANGERS: &[(&[&str], &[&str])] = &[

@@ -1,4 +1,4 @@
-//! What becomes of a task: cancels, limits, what is kept.
+//! What becomes of a task: turns that wait, and turns without end.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use attache::{Failure, Outcome, Settings, Turn};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::harness::{Running, message, request, soon, start, start_with};
+use crate::harness::{Running, message, request, soon, start_with};
 use crate::operations::Held;
 
 /// Sends a text and comes back at once.
@@ -14,31 +14,6 @@ async fn begin(server: &Running, text: &str) -> Value {
     let at_once = json!({"returnImmediately": true});
     let params = json!({"message": message(text, json!({})), "configuration": at_once});
     server.result("SendMessage", params).await["task"].clone()
-}
-
-#[tokio::test]
-async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
-    let agent = |turn: Turn| async move {
-        match turn.text().as_str() {
-            "hang" => std::future::pending().await,
-            "ask" => Ok(Outcome::ask("which?")),
-            _ => Ok(Outcome::Completed),
-        }
-    };
-    let server = start(agent).await;
-    for text in ["hang", "ask"] {
-        let id = begin(&server, text).await["id"].clone();
-        let canceled = server.result("CancelTask", json!({"id": id})).await;
-        assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED");
-        assert_eq!(server.result("GetTask", json!({"id": id})).await, canceled);
-        let error = server.error("CancelTask", json!({"id": id})).await;
-        assert_eq!((&error["code"], &error["data"][0]["metadata"]["taskId"]), (&json!(-32002), &id));
-    }
-    let done = server.say("done", json!({})).await;
-    assert_eq!(server.error("CancelTask", json!({"id": done["id"]})).await["code"], -32002);
-    assert_eq!(server.result("GetTask", json!({"id": done["id"]})).await, done);
-    assert_eq!(server.error("CancelTask", json!({"id": "nobody's"})).await["code"], -32001);
-    assert_eq!(server.error("CancelTask", json!({"id": done["id"], "tenant": "blue"})).await["code"], -32001);
 }
 
 #[tokio::test]
@@ -71,26 +46,4 @@ async fn r44_a_turn_without_end_fails_at_its_deadline() {
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     let said = &task["status"]["message"]["parts"][0]["text"];
     assert_eq!(*said, "Agent execution failed (deadline)");
-}
-
-#[tokio::test]
-async fn a_task_that_is_no_longer_kept_is_not_found() {
-    let agent = |_: Turn| async { Ok(Outcome::Completed) };
-    let settings =
-        Settings { max_tasks: Some(0), sweep_every: Duration::from_millis(1), ..Settings::default() };
-    let server = start_with(agent, |server| server.settings(settings)).await;
-    let id = server.say("go", json!({})).await["id"].clone();
-    let gone = async {
-        loop {
-            let answer = server.call("GetTask", json!({"id": id})).await;
-            if answer["error"]["code"] == -32001 {
-                return;
-            }
-        }
-    };
-    soon(gone).await;
-    let params = json!({"message": message("more", json!({"taskId": id}))});
-    assert_eq!(server.error("SendMessage", params).await["code"], -32001);
-    assert_eq!(server.error("CancelTask", json!({"id": id})).await["code"], -32001);
-    assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 0);
 }

@@ -1,0 +1,42 @@
+//! Clients of a server in the same process.
+
+use attache::model::{
+    Binding, ErrorKind, GetTaskRequest, Message, SendMessageRequest, SendMessageResponse, Version,
+};
+use attache::{AgentCard, Failure, Local, Outcome, Server, Turn};
+
+use crate::harness::{Echo, soon};
+
+async fn local(agent: impl attache::Agent) -> Local {
+    soon(Server::new(AgentCard::new("Echo", "Says it back"), agent).local()).await.unwrap()
+}
+
+fn hello() -> SendMessageRequest {
+    SendMessageRequest::new(Message::user("hello"))
+}
+
+#[tokio::test]
+async fn clients_of_one_server_see_the_same_tasks() {
+    let server = local(Echo).await;
+    let old = server.client(Binding::JsonRpc, Version::V03).unwrap();
+    let new = server.client(Binding::HttpJson, Version::V1).unwrap();
+    let SendMessageResponse::Task(task) = soon(old.send_message(hello())).await.unwrap() else {
+        panic!("no task");
+    };
+    let request = GetTaskRequest { id: task.id.clone(), ..Default::default() };
+    assert_eq!(soon(new.get_task(request)).await.unwrap(), task);
+}
+
+#[tokio::test]
+async fn calls_and_turns_end_with_the_server() {
+    let hangs = |_: Turn| std::future::pending::<Result<Outcome, Failure>>();
+    let server = local(hangs).await;
+    let client = server.client(Binding::JsonRpc, Version::V1).unwrap();
+    let mut stream = soon(client.send_streaming_message(hello())).await.unwrap();
+    soon(stream.next()).await.unwrap().unwrap();
+    drop(server);
+    // Ended or cut, whichever comes first.
+    assert!(!matches!(soon(stream.next()).await, Some(Ok(_))));
+    let gone = soon(client.send_message(hello())).await.unwrap_err();
+    assert_eq!((gone.kind(), gone.message()), (ErrorKind::Unavailable, "cannot connect to the agent"));
+}

@@ -1,0 +1,178 @@
+//! What the protocol promises, told with the client, whatever is spoken in between.
+
+mod cancel;
+mod cards;
+mod continuing;
+mod errors;
+mod extensions;
+mod idempotency;
+mod list;
+mod push_configs;
+mod send;
+mod streams;
+mod subscribe;
+mod tenants;
+
+use std::sync::Arc;
+
+use attache::model::{
+    Call, CancelTaskRequest, ErrorKind, GetTaskRequest, Message, SendMessageConfiguration,
+    SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest, Task, TaskId,
+};
+use attache::{Agent, Client, Failure, Outcome, Result, Turn};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::everywhere::{Events, open};
+use crate::harness::soon;
+
+/// Does what the message says, else says it back.
+#[derive(Clone)]
+struct Obeys;
+
+impl Agent for Obeys {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        match turn.text().as_str() {
+            "ask" => Ok(Outcome::ask("which harbour?")),
+            "auth" => Ok(Outcome::needs_auth("log in first")),
+            "reject" => Ok(Outcome::rejected("not today")),
+            "fail" => Ok(Outcome::failed("the tide is out")),
+            "hang" => std::future::pending().await,
+            "panic" => panic!("hunter2"),
+            "error" => Err(std::io::Error::other("hunter2"))?,
+            text => {
+                turn.write("echo", text).await;
+                Ok(Outcome::Completed)
+            }
+        }
+    }
+
+    async fn reply(&self, message: &Message, _: &Call) -> Option<Message> {
+        match message.text().as_str() {
+            "ping" => Some(Message::agent("pong")),
+            "ping panic" => panic!("hunter2"),
+            _ => None,
+        }
+    }
+}
+
+/// Is led by the test, step by step.
+#[derive(Clone)]
+struct Led {
+    turns: mpsc::Sender<Job>,
+    begun: Arc<Mutex<mpsc::Receiver<Job>>>,
+}
+
+/// A turn that the agent works on until the test ends it.
+struct Job {
+    turn: Turn,
+    end: oneshot::Sender<Outcome>,
+}
+
+impl Led {
+    fn new() -> Self {
+        let (turns, begun) = mpsc::channel(16);
+        Self { turns, begun: Arc::new(Mutex::new(begun)) }
+    }
+
+    /// The next turn, once it has begun.
+    async fn next(&self) -> Job {
+        soon(async { self.begun.lock().await.recv().await }).await.unwrap()
+    }
+
+    /// Whether no turn has begun that the test has not seen.
+    async fn is_idle(&self) -> bool {
+        self.begun.lock().await.try_recv().is_err()
+    }
+}
+
+impl Agent for Led {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let (end, ended) = oneshot::channel();
+        self.turns.send(Job { turn, end }).await.map_err(|_| std::io::Error::other("the test is over"))?;
+        Ok(ended.await?)
+    }
+}
+
+impl Job {
+    fn end(self, outcome: Outcome) {
+        self.end.send(outcome).expect("the turn goes on");
+    }
+
+    fn complete(self) {
+        self.end(Outcome::Completed);
+    }
+}
+
+fn message(text: &str) -> SendMessageRequest {
+    SendMessageRequest::new(Message::user(text))
+}
+
+fn to(task: &Task, text: &str) -> SendMessageRequest {
+    SendMessageRequest::new(Message::user(text).in_task(task.id.clone()))
+}
+
+fn configured(request: SendMessageRequest, configuration: SendMessageConfiguration) -> SendMessageRequest {
+    SendMessageRequest { configuration: Some(configuration), ..request }
+}
+
+fn at_once(request: SendMessageRequest) -> SendMessageRequest {
+    configured(request, SendMessageConfiguration { return_immediately: true, ..Default::default() })
+}
+
+/// Sends what makes or continues a task.
+async fn send(client: &Client, request: SendMessageRequest) -> Task {
+    match client.send_message(request).await.unwrap() {
+        SendMessageResponse::Task(task) => task,
+        SendMessageResponse::Message(message) => panic!("{message:?}"),
+    }
+}
+
+async fn say(client: &Client, text: &str) -> Task {
+    send(client, message(text)).await
+}
+
+/// Sends a text and comes back at once.
+async fn begin(client: &Client, text: &str) -> Task {
+    send(client, at_once(message(text))).await
+}
+
+async fn stream(client: &Client, request: SendMessageRequest) -> Events {
+    open(client.send_streaming_message(request)).await.unwrap()
+}
+
+async fn subscribe(client: &Client, id: &TaskId) -> Result<Events> {
+    let request = SubscribeToTaskRequest { id: id.clone(), ..Default::default() };
+    open(client.subscribe_to_task(request, None)).await
+}
+
+async fn get(client: &Client, task: &Task) -> Task {
+    find(client, &task.id).await.unwrap()
+}
+
+async fn find(client: &Client, id: &TaskId) -> Result<Task> {
+    client.get_task(GetTaskRequest { id: id.clone(), ..Default::default() }).await
+}
+
+async fn cancel(client: &Client, id: &TaskId) -> Result<Task> {
+    client.cancel_task(CancelTaskRequest { id: id.clone(), ..Default::default() }).await
+}
+
+/// The task when it has ended.
+async fn ended(client: &Client, task: &Task) -> Task {
+    loop {
+        let task = get(client, task).await;
+        if task.is_ended() {
+            return task;
+        }
+    }
+}
+
+/// The kind of the error that must have come.
+fn refused<T>(result: Result<T>) -> ErrorKind {
+    result.err().expect("a refusal").kind()
+}
+
+/// What was said, oldest first.
+fn said(task: &Task) -> Vec<String> {
+    task.history.iter().map(|message| message.text()).collect()
+}

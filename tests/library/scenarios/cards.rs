@@ -1,0 +1,87 @@
+//! Cards: the extended one, and a client that finds its way by the public one.
+
+use attache::model::{AgentSkill, ErrorKind, TaskState};
+use attache::{AgentCard, Client, Outcome, Served, Server, Turn};
+
+use super::{Obeys, refused, say};
+use crate::everywhere::{CELLS, card, everywhere, everywhere_on, version};
+use crate::harness::{run, soon};
+
+#[tokio::test]
+async fn an_extended_card_is_shown_where_there_is_one() {
+    let extended = || {
+        AgentCard::new("Echo", "Says it back, and more").version("2.1.0").skill(AgentSkill::new(
+            "secret",
+            "Secret",
+            "For friends",
+        ))
+    };
+    everywhere_on(
+        || Server::new(card(), Obeys).extended_card(extended()),
+        async |client: Client| {
+            let shown = client.get_extended_agent_card().await.unwrap();
+            let expected = extended();
+            assert_eq!((&shown.name, &shown.description), (&expected.name, &expected.description));
+            assert_eq!((shown.version.as_str(), &shown.skills[0].id), ("2.1.0", &expected.skills[0].id));
+        },
+    )
+    .await;
+}
+
+/// 06 §3: not declared is something else than declared and not there, but for 0.3.
+#[tokio::test]
+async fn an_extended_card_that_is_not_there_is_refused() {
+    everywhere(
+        || Obeys,
+        async |client: Client| {
+            let expected = ErrorKind::undeclared_extended_card(version(&client));
+            assert_eq!(refused(client.get_extended_agent_card().await), expected);
+        },
+    )
+    .await;
+    let mut declared = card();
+    declared.capabilities.extended_agent_card = Some(true);
+    everywhere_on(
+        || Server::new(declared.clone(), Obeys),
+        async |client: Client| {
+            let refused = refused(client.get_extended_agent_card().await);
+            assert_eq!(refused, ErrorKind::ExtendedAgentCardNotConfigured);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn every_interface_that_the_card_names_answers() {
+    let running = run(Server::new(card(), Obeys)).await;
+    let found = soon(Client::discover(&format!("http://{}", running.address))).await.unwrap();
+    assert_eq!(soon(say(&found, "hi")).await.status.state, TaskState::Completed);
+    let card = found.card().unwrap();
+    assert_eq!((card.name.as_str(), card.capabilities.streaming), ("Echo", Some(true)));
+    for (binding, version) in CELLS {
+        let named = card.supported_interfaces.iter().find(|interface| {
+            interface.binding() == Some(*binding) && interface.protocol_version == version.as_str()
+        });
+        let client = Client::from_interface(named.expect("an interface")).unwrap();
+        let task = soon(say(&client, "hi")).await;
+        assert_eq!(task.status.state, TaskState::Completed, "{binding} {version}");
+    }
+}
+
+/// gRPC has no paths: an agent beside the first is reached there by its name.
+#[tokio::test]
+async fn every_interface_of_an_agent_beside_the_first_answers() {
+    let shout = |turn: Turn| async move {
+        turn.write("shout", turn.text().to_uppercase()).await;
+        Ok(Outcome::Completed)
+    };
+    let running = run(Server::new(card(), Obeys).agent(Served::new("shout out", card(), shout))).await;
+    let base = format!("http://{}/agents/shout%20out", running.address);
+    let found = soon(Client::discover(&base)).await.unwrap();
+    let interfaces = &found.card().unwrap().supported_interfaces;
+    assert!(interfaces.len() >= 4, "{interfaces:?}");
+    for interface in interfaces {
+        let client = Client::from_interface(interface).unwrap();
+        assert_eq!(soon(say(&client, "hi")).await.text(), "HI", "{interface:?}");
+    }
+}

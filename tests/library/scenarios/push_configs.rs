@@ -1,0 +1,185 @@
+//! Webhook registrations: 04 §3.7, row by row.
+
+use attache::model::{
+    AuthenticationInfo, Binding, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest,
+    ListPushConfigsRequest, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest, Task, TaskId,
+    Version,
+};
+use attache::{Client, Result, Server};
+
+use super::{Obeys, begin, configured, get, message, refused, say, send, to};
+use crate::everywhere::{card, everywhere_on, version};
+
+const URL: &str = "https://example.com/hook";
+
+/// A server whose card says that it calls webhooks.
+fn server() -> Server {
+    let mut card = card();
+    card.capabilities.push_notifications = Some(true);
+    Server::new(card, Obeys)
+}
+
+fn config(task: &Task, id: Option<&str>, url: &str) -> PushConfig {
+    let task_id = Some(task.id.clone());
+    PushConfig { id: id.map(Into::into), task_id, ..PushConfig::new(url) }
+}
+
+async fn list(client: &Client, task: &TaskId) -> Result<Vec<PushConfig>> {
+    let request = ListPushConfigsRequest { task_id: task.clone(), ..Default::default() };
+    client.list_push_configs(request).await.map(|list| list.configs)
+}
+
+async fn read(client: &Client, task: &TaskId, id: &str) -> Result<PushConfig> {
+    let request = GetPushConfigRequest { task_id: task.clone(), id: Some(id.into()), ..Default::default() };
+    client.get_push_config(request).await
+}
+
+async fn delete(client: &Client, task: &TaskId, id: &str) -> Result<()> {
+    let request = DeletePushConfigRequest { task_id: task.clone(), id: id.into(), ..Default::default() };
+    client.delete_push_config(request).await
+}
+
+fn with_inline(request: SendMessageRequest, config: PushConfig) -> SendMessageRequest {
+    let configuration =
+        SendMessageConfiguration { task_push_notification_config: Some(config), ..Default::default() };
+    configured(request, configuration)
+}
+
+/// Also on a task that has ended.
+#[tokio::test]
+async fn a_registration_is_made_read_listed_replaced_and_removed() {
+    everywhere_on(server, async |client: Client| {
+        for task in [say(&client, "ask").await, say(&client, "hi").await] {
+            assert_eq!(list(&client, &task.id).await.unwrap(), []);
+            let mut first = config(&task, Some("one"), URL);
+            first.token = Some(Secret::from("t-1"));
+            let credentials = Some(Secret::from("hunter2"));
+            first.authentication = Some(AuthenticationInfo { scheme: "Bearer".to_owned(), credentials });
+            assert_eq!(client.create_push_config(first.clone()).await.unwrap(), first);
+            let second = client.create_push_config(config(&task, Some("two"), URL)).await.unwrap();
+            assert_eq!(read(&client, &task.id, "one").await.unwrap(), first);
+            assert_eq!(list(&client, &task.id).await.unwrap(), [first, second.clone()]);
+            let again = config(&task, Some("one"), "https://example.com/other");
+            assert_eq!(client.create_push_config(again.clone()).await.unwrap(), again);
+            assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
+            assert_eq!(read(&client, &task.id, "one").await.unwrap(), again);
+            // Twice: what is gone is as good as removed.
+            for _ in 0..2 {
+                delete(&client, &task.id, "one").await.unwrap();
+                assert_eq!(refused(read(&client, &task.id, "one").await), ErrorKind::TaskNotFound);
+            }
+            assert_eq!(list(&client, &task.id).await.unwrap(), [second]);
+        }
+    })
+    .await;
+}
+
+/// 0.3: a second registration without an id takes the place of the first.
+#[tokio::test]
+async fn a_registration_without_an_id_gets_one() {
+    everywhere_on(server, async |client: Client| {
+        let task = say(&client, "ask").await;
+        let first = client.create_push_config(config(&task, None, URL)).await.unwrap();
+        let second = client.create_push_config(config(&task, None, "https://example.com/2")).await.unwrap();
+        let kept = list(&client, &task.id).await.unwrap();
+        match version(&client) {
+            Version::V1 => assert_eq!(kept, [first, second]),
+            Version::V03 => {
+                assert_eq!(second.id.as_ref().map(|id| id.as_str()), Some(task.id.as_str()));
+                assert_eq!(kept, [second]);
+            }
+        }
+    })
+    .await;
+}
+
+/// 0.3 JSON-RPC alone can ask for a registration without its id.
+#[tokio::test]
+async fn without_an_id_one_of_the_registrations_is_read() {
+    everywhere_on(server, async |client: Client| {
+        let can_ask = (client.interface().binding(), version(&client));
+        if can_ask != (Some(Binding::JsonRpc), Version::V03) {
+            return;
+        }
+        let task = say(&client, "ask").await;
+        let any = || GetPushConfigRequest { task_id: task.id.clone(), ..Default::default() };
+        assert_eq!(refused(client.get_push_config(any()).await), ErrorKind::TaskNotFound);
+        let oldest = client.create_push_config(config(&task, Some("z"), URL)).await.unwrap();
+        client.create_push_config(config(&task, Some("a"), URL)).await.unwrap();
+        assert_eq!(client.get_push_config(any()).await.unwrap(), oldest);
+        let own = client.create_push_config(config(&task, None, URL)).await.unwrap();
+        assert_eq!(client.get_push_config(any()).await.unwrap(), own);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_comes_with_a_message_is_registered_with_its_task() {
+    everywhere_on(server, async |client: Client| {
+        let named = PushConfig { id: Some("w".into()), ..PushConfig::new(URL) };
+        let task = send(&client, with_inline(message("ask"), named.clone())).await;
+        let expected = PushConfig { task_id: Some(task.id.clone()), ..named.clone() };
+        assert_eq!(list(&client, &task.id).await.unwrap(), [expected]);
+        let other = PushConfig { id: Some("x".into()), ..PushConfig::new(URL) };
+        send(&client, with_inline(to(&task, "ask"), other)).await;
+        assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
+        // And in a stream.
+        let mut events = super::stream(&client, with_inline(message("hi"), named)).await;
+        let Some(attache::model::StreamResponse::Task(streamed)) = events.next().await else {
+            panic!("the task comes first")
+        };
+        assert_eq!(read(&client, &streamed.id, "w").await.unwrap().url, URL);
+        events.all().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s21_only_the_web_is_called() {
+    everywhere_on(server, async |client: Client| {
+        let task = say(&client, "ask").await;
+        for url in
+            ["", "/hook", "example.com", "file:///etc/passwd", "ftp://example.com", "https://", "http:///x"]
+        {
+            let error = client.create_push_config(config(&task, Some("w"), url)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidParams, "{url}");
+            assert!(error.message().contains("url"), "{error}");
+            let sent = client.send_message(with_inline(to(&task, "x"), PushConfig::new(url))).await;
+            assert_eq!(refused(sent), ErrorKind::InvalidParams, "{url}");
+        }
+        assert_eq!(list(&client, &task.id).await.unwrap(), []);
+        assert_eq!(get(&client, &task).await, task);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_task_has_only_so_many_webhooks() {
+    let limits = attache::model::Limits { max_push_configs: 2, ..Default::default() };
+    everywhere_on(
+        || server().limits(limits.clone()),
+        async |client: Client| {
+            let task = say(&client, "ask").await;
+            for id in ["one", "two", "one"] {
+                client.create_push_config(config(&task, Some(id), URL)).await.unwrap();
+            }
+            let third = client.create_push_config(config(&task, Some("three"), URL)).await.unwrap_err();
+            assert_eq!(third.kind(), ErrorKind::InvalidParams);
+            assert!(third.message().contains("max_push_configs"), "{third}");
+            assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_registration_belongs_to_one_task() {
+    everywhere_on(server, async |client: Client| {
+        let (mine, other) = (begin(&client, "ask").await, begin(&client, "ask").await);
+        client.create_push_config(config(&mine, Some("w"), URL)).await.unwrap();
+        assert_eq!(refused(read(&client, &other.id, "w").await), ErrorKind::TaskNotFound);
+        delete(&client, &other.id, "w").await.unwrap();
+        assert_eq!(list(&client, &mine.id).await.unwrap().len(), 1);
+    })
+    .await;
+}

@@ -1,0 +1,195 @@
+//! Subscriptions: 05 §3, row by row.
+
+use std::time::Duration;
+
+use attache::model::{ErrorKind, Seq, StreamResponse, SubscribeToTaskRequest, TaskId};
+use attache::{Client, Outcome, Result, Server, ServerSettings};
+
+use super::{Led, Obeys, at_once, begin, cancel, message, refused, say, send, stream, subscribe, to};
+use crate::everywhere::{
+    Events, card, everywhere, everywhere_on, has_positions, nothing_to_follow, open, told,
+};
+
+async fn resume(client: &Client, id: &TaskId, after: u64) -> Result<Events> {
+    let request = SubscribeToTaskRequest { id: id.clone(), ..Default::default() };
+    open(client.subscribe_to_task(request, Some(Seq(after)))).await
+}
+
+#[tokio::test]
+async fn a_task_that_is_not_there_cannot_be_followed() {
+    everywhere(
+        || Obeys,
+        async |client: Client| {
+            assert_eq!(refused(subscribe(&client, &"gone".into()).await), ErrorKind::TaskNotFound);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_task_that_has_ended_has_nothing_to_follow() {
+    everywhere(
+        || Obeys,
+        async |client: Client| {
+            for text in ["hi", "fail", "reject"] {
+                nothing_to_follow(&client, &say(&client, text).await).await;
+            }
+            let asked = say(&client, "ask").await;
+            nothing_to_follow(&client, &cancel(&client, &asked.id).await.unwrap()).await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_subscription_begins_with_the_task_as_it_is_and_tells_only_what_is_newer() {
+    let led = Led::new();
+    everywhere(
+        || led.clone(),
+        async |client: Client| {
+            let task = begin(&client, "go").await;
+            let job = led.next().await;
+            let mut early = subscribe(&client, &task.id).await.unwrap();
+            assert_eq!(early.told().await, "task active");
+            job.turn.write("part", "one").await;
+            job.turn.say("on it").await;
+            assert_eq!(early.told().await, "artifact one.");
+            assert_eq!(early.told().await, "status working: on it");
+            let mut late = subscribe(&client, &task.id).await.unwrap();
+            let Some(StreamResponse::Task(snapshot)) = late.next().await else {
+                panic!("the task comes first")
+            };
+            assert_eq!(
+                (snapshot.text().as_str(), told(&StreamResponse::Task(snapshot))),
+                ("one", "task working: on it".to_owned())
+            );
+            job.turn.write("part", "two").await;
+            job.complete();
+            assert_eq!(late.story().await, ["artifact two.", "status completed"]);
+            assert_eq!(early.story().await, ["artifact two.", "status completed"]);
+        },
+    )
+    .await;
+}
+
+/// 05 §2: a subscription stays until the task has ended.
+#[tokio::test]
+async fn a_subscription_outlasts_a_question() {
+    let led = Led::new();
+    everywhere(
+        || led.clone(),
+        async |client: Client| {
+            let task = begin(&client, "go").await;
+            let mut events = subscribe(&client, &task.id).await.unwrap();
+            assert_eq!(events.told().await, "task active");
+            led.next().await.end(Outcome::ask("which?"));
+            assert_eq!(events.told().await, "status input_required: which?");
+            let mut parked = subscribe(&client, &task.id).await.unwrap();
+            assert_eq!(parked.told().await, "task input_required: which?");
+            send(&client, at_once(to(&task, "that one"))).await;
+            let job = led.next().await;
+            job.turn.say("thank you").await;
+            job.complete();
+            let rest = ["status working: thank you", "status completed"];
+            assert_eq!(events.story().await, rest);
+            assert_eq!(parked.story().await, rest);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_subscription_to_a_parked_task_ends_in_time() {
+    let mut settings = ServerSettings::default();
+    settings.parked_stream_timeout = Some(Duration::from_millis(1));
+    let server = || Server::new(card(), Obeys).serving(settings.clone());
+    everywhere_on(server, async |client: Client| {
+        let asked = say(&client, "ask").await;
+        let events = subscribe(&client, &asked.id).await.unwrap();
+        assert_eq!(events.story().await, ["task input_required: which harbour?"]);
+    })
+    .await;
+}
+
+/// What a reader was cut off from is told, no more and no less.
+#[tokio::test]
+async fn a_reader_resumes_behind_any_position() {
+    let led = Led::new();
+    everywhere(
+        || led.clone(),
+        async |client: Client| {
+            if !has_positions(&client) {
+                return;
+            }
+            let mut events = stream(&client, message("go")).await;
+            let (at, event) = events.next_at().await.unwrap();
+            let StreamResponse::Task(task) = event else { panic!("the task comes first") };
+            let mut seen = vec![at.expect("a position")];
+            let job = led.next().await;
+            for step in 0..3 {
+                job.turn.say(step.to_string()).await;
+                seen.push(events.next_at().await.unwrap().0.expect("a position"));
+            }
+            assert!(seen.is_sorted_by(|one, two| one < two), "{seen:?}");
+            let mut resumed = Vec::new();
+            for at in &seen {
+                resumed.push(resume(&client, &task.id, *at));
+            }
+            let whole = ["status working: 0", "status working: 1", "status working: 2", "status completed"];
+            let mut opened = Vec::new();
+            let last = resumed.pop().unwrap();
+            for one in resumed {
+                opened.push(one.await.unwrap());
+            }
+            // Nothing to tell the last one yet.
+            let (last, ()) = tokio::join!(last, async { job.complete() });
+            opened.push(last.unwrap());
+            for (position, events) in opened.into_iter().enumerate() {
+                assert_eq!(events.story().await, whole[position..]);
+            }
+            // Also when the task has ended meanwhile: the tail is what was missed.
+            assert_eq!(resume(&client, &task.id, seen[2]).await.unwrap().story().await, whole[2..]);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn who_has_seen_all_of_an_ended_task_has_nothing_to_follow() {
+    everywhere(
+        || Obeys,
+        async |client: Client| {
+            if !has_positions(&client) {
+                return;
+            }
+            let mut events = stream(&client, message("hi")).await;
+            let (mut id, mut last) = (None, None);
+            while let Some((at, event)) = events.next_at().await {
+                if let StreamResponse::Task(task) = event {
+                    id = Some(task.id);
+                }
+                last = at;
+            }
+            let (id, last) = (id.unwrap(), last.unwrap());
+            assert_eq!(refused(resume(&client, &id, last).await), ErrorKind::UnsupportedOperation);
+            // A number that we never gave out is no position: there is only the snapshot, and the task has ended.
+            assert_eq!(refused(resume(&client, &id, last + 100).await), ErrorKind::UnsupportedOperation);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_position_that_we_never_gave_out_is_ignored() {
+    everywhere(
+        || Obeys,
+        async |client: Client| {
+            let asked = say(&client, "ask").await;
+            for after in [0, 1_000_000, u64::MAX] {
+                let mut events = resume(&client, &asked.id, after).await.unwrap();
+                assert_eq!(events.told().await, "task input_required: which harbour?");
+            }
+        },
+    )
+    .await;
+}
