@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::errors::{JsonRpcError, read_jsonrpc, read_rest};
 use super::json::{check_depth, read};
 use super::method::name;
+use super::sse::Decoder;
 use crate::model::{Error, ErrorKind, Json, Object, Operation, Version, Violation};
 
 /// The id of a call as it was sent: a string, a whole number of any size, or `null`.
@@ -201,7 +202,12 @@ pub fn read_response(body: &[u8]) -> Result<Response<'_>, Error> {
 /// Reads an answer whose HTTP status is no success: the code decides where it has a meaning, else the status.
 #[must_use]
 pub fn read_failure(status: u16, body: &[u8]) -> Error {
-    let told = read_response(body).ok().and_then(|answer| answer.result.err());
+    let told = told(body).or_else(|| {
+        // 01 §6: what a 0.3 stream is refused with is its one event.
+        let mut events = Decoder::default();
+        events.push(body);
+        told(events.next()?.ok()?.data.as_bytes())
+    });
     let kind = match (told.as_ref().map(Error::kind), status) {
         (Some(ErrorKind::Other(_)), 401 | 403 | 429 | 503) | (None, _) => kind_of_status(status),
         (Some(kind), _) => kind,
@@ -211,6 +217,10 @@ pub fn read_failure(status: u16, body: &[u8]) -> Error {
         Some(error) => Error::new(kind).with_message(error.message().to_owned()),
         None => Error::new(kind),
     }
+}
+
+fn told(body: &[u8]) -> Option<Error> {
+    read_response(body).ok()?.result.err()
 }
 
 /// A path that is not there is no task that is not there: JSON-RPC has one path.
