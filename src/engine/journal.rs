@@ -64,10 +64,11 @@ impl Journal {
     }
 
     /// Lets readers see what is durable now, and has the fold kept if much has come since the last time.
-    pub(super) fn publish(&self, task: &Head, live: &Arc<Live>, at: Seq, batch: &Batch) {
-        live.publish(batch.entries(at).map(|entry| Arc::new(Recorded::new(entry))));
-        self.announce(&task.id, Seq(at.0 + batch.events.len() as u64));
+    pub(super) fn publish(&self, task: &Head, live: &Arc<Live>, at: Seq, batch: Batch) {
         let turn_ended = matches!(batch.events.last(), Some(Event::TurnEnded));
+        let end = Seq(at.0 + batch.events.len() as u64);
+        live.publish(batch.into_entries(at).map(|entry| Arc::new(Recorded::new(entry))));
+        self.announce(&task.id, end);
         if live.should_be_kept(self.long, turn_ended) {
             let live = live.clone();
             self.keeper.keep(task, move || live.log_to_keep());

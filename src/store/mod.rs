@@ -159,6 +159,13 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// The entries it becomes when it was added after `at`.
+    pub fn into_entries(self, at: Seq) -> impl Iterator<Item = Entry> {
+        let time = self.time;
+        let numbered = self.events.into_iter().zip(at.0 + 1..);
+        numbered.map(move |(event, seq)| Entry { seq: Seq(seq), time, event })
+    }
+
     /// The entries it becomes when it is added after `at`.
     pub fn entries(&self, at: Seq) -> impl Iterator<Item = Entry> {
         let numbered = self.events.iter().zip(at.0 + 1..);

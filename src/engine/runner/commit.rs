@@ -45,13 +45,12 @@ impl Runner {
             let Some(head) = self.head.clone() else { return Ok(()) };
             match self.patiently(self.engine.journal.append(&head, self.durable, &batch)).await {
                 Ok(()) => {
-                    self.written(&batch);
+                    self.written(batch.events.len(), Some(batch));
                     return Ok(());
                 }
                 Err(store::Error::Conflict) => {
-                    let planned = std::mem::take(&mut self.pending);
                     self.refresh().await?;
-                    self.plan_again(planned);
+                    self.plan_again(batch.events);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -105,18 +104,20 @@ impl Runner {
         commit.await
     }
 
-    fn batch(&self, key: Option<Key>) -> Batch {
+    /// All that was planned; whoever takes it writes it, or plans it again.
+    fn batch(&mut self, key: Option<Key>) -> Batch {
         let status = &self.log.task.status;
         let status_time = status.timestamp.unwrap_or(self.since);
-        Batch { time: self.since, events: self.pending.clone(), state: status.state, status_time, key }
+        let (state, events) = (status.state, std::mem::take(&mut self.pending));
+        Batch { time: self.since, events, state, status_time, key }
     }
 
-    fn written(&mut self, batch: &Batch) {
+    /// So many events are durable now; those who follow see the batch.
+    fn written(&mut self, events: usize, batch: Option<Batch>) {
         let at = self.durable;
-        self.durable = Seq(at.0 + batch.events.len() as u64);
-        self.pending.clear();
-        match (&self.live, &self.head) {
-            (Some(live), Some(head)) => self.engine.journal.publish(head, live, at, batch),
+        self.durable = Seq(at.0 + events as u64);
+        match (&self.live, &self.head, batch) {
+            (Some(live), Some(head), Some(batch)) => self.engine.journal.publish(head, live, at, batch),
             _ => self.engine.journal.announce(&self.id, self.durable),
         }
     }
@@ -130,18 +131,20 @@ impl Runner {
             let (live, wished) = self.engine.journal.registry.claim(&self.id);
             (self.live, self.wished) = (Some(live), Some(wished));
         }
+        // A quick turn is over before anybody could follow it.
+        let (events, shown) = (batch.events.len(), (!last).then(|| batch.clone()));
         let task = NewTask {
             id: self.id.clone(),
             scope: self.scope.clone(),
             context_id: birth.context_id,
             alias: birth.alias,
             config: birth.config,
-            batch: batch.clone(),
+            batch,
         };
         match self.patiently(self.engine.journal.open(task)).await {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
-                self.written(&batch);
+                self.written(events, shown);
                 let _ = birth.answer.send(Ok(self.accepted()));
                 Ok(())
             }
