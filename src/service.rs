@@ -192,18 +192,18 @@ impl Service {
         Ok(Stream::subscribed(&self.engine, &head, (shown(&task, None, true), at), self.patience, place))
     }
 
-    /// Whether something that callers are told of came after a position of a task that has ended.
-    async fn has_news(&self, head: &Head, seen: Seq) -> Result<bool> {
+    /// Whether something that callers are told of came after a position of a task that has ended. All of it is in the
+    /// store; whoever wrote it may be about to say so, and is waited for.
+    async fn has_news(&self, head: &Head, mut seen: Seq) -> Result<bool> {
         let mut follow = self.engine.follow(head, seen);
-        loop {
-            let entries = follow.ready().await?;
-            if entries.is_empty() {
-                return Ok(false);
-            }
+        while seen < head.position {
+            let entries = follow.next().await?;
             if entries.iter().any(|entry| stream::is_visible(entry)) {
                 return Ok(true);
             }
+            seen = entries.last().map_or(head.position, |entry| entry.seq);
         }
+        Ok(false)
     }
 
     /// Takes a message in. `prepare` is called before anything is written, with the task that is continued.

@@ -5,10 +5,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, ReusableBoxFuture, WaitForCancellationFutureOwned};
 
 use super::forms::{event, form};
+use super::reply::Fault;
 use super::taken::piece;
 use crate::model::Result;
 use crate::service::{Item, Stream};
@@ -58,7 +60,7 @@ impl Events {
     }
 
     /// The next piece of what there is, or a sign of life; `None` at the end.
-    pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(piece) = piece(&mut self.rest) {
             return Poll::Ready(Some(piece));
         }
@@ -111,6 +113,18 @@ impl Events {
 pub(super) async fn next(mut stream: Stream) -> Next {
     let items = stream.next().await;
     (stream, items)
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Fault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        self.poll_piece(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    }
 }
 
 impl Envelope {

@@ -104,7 +104,7 @@ async fn served(
         Answer::Stream(stream) => {
             let envelope = Envelope { id: Some(request.id.clone().into_owned()), dialect };
             let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
-            reply::events(Body::Events(Box::new(events)))
+            reply::events(Body::Frames(Box::new(events)))
         }
     };
     mark(reply.headers_mut(), headers, &call);

@@ -8,7 +8,6 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, 
 use http::{Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use super::events::Events;
 use super::taken;
 use crate::model::{Error, ErrorKind};
 
@@ -24,9 +23,7 @@ pub(super) type Frames = Box<dyn HttpBody<Data = Bytes, Error = Fault> + Send + 
 pub(super) enum Body {
     /// Known from the start.
     Whole(Bytes),
-    /// Written while a task goes on.
-    Events(Box<Events>),
-    /// Written by gRPC, with something behind it.
+    /// Written while a task goes on, or with something behind it.
     Frames(Frames),
 }
 
@@ -38,19 +35,15 @@ impl HttpBody for Body {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let this = self.get_mut();
-        let given = match this {
-            Self::Whole(rest) => Poll::Ready(taken::piece(rest)),
-            Self::Events(events) => events.poll_piece(context),
-            Self::Frames(body) => return taken::asked(Pin::new(body).poll_frame(context)),
-        };
-        taken::asked(given).map(|given| given.map(|bytes| Ok(Frame::data(bytes))))
+        taken::asked(match self.get_mut() {
+            Self::Whole(rest) => Poll::Ready(taken::piece(rest).map(|piece| Ok(Frame::data(piece)))),
+            Self::Frames(body) => Pin::new(body).poll_frame(context),
+        })
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(rest) => rest.is_empty(),
-            Self::Events(_) => false,
             Self::Frames(body) => body.is_end_stream(),
         }
     }
@@ -58,7 +51,6 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(rest) => SizeHint::with_exact(rest.len() as u64),
-            Self::Events(_) => SizeHint::default(),
             Self::Frames(body) => body.size_hint(),
         }
     }

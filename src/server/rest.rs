@@ -81,7 +81,7 @@ async fn served(
         Answer::Stream(stream) => {
             let envelope = Envelope { id: None, dialect };
             let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
-            reply::events(Body::Events(Box::new(events)))
+            reply::events(Body::Frames(Box::new(events)))
         }
     };
     mark(reply.headers_mut(), &head.headers, &call);
