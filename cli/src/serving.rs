@@ -73,9 +73,12 @@ fn with_store(server: Server, folder: &str, args: &Serving) -> anyhow::Result<(S
 
 /// The first line is for scripts, which wait for it.
 fn greet(bound: &Bound, place: &str, tries: &[Try]) -> io::Result<()> {
-    let url = bound.url();
+    let (url, public) = (bound.local_url(), bound.url());
     let mut out = io::stdout().lock();
     writeln!(out, "Listening on {url}")?;
+    if public != url {
+        writeln!(out, "Public: {public}")?;
+    }
     writeln!(out, "Card: {}", tries::card(&url))?;
     writeln!(out, "Tasks: {place}")?;
     for attempt in tries {

@@ -3,8 +3,10 @@
 //! behind that, never from its beginning if it is long.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -15,7 +17,7 @@ use super::recorded::Recorded;
 use super::resting::Resting;
 use super::{Error, Result};
 use crate::bus::Bus;
-use crate::model::{Event, Message, Scope, Seq, TaskId};
+use crate::model::{Entry, Event, Message, Scope, Seq, TaskId};
 use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store};
 
 /// How many entries are read at once.
@@ -30,6 +32,8 @@ pub(crate) struct Journal {
     keeper: Arc<Keeper>,
     /// The fold of a log of so many entries is worth keeping.
     pub(super) long: u64,
+    /// How long those who follow wait for the store to answer.
+    patience: Duration,
     stop: CancellationToken,
 }
 
@@ -37,13 +41,13 @@ impl Journal {
     pub(super) fn new(
         store: Arc<dyn Store>,
         bus: Arc<dyn Bus>,
-        registry: Registry,
-        resting: Resting,
+        (registry, resting): (Registry, Resting),
+        patience: Duration,
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
         let keeper = Arc::new(Keeper::new(store.clone(), tracker, stop.clone()));
         let (registry, resting) = (Arc::new(registry), Arc::new(resting));
-        Self { store, bus, registry, resting, keeper, long: LONG, stop }
+        Self { store, bus, registry, resting, keeper, long: LONG, patience, stop }
     }
 
     pub(super) async fn open(&self, task: NewTask) -> store::Result<Opened> {
@@ -244,11 +248,16 @@ impl Follow {
                 None => {}
             }
         }
+        let entries = timeout(self.journal.patience, self.stored()).await.unwrap_or(Err(Error::Lost))?;
+        Ok(entries.into_iter().map(|entry| Arc::new(Recorded::new(entry))).collect())
+    }
+
+    async fn stored(&self) -> Result<Vec<Entry>> {
         let entries = self.journal.store.read(&self.task, self.at, PAGE).await?;
         if entries.is_empty() && !self.is_there().await? {
             return Err(Error::Gone);
         }
-        Ok(entries.into_iter().map(|entry| Arc::new(Recorded::new(entry))).collect())
+        Ok(entries)
     }
 
     /// Whether the log is there at all: a task is removed whole or not.

@@ -44,6 +44,7 @@ use live::{Incoming, Passed, Registry, Wish};
 use log::Log;
 use resting::Resting;
 use runner::Runner;
+use sweep::Crowd;
 
 pub(crate) use clock::System;
 pub(crate) use journal::Follow;
@@ -64,6 +65,7 @@ pub(crate) struct Engine {
     settings: Arc<Settings>,
     turns: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
+    crowd: Arc<Crowd>,
 }
 
 /// A message that opens a task.
@@ -105,13 +107,20 @@ impl Engine {
         let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
         let resting = Resting::new(settings.max_resting_bytes);
         Self {
-            journal: Journal::new(store, bus, registry, resting, (tracker.clone(), stop.clone())),
+            journal: Journal::new(
+                store,
+                bus,
+                (registry, resting),
+                settings.store_timeout,
+                (tracker.clone(), stop.clone()),
+            ),
             staff,
             clock,
             tracker,
             stop,
-            turns: Arc::new(Semaphore::new(settings.max_turns.min(Semaphore::MAX_PERMITS))),
+            turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),
             waiting: Arc::default(),
+            crowd: Arc::default(),
             settings: Arc::new(settings),
         }
     }
@@ -161,7 +170,7 @@ impl Engine {
 
     /// Forgets a task, whatever its state.
     pub(crate) async fn drop_task(&self, head: &Head) -> Result<()> {
-        Ok(self.journal.remove(std::slice::from_ref(head)).await?)
+        self.in_time(async { Ok(self.journal.remove(std::slice::from_ref(head)).await?) }).await
     }
 
     /// Whether the store answers.
@@ -176,17 +185,17 @@ impl Engine {
 
     /// Registers a webhook.
     pub(crate) async fn put_config(&self, head: &Head, config: &Registered) -> Result<()> {
-        Ok(self.journal.store.put_config(head, config).await?)
+        self.in_time(async { Ok(self.journal.store.put_config(head, config).await?) }).await
     }
 
     /// The webhooks of a task, oldest first.
     pub(crate) async fn configs(&self, head: &Head) -> Result<Vec<Registered>> {
-        Ok(self.journal.store.configs(head).await?)
+        self.in_time(async { Ok(self.journal.store.configs(head).await?) }).await
     }
 
     /// Removes a webhook.
     pub(crate) async fn delete_config(&self, head: &Head, id: &PushConfigId) -> Result<()> {
-        Ok(self.journal.store.delete_config(head, id).await?)
+        self.in_time(async { Ok(self.journal.store.delete_config(head, id).await?) }).await
     }
 
     /// Opens a task with this message and begins to work on it.
@@ -428,7 +437,8 @@ impl From<Error> for model::Error {
             Error::Store(store::Error::KeyReused) => {
                 Self::invalid("Idempotency-Key", "was used before with another body")
             }
-            Error::Store(error @ store::Error::Failed(_)) => {
+            // Somebody has just taken the name that was to be given: it is there when they come again.
+            Error::Store(error @ (store::Error::Failed(_) | store::Error::Conflict)) => {
                 Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER).with_source(error)
             }
             Error::Store(error) => Self::internal(error),

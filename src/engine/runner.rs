@@ -130,8 +130,9 @@ impl Runner {
     /// Opens the log and works until nothing is left to do.
     pub(super) async fn run_opening(mut self) {
         // Where a second run must not happen, and where the turn cannot begin, the record comes first.
-        let keyed = self.birth.as_ref().is_some_and(|birth| birth.key.is_some());
-        let first = self.permit.is_none() || keyed || self.engine.staff.of(&self.scope).agent.durable_start();
+        let named = |birth: &Birth| birth.key.is_some() || birth.alias.is_some();
+        let named = self.birth.as_ref().is_some_and(named);
+        let first = self.permit.is_none() || named || self.engine.staff.of(&self.scope).agent.durable_start();
         let opened = if first { self.commit(None, false).await } else { Ok(()) };
         let ended = match opened {
             Ok(()) if self.birth.is_none() && self.head.is_none() => return,
@@ -147,8 +148,9 @@ impl Runner {
         while let Err(error) = self.reload().await {
             tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");
             if !matches!((&wish, &error), (Wish::Recover, Error::Store(_))) {
+                let gone = matches!(error, Error::Gone);
                 refuse(wish, error);
-                return self.refuse_all(|| Error::Gone);
+                return self.refuse_all(if gone { || Error::Gone } else { || Error::Lost });
             }
             // Nobody else will come for it: a task that was cut off must not stay so.
             self.wait_for_store(&mut pause).await;
@@ -179,6 +181,13 @@ impl Runner {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Whether one more task may wait for its turn, or need not wait.
+    pub(super) fn has_room(&self) -> bool {
+        let place = Waiting::new(&self.engine);
+        place.number <= self.engine.settings.max_waiting_turns
+            || self.engine.staff.of(&self.scope).try_leave(&self.engine.turns).is_some()
     }
 
     /// Plans the beginning of the next turn, if there is leave to run it.

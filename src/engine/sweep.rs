@@ -1,8 +1,10 @@
 //! What nobody asks for: tasks that were cut off, that wait too long, that are too old or too many.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
 use super::live::{Passed, Wish};
@@ -18,7 +20,23 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How many tasks are looked at together.
 const PAGE: usize = 500;
 
+/// Tasks that have ended since the last sweep, and whether there are so many that it should come sooner.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    ended: AtomicU64,
+    news: Notify,
+}
+
 impl Engine {
+    /// A task has ended. Where only so many are kept, they must not pile up between two sweeps.
+    pub(super) fn count_end(&self) {
+        let Some(most) = self.settings.max_tasks else { return };
+        if self.crowd.ended.fetch_add(1, Ordering::Relaxed) + 1 >= (most / 10).max(100) {
+            self.crowd.ended.store(0, Ordering::Relaxed);
+            self.crowd.news.notify_one();
+        }
+    }
+
     /// Looks at every task that has not ended and has nobody who works on it, and does as the policy says. Call it
     /// once before serving.
     pub(crate) async fn recover(&self) -> Result<()> {
@@ -31,8 +49,12 @@ impl Engine {
         let mut every = tokio::time::interval(self.settings.sweep_every.max(Duration::from_millis(1)));
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            every.tick().await;
-            if let Err(error) = self.sweep().await {
+            let swept = tokio::select! {
+                biased;
+                _ = every.tick() => self.sweep().await,
+                () = self.crowd.news.notified() => self.forget_oldest().await,
+            };
+            if let Err(error) = swept {
                 tracing::warn!(error = &error as &dyn std::error::Error, "sweep failed");
             }
         }

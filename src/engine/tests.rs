@@ -1,5 +1,6 @@
 //! The engine alone: a clock that stands still, a memory store, an agent that does as it is told.
 
+mod bounds;
 mod cancel;
 mod elsewhere;
 mod faults;

@@ -1,7 +1,8 @@
 //! Pages that call: whom they may call for, and whether they call us at all.
 //!
-//! A page in a browser can make its visitor send requests that the visitor never meant. Browsers say where a request
-//! comes from, other programs do not, so only browsers are looked at.
+//! A page in a browser can make its visitor send requests that the visitor never meant. Where only this machine can
+//! reach us, a host name that is not ours was bent to it; and a request that says which page it comes from must come
+//! from one that may call.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -49,16 +50,19 @@ impl Browsers {
         Self { origins, hosts }
     }
 
-    pub(super) fn visit(&self, method: &Method, headers: &HeaderMap) -> Visit {
-        let origin = headers.get(ORIGIN);
-        if origin.is_none() && !headers.contains_key("sec-fetch-site") {
-            return Visit::Own;
-        }
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        if !self.is_us(host) {
+    /// `authority` is the host that HTTP/2 names. A proxy that is `trusted` comes with the names of its clients.
+    pub(super) fn visit(
+        &self,
+        method: &Method,
+        authority: Option<&str>,
+        headers: &HeaderMap,
+        trusted: bool,
+    ) -> Visit {
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(authority).unwrap_or_default();
+        if !trusted && !self.is_us(host) {
             return refused("this host name is not known here; set public_url to the address that is used\n");
         }
-        let Some(origin) = origin else { return Visit::Own };
+        let Some(origin) = headers.get(ORIGIN) else { return Visit::Own };
         if is_same(origin, host) {
             return Visit::Own;
         }
@@ -78,7 +82,8 @@ impl Browsers {
             _ => host,
         };
         let name = name.trim_matches(['[', ']']).to_ascii_lowercase();
-        name.parse::<IpAddr>().is_ok() || hosts.contains(&name)
+        // No host at all is no browser.
+        name.is_empty() || name.parse::<IpAddr>().is_ok() || hosts.contains(&name)
     }
 }
 
@@ -123,7 +128,7 @@ mod tests {
         headers: &[(&'static str, &str)],
     ) -> Result<Option<String>, u16> {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        match browsers.visit(&method.parse().unwrap(), &headers.collect()) {
+        match browsers.visit(&method.parse().unwrap(), None, &headers.collect(), false) {
             Visit::Own => Ok(None),
             Visit::From(origin) => Ok(Some(origin.to_str().unwrap().to_owned())),
             Visit::Answered(reply) => Err(reply.status().as_u16()),
@@ -138,7 +143,8 @@ mod tests {
         let local = ("host", "localhost:41241");
         for (method, headers, expected) in [
             ("POST", &[][..], Ok(None)),
-            ("POST", &[("host", "evil.example")], Ok(None)),
+            // Not even a browser says where it comes from when a page reads what it takes for its own host.
+            ("GET", &[("host", "evil.example:41241")], Err(403)),
             ("POST", &[local, ("origin", "http://localhost:41241")], Ok(None)),
             ("POST", &[("host", "127.0.0.1:41241"), ("origin", "http://127.0.0.1:41241")], Ok(None)),
             ("POST", &[("host", "[::1]:41241"), ("origin", "http://[::1]:41241")], Ok(None)),

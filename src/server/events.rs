@@ -54,7 +54,9 @@ impl Events {
             next: Some(ReusableBoxFuture::new(next(stream))),
             envelope,
             rest: Bytes::new(),
-            heartbeat: heartbeat.map(|every| Heartbeat { every, at: Box::pin(sleep(every)) }),
+            heartbeat: heartbeat
+                .filter(|every| !every.is_zero())
+                .map(|every| Heartbeat { every, at: Box::pin(sleep(every)) }),
             drain: Box::pin(drain.cancelled_owned()),
         }
     }

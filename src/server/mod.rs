@@ -276,6 +276,12 @@ impl Bound {
         self.built.root.url()
     }
 
+    /// Where programs of this machine reach it.
+    #[must_use]
+    pub fn local_url(&self) -> String {
+        Place::listening(self.address, self.built.handshake.is_some()).url()
+    }
+
     /// Serves until the process ends.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use http::uri::Authority;
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
@@ -34,7 +35,12 @@ pub(super) struct Routes {
 
 impl Routes {
     pub(super) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Reply {
-        let origin = match self.browsers.visit(request.method(), request.headers()) {
+        let origin = match self.browsers.visit(
+            request.method(),
+            request.uri().authority().map(Authority::as_str),
+            request.headers(),
+            self.settings.trusted_proxies.contains(&peer.ip().to_canonical()),
+        ) {
             Visit::Own => None,
             Visit::From(origin) => Some(origin),
             Visit::Answered(reply) => return reply,

@@ -257,7 +257,7 @@ async fn the_extended_card_is_there_if_there_is_one() {
         card
     };
     let extended = AgentCard::new("Extended", "For some").interface(
-        "http://x/",
+        "http://localhost/",
         attache::model::Binding::JsonRpc,
         attache::model::Version::V03,
     );

@@ -171,7 +171,7 @@ async fn call(address: SocketAddr, method: &str, params: &Value, key: Option<&st
     let body = request(method, params);
     let key = key.map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
     let head = format!(
-        "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n{key}Content-Length: {}\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n{key}Content-Length: {}\r\n\r\n",
         body.len()
     );
     let mut bytes = Vec::new();

@@ -103,7 +103,7 @@ async fn r06_s64_a_reader_that_never_reads_delays_nobody_and_is_let_go() {
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let mut silent = soon(socket.connect(server.address)).await.unwrap();
     let length = ask.body.len();
-    let head = format!("{}\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{}", ask.head, ask.body);
+    let head = format!("{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}", ask.head, ask.body);
     silent.write_all(head.as_bytes()).await.unwrap();
     silent.readable().await.unwrap();
     let mut reader = server.begin(&ask.head, ask.body.as_bytes()).await;

@@ -163,7 +163,7 @@ impl Raw {
     }
 
     async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Heard {
-        let mut request = http::Request::post(format!("http://x{path}"));
+        let mut request = http::Request::post(format!("http://localhost{path}"));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -97,7 +97,8 @@ impl Running {
     pub(crate) async fn begin(&self, head: &str, body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let length = body.len();
-        let head = format!("{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+        let head =
+            format!("{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
         stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
         stream
     }

@@ -55,6 +55,8 @@ async fn to_end(mut stream: TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// `:authority: localhost`, as HPACK has it.
+const AUTHORITY: &[u8] = b"\x01\x09localhost";
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,13 +66,15 @@ async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
         settings.body_timeout = Duration::from_secs(2);
     });
     let server = start_with(Holds, |server| server.serving(settings)).await;
-    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n";
+    let head =
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n";
     let slow = [
         // Half-open, half a head, half a body, half a chunk, half a greeting.
         Vec::new(),
-        b"POST / HTTP/1.1\r\nHost: x\r\nX-".to_vec(),
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nX-".to_vec(),
         format!("{head}\r\n{{\"jsonrpc\"").into_bytes(),
-        b"POST /message:send HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{".to_vec(),
+        b"POST /message:send HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{"
+            .to_vec(),
         GREETING[..10].to_vec(),
     ];
     let mut waiting = Vec::new();
@@ -107,8 +111,9 @@ async fn works(address: std::net::SocketAddr, form: Form, number: usize) {
         let mut stream = soon(TcpStream::connect(address)).await.unwrap();
         let Ask { head, body } = ask;
         let length = body.len();
-        let text =
-            format!("{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}");
+        let text = format!(
+            "{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
         stream.write_all(text.as_bytes()).await.unwrap();
         to_end(stream).await
     };
@@ -132,7 +137,8 @@ async fn s62_a_body_over_the_limit_is_refused_and_the_limit_is_named() {
         };
         assert_eq!(server.ask(&pad(1000)).await.status, 200);
         let large = pad(1001);
-        let chunked = format!("{}\r\nTransfer-Encoding: chunked\r\nHost: x\r\nConnection: close", ask.head);
+        let chunked =
+            format!("{}\r\nTransfer-Encoding: chunked\r\nHost: localhost\r\nConnection: close", ask.head);
         let chunked = format!("{chunked}\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n", 1001, large.body);
         let mut answers = vec![server.ask(&large).await];
         answers.push(crate::harness::Answer::read(&to_end(say(&server, chunked.as_bytes()).await).await));
@@ -149,14 +155,14 @@ async fn s62_a_head_over_the_limit_is_refused() {
     let server = start(Echo).await;
     let fine = format!("GET /.well-known/agent-card.json HTTP/1.1\r\nX-Much: {}", "x".repeat(16 << 10));
     assert_eq!(server.send(&fine, b"").await.status, 200);
-    let much = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Much: {}\r\n\r\n", "x".repeat(80 << 10));
+    let much = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Much: {}\r\n\r\n", "x".repeat(80 << 10));
     let many: String = (0..2000).map(|number| format!("X-{number}: x\r\n")).collect();
-    let many = format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n");
+    let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
     for bytes in [much, many] {
         let text = to_end(say(&server, bytes.as_bytes()).await).await;
         assert!(text.is_empty() || text.starts_with("HTTP/1.1 431"), "{text}");
     }
-    let long = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(80 << 10));
+    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(80 << 10));
     let text = to_end(say(&server, long.as_bytes()).await).await;
     assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
     assert_eq!(server.get("/healthz").await.status, 200);
@@ -218,9 +224,9 @@ async fn requests_that_come_together_are_answered_in_their_order() {
     let mut bytes = String::new();
     for form in FORMS {
         let Ask { head, body } = send(form, &format!("{form:?}"));
-        bytes.push_str(&format!("{head}\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        bytes.push_str(&format!("{head}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
     }
-    bytes.push_str("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    bytes.push_str("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let text = to_end(say(&server, bytes.as_bytes()).await).await;
     assert_eq!(text.matches("HTTP/1.1 200").count(), 5, "{text}");
     let places: Vec<_> = FORMS.map(|form| text.find(&format!("{form:?}"))).into();
@@ -233,8 +239,8 @@ async fn a_stream_is_not_held_back_by_the_request_behind_it() {
     for form in FORMS {
         let Ask { head, body } = form.stream("hold", json!({}));
         let length = body.len();
-        let behind = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
-        let text = format!("{head}\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}{behind}");
+        let behind = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let text = format!("{head}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}{behind}");
         let mut reader = Reader::open(say(&server, text.as_bytes()).await).await;
         reader.one().await;
     }
@@ -249,8 +255,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s63_calls_of_http_2_that_are_taken_back_at_once_hurt_nobody() {
     let server = start(Holds).await;
-    // POST http /; x as the authority.
-    let head = [0x83, 0x86, 0x84, 0x01, 0x01, b'x'];
+    // POST http /; localhost as the authority.
+    let head = [&[0x83, 0x86, 0x84], AUTHORITY].concat();
     let mut bytes = [GREETING, &frame(4, 0, 0, &[])].concat();
     for stream in (1..40_000_u32).step_by(2) {
         bytes.extend(frame(1, 4, stream, &head));
@@ -273,10 +279,9 @@ async fn s63_calls_of_http_2_that_are_taken_back_at_once_hurt_nobody() {
 /// A stream over HTTP/2, asked for by a peer that takes so many bytes.
 async fn stream_2(server: &Running, text: &str, window: u32) -> TcpStream {
     let body = Form::Rest1.stream(text, json!({})).body;
-    // POST http /message:stream; x as the authority.
+    // POST http /message:stream; localhost as the authority.
     let path = b"/message:stream";
-    let head =
-        [&[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()], &path[..], &[0x01, 0x01, b'x']].concat();
+    let head = [&[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()], &path[..], AUTHORITY].concat();
     let settings = [&[0, 4], &window.to_be_bytes()[..]].concat();
     let call = [frame(4, 0, 0, &settings), frame(1, 4, 1, &head), frame(0, 1, 1, body.as_bytes())].concat();
     say(server, &[GREETING, &call].concat()).await
@@ -319,8 +324,8 @@ async fn a_silent_stream_of_http_2_stays_open() {
 #[tokio::test]
 async fn http_2_is_served_beside_http_1() {
     let server = start(Echo).await;
-    // GET http /healthz; x as the authority.
-    let head = [&[0x82, 0x86, 0x04, 0x08], b"/healthz" as &[u8], &[0x01, 0x01, b'x']].concat();
+    // GET http /healthz; localhost as the authority.
+    let head = [&[0x82, 0x86, 0x04, 0x08], b"/healthz" as &[u8], AUTHORITY].concat();
     let bytes = [GREETING, &frame(4, 0, 0, &[]), &frame(1, 5, 1, &head)].concat();
     let mut stream = say(&server, &bytes).await;
     let mut told = Vec::new();

@@ -49,7 +49,9 @@ async fn calls_are_answered_within_tls_and_not_without() {
     let mut stream = connect(&server, &issued, b"http/1.1").await;
     let body = request("SendMessage", &json!({"message": message("hi", json!({}))}));
     let length = body.len();
-    let head = format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+    );
     stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     let mut answer = String::new();
     soon(stream.read_to_string(&mut answer)).await.unwrap();
@@ -71,7 +73,7 @@ async fn http_2_is_chosen_in_the_handshake_and_the_card_says_https() {
     let stream = connect(&server, &issued, b"h2").await;
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let mut stream = connect(&server, &issued, b"http/1.1").await;
-    let head = "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let head = "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = String::new();
     soon(stream.read_to_string(&mut answer)).await.unwrap();

@@ -38,7 +38,8 @@ impl Running {
     /// Calls a method; gives its result.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-        let head = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json";
+        let head =
+            "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
         let request = format!("{head}\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         let answer = soon(async {
             let mut stream = TcpStream::connect(self.address).await.unwrap();

@@ -59,8 +59,11 @@ fn an_address_that_others_can_reach_is_refused_unless_it_is_allowed() {
 fn the_card_says_where_the_operator_says_it_is() {
     let args = ["serve", "--echo", "--store", "memory", "--public-url", "https://agents.example.com/echo"];
     let server = serve(&args);
-    // Where clients are to come; a card of a machine that is not there yet is read where it listens.
-    assert_eq!(server.line("Listening on "), "https://agents.example.com/echo/");
+    let url = server.line("Listening on ");
+    assert!(url.starts_with("http://127.0.0.1:"), "{url}");
+    assert_eq!(server.line("Public: "), "https://agents.example.com/echo/");
+    let card = send(&server.line("Card: "), "GET", &["Accept: application/json"], "");
+    assert_eq!(card["url"], "https://agents.example.com/echo/");
     let (code, said) = complaint(&["serve", "--echo", "--store", "memory", "--public-url", "example.com"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("public_url") && said.contains("absolute"), "{said}");

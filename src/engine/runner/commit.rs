@@ -116,6 +116,9 @@ impl Runner {
     fn written(&mut self, events: usize, batch: Option<Batch>) {
         let at = self.durable;
         self.durable = Seq(at.0 + events as u64);
+        if self.log.task.is_ended() {
+            self.engine.count_end();
+        }
         match (&self.live, &self.head, batch) {
             (Some(live), Some(head), Some(batch)) => self.engine.journal.publish(head, live, at, batch),
             _ => self.engine.journal.announce(&self.id, self.durable),

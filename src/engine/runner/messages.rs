@@ -25,8 +25,12 @@ impl Runner {
             let _ = answer.send(Err(Error::Overloaded));
             return Ok(());
         }
-        let message = Arc::new(self.addressed(reason::from_outside(message)));
         let idle = self.log.waiting().is_none();
+        if idle && !self.has_room() {
+            let _ = answer.send(Err(Error::Overloaded));
+            return Ok(());
+        }
+        let message = Arc::new(self.addressed(reason::from_outside(message)));
         self.plan_message(message.clone());
         let (answered, result) = match self.commit(key, false).await {
             Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),

@@ -131,7 +131,7 @@ impl Runner {
         }
     }
 
-    /// Fails the task whose turn was lost. False when there is no such task, or it is in other hands.
+    /// Does as the policy says with a task whose turn was lost. False when there is no such task, or it is in other hands.
     async fn settle(&mut self) -> Result<bool> {
         if self.head.is_none() {
             self.head = self.engine.journal.find(&self.scope, &self.id).await?;
@@ -143,10 +143,8 @@ impl Runner {
             Err(Error::Gone) => return Ok(false),
             result => result?,
         }
-        // The end of a turn may be there although its commit seemed to fail.
-        if self.log.waiting().is_some() || self.log.turn_runs() {
-            self.give_up("interrupted").await?;
-        }
+        // The end of a turn may be there although its commit seemed to fail. If not, it was cut off like any other.
+        self.recover().await?;
         Ok(true)
     }
 

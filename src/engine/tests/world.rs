@@ -360,6 +360,12 @@ pub(super) fn engine_on(store: Arc<dyn Store>, agent: impl Agent, settings: Sett
     engine_with(store, agent, settings, Hands::at(1_000))
 }
 
+pub(super) fn engine_of_staff(store: Arc<dyn Store>, staff: Staff) -> Engine {
+    let owned = (TaskTracker::new(), CancellationToken::new());
+    let (bus, clock) = (Arc::new(Local::default()), Hands::at(1_000));
+    Engine::new(store, bus, staff, clock, Settings::default(), owned)
+}
+
 pub(crate) fn engine_with(
     store: Arc<dyn Store>,
     agent: impl Agent,
