@@ -268,21 +268,28 @@ impl Service {
         // One more than asked for tells whether there is another page.
         query.limit += 1;
         let page = self.engine.list(scope, &query).await?;
-        let next_page_token = match page.tasks.get(size.wrapping_sub(1)) {
-            Some(last) if page.tasks.len() > size => cursor::write(&request, last),
-            _ => String::new(),
-        };
-        let mut tasks = Vec::with_capacity(size);
+        let (mut tasks, mut weight, mut last) = (Vec::with_capacity(size), 0, None);
         for head in page.tasks.iter().take(size) {
             let (task, _) = match self.engine.task(head).await {
                 Ok(task) => task,
                 // One that was removed since is simply not there.
-                Err(crate::engine::Error::Gone) => continue,
+                Err(crate::engine::Error::Gone) => {
+                    last = Some(head);
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
-            let artifacts = request.include_artifacts == Some(true);
-            tasks.push(shown(&task, request.history_length, artifacts));
+            let task = shown(&task, request.history_length, request.include_artifacts == Some(true));
+            weight += task.weight();
+            if weight > self.limits.max_page_bytes && !tasks.is_empty() {
+                break;
+            }
+            tasks.push(task);
+            last = Some(head);
         }
+        let more = last.is_some_and(|last| page.tasks.last().is_some_and(|end| end.id != last.id));
+        let next_page_token =
+            last.filter(|_| more).map_or_else(String::new, |last| cursor::write(&request, last));
         let total_size = i32::try_from(page.total).unwrap_or(i32::MAX);
         Ok(ListTasksResponse { tasks, next_page_token, page_size: request.page_size(), total_size })
     }

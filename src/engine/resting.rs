@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::log::Log;
-use crate::model::{Artifact, Content, Message, Object, Part, TaskId};
+use crate::model::TaskId;
 
 /// A bounded memory of folded logs; those that were asked for longest ago go first.
 ///
@@ -54,7 +54,7 @@ impl Resting {
 
     /// Remembers a log, in the place of an older one of the same task.
     pub(super) fn put(&self, id: &TaskId, log: &Log) {
-        let weight = weight(log);
+        let weight = log.task.weight();
         let mut shelf = self.shelf();
         if shelf.logs.get(id).is_some_and(|place| place.log.at >= log.at) {
             return;
@@ -89,53 +89,10 @@ impl Shelf {
     }
 }
 
-/// What a struct with its allocations takes beside its text, about.
-const STRUCT: usize = 200;
-
-/// How much memory a log takes, about.
-fn weight(log: &Log) -> usize {
-    let task = &log.task;
-    let messages = task.history.iter().chain(&task.status.message).map(|message| of_message(message));
-    let artifacts = task.artifacts.iter().map(of_artifact);
-    2 * STRUCT + of_object(task.metadata.as_ref()) + messages.chain(artifacts).sum::<usize>()
-}
-
-fn of_message(message: &Message) -> usize {
-    let texts = message.extensions.iter().map(String::len);
-    let ids = message.reference_task_ids.iter().map(|id| id.as_str().len());
-    let lists = texts.chain(ids).map(|length| length + STRUCT / 4).sum::<usize>();
-    STRUCT + lists + of_object(message.metadata.as_ref()) + of_parts(&message.parts)
-}
-
-fn of_artifact(artifact: &Artifact) -> usize {
-    let texts = artifact.extensions.iter().chain(&artifact.name).chain(&artifact.description);
-    let texts = texts.map(|text| text.len() + STRUCT / 4).sum::<usize>();
-    STRUCT + texts + of_object(artifact.metadata.as_ref()) + of_parts(&artifact.parts)
-}
-
-fn of_parts(parts: &[Part]) -> usize {
-    parts.iter().map(of_part).sum()
-}
-
-fn of_part(part: &Part) -> usize {
-    let content = match &part.content {
-        Content::Text(text) => text.capacity(),
-        Content::Raw(bytes) => bytes.as_str().len(),
-        Content::Url(url) => url.len(),
-        Content::Data(data) => data.get().len(),
-    };
-    let names = part.filename().map_or(0, str::len) + part.media_type().map_or(0, str::len);
-    STRUCT / 4 + content + names + of_object(part.metadata())
-}
-
-fn of_object(object: Option<&Object>) -> usize {
-    object.map_or(0, |object| object.get_text().len() + STRUCT / 4)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Entry, Event, Seq, Timestamp};
+    use crate::model::{Artifact, Entry, Event, Part, Seq, Timestamp};
 
     fn log(id: &str, at: u64, text: usize) -> Log {
         let created = Event::Created { id: id.into(), context_id: "c".into(), metadata: None };

@@ -19,6 +19,7 @@ mod security;
 mod task;
 mod time;
 mod version;
+mod weight;
 
 pub use artifact::Artifact;
 pub use base64::{Base64, NotBase64};

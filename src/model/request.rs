@@ -16,13 +16,15 @@ pub struct Limits {
     pub max_parts: usize,
     /// Webhooks of one task.
     pub max_push_configs: usize,
+    /// What the tasks of one page may weigh, in bytes: a page ends early rather than grow beyond that.
+    pub max_page_bytes: usize,
     /// Entries that a stream is told again where it was cut; beyond that it begins with the task as it stands.
     pub max_replayed_entries: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_parts: 1000, max_push_configs: 32, max_replayed_entries: 10_000 }
+        Self { max_parts: 1000, max_push_configs: 32, max_page_bytes: 16 << 20, max_replayed_entries: 10_000 }
     }
 }
 

@@ -1,5 +1,8 @@
 //! What a request carries: its media type and its bytes, within limits.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
@@ -11,6 +14,10 @@ use crate::model::{Error, ErrorKind, Result};
 
 /// How much more is read and thrown away, so that a caller who is still sending gets to see the refusal.
 const MAX_DISCARDED: usize = 64 << 20;
+/// What of a body is not counted.
+const FREE: usize = 64 << 10;
+/// How long a caller for whose body there is no room is told to wait.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Refuses what does not say that it is JSON; saying nothing is fine. A browser cannot send these types to another
 /// site without asking first.
@@ -27,15 +34,47 @@ fn is_json(media_type: &str) -> bool {
     essence == "application/json" || (essence.contains('/') && essence.ends_with("+json"))
 }
 
+/// How much of all bodies is being read. Those who take their time must not fill the memory together.
+#[derive(Debug, Default)]
+pub(super) struct Reading(AtomicUsize);
+
+/// So much of it is one body's; given back when dropped.
+struct Share<'a> {
+    reading: &'a Reading,
+    taken: usize,
+    most: usize,
+}
+
+impl Share<'_> {
+    /// Takes as much as has arrived. What nearly every body is within is not counted.
+    fn grow(&mut self, length: usize) -> Result<()> {
+        let more = length.saturating_sub(self.taken + FREE);
+        self.taken += more;
+        if more > 0 && self.reading.0.fetch_add(more, Ordering::Relaxed) + more > self.most {
+            return Err(Error::new(ErrorKind::Unavailable)
+                .with_message("as much is being read as max_reading_bytes allows")
+                .with_retry_after(RETRY_AFTER));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.reading.0.fetch_sub(self.taken, Ordering::Relaxed);
+    }
+}
+
 /// Reads a body whole, within the limits.
-pub(super) async fn read(body: Incoming, settings: &ServerSettings) -> Result<Vec<u8>> {
-    match timeout(settings.body_timeout, read_at_most(body, settings.max_body_bytes)).await {
+pub(super) async fn read(body: Incoming, settings: &ServerSettings, reading: &Reading) -> Result<Vec<u8>> {
+    let share = Share { reading, taken: 0, most: settings.max_reading_bytes };
+    match timeout(settings.body_timeout, read_at_most(body, settings.max_body_bytes, share)).await {
         Ok(read) => read,
         Err(_) => Err(Error::new(ErrorKind::Canceled).with_message("the body did not arrive in time")),
     }
 }
 
-async fn read_at_most(mut body: Incoming, limit: usize) -> Result<Vec<u8>> {
+async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) -> Result<Vec<u8>> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut bytes = Vec::with_capacity(announced.min(limit).min(64 << 10));
     let mut length = 0;
@@ -45,6 +84,7 @@ async fn read_at_most(mut body: Incoming, limit: usize) -> Result<Vec<u8>> {
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length <= limit {
+            share.grow(length)?;
             bytes.extend_from_slice(&data);
         } else if length > limit.saturating_add(MAX_DISCARDED) {
             break;
@@ -60,6 +100,20 @@ async fn read_at_most(mut body: Incoming, limit: usize) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn s62_bodies_are_bounded_together() {
+        let reading = Reading::default();
+        let share = || Share { reading: &reading, taken: 0, most: 1_000 };
+        let (mut one, mut two) = (share(), share());
+        one.grow(FREE).unwrap();
+        one.grow(FREE + 900).unwrap();
+        let refused = two.grow(FREE + 200).unwrap_err();
+        assert_eq!((refused.kind(), refused.retry_after()), (ErrorKind::Unavailable, Some(RETRY_AFTER)));
+        drop((one, two));
+        share().grow(FREE + 1_000).unwrap();
+        assert_eq!(reading.0.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn s79_only_json_gets_in() {

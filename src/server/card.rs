@@ -49,7 +49,10 @@ impl Card {
         let Some(root) = root else { return Ok(self.known.answer(headers)) };
         let card = complete(self.card.clone(), root, self.tenant.as_deref());
         let mut reply = Document::card(card, settings)?.answer(headers);
-        reply.headers_mut().insert(VARY, HeaderValue::from_static("X-Forwarded-Host, X-Forwarded-Proto"));
+        reply.headers_mut().insert(
+            VARY,
+            HeaderValue::from_static("X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix"),
+        );
         Ok(reply)
     }
 

@@ -75,7 +75,7 @@ impl Events {
         }
         if self.drain.as_mut().poll(context).is_ready() {
             self.next = None;
-            return Poll::Ready(None);
+            return Poll::Ready(Some(Bytes::from_static(sse::RECONNECT)));
         }
         if let Some(Heartbeat { every, at }) = &mut self.heartbeat
             && at.as_mut().poll(context).is_ready()

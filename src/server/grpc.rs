@@ -96,7 +96,7 @@ async fn served(
 ) -> Result<Reply> {
     let Rpc { operation, version, deadline } = rpc;
     let (head, body) = request.into_parts();
-    let message = frame::read(body, &routes.settings).await?;
+    let message = frame::read(body, routes).await?;
     let decoded = read_grpc(operation, version, &message)?;
     let asking = asking(caller, &head.headers, version)?;
     let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;

@@ -32,7 +32,7 @@ pub(super) async fn answer(
     let (head, body) = request.into_parts();
     let asked = asked(&head.headers, head.uri.query());
     let read = match body::check_type(&head.headers) {
-        Ok(()) => body::read(body, &routes.settings).await,
+        Ok(()) => body::read(body, &routes.settings, &routes.reading).await,
         Err(error) => Err(error),
     };
     match read {

@@ -40,6 +40,7 @@ use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
 use crate::service::{Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
 use crate::wire::path::is_tenant;
+use body::Reading;
 use browser::Browsers;
 use card::Card;
 use connections::Handshake;
@@ -137,7 +138,8 @@ impl Server {
         self
     }
 
-    /// Shows another card to callers who have authenticated; the public card says that there is one.
+    /// Shows another card to callers who have authenticated; the public card says that there is one. As long as nobody
+    /// is asked who they are, that is everybody.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.first = self.first.extended_card(card);
@@ -234,6 +236,7 @@ impl Server {
             is_public: self.public_url.is_some(),
             browsers,
             settings: self.serving,
+            reading: Reading::default(),
             drain: CancellationToken::new(),
         };
         Ok(Built { root, routes, handshake: self.handshake, engine, tasks, stop })

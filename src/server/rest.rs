@@ -12,7 +12,7 @@ use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{Caller, Error, ErrorKind, Result, Version};
 use crate::service::{Answer, Resident};
-use crate::wire::decide::{Refusal, decide};
+use crate::wire::decide::{Key, Refusal, decide};
 use crate::wire::errors::{RestError, http_status};
 use crate::wire::path::{NoRoute, Route, route};
 use crate::wire::{self, A2A_JSON, read_rest, rest_type, write_body};
@@ -54,6 +54,11 @@ pub(super) async fn answer(
     })
 }
 
+/// Answers a request to an agent that is not there.
+pub(super) fn unknown() -> Reply {
+    refused(&ErrorKind::MethodNotFound.into(), Key::PathV1.version())
+}
+
 async fn served(
     routes: &Routes,
     resident: &Resident,
@@ -65,7 +70,7 @@ async fn served(
     let body = match head.method {
         Method::POST => {
             body::check_type(&head.headers)?;
-            body::read(body, &routes.settings).await?
+            body::read(body, &routes.settings, &routes.reading).await?
         }
         _ => Vec::new(),
     };

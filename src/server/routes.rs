@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use tokio_util::sync::CancellationToken;
 
+use super::body::Reading;
 use super::browser::{Browsers, Visit, allow};
 use super::card::{self, CATALOG, Card};
 use super::incoming::is_grpc;
@@ -29,6 +30,7 @@ pub(super) struct Routes {
     pub(super) is_public: bool,
     pub(super) browsers: Browsers,
     pub(super) settings: ServerSettings,
+    pub(super) reading: Reading,
     /// Cancelled when the server is to stop: streams end, and whoever reads them comes again.
     pub(super) drain: CancellationToken,
 }
@@ -62,9 +64,9 @@ impl Routes {
             return jsonrpc::answer(self, self.directory.first(), Caller::anonymous(), request).await;
         }
         let path = request.uri().path().to_owned();
-        let Some((at, path)) = self.agent(&path) else { return plain(StatusCode::NOT_FOUND, "not found\n") };
+        let Some((at, path)) = self.agent(&path) else { return rest::unknown() };
         let (Some(resident), Some(card)) = (self.directory.at(at), self.cards.get(at)) else {
-            return plain(StatusCode::NOT_FOUND, "not found\n");
+            return rest::unknown();
         };
         let short = path.strip_suffix('/').unwrap_or(path);
         match short {

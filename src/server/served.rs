@@ -55,7 +55,8 @@ impl Served {
         self
     }
 
-    /// Shows another card to callers who have authenticated; the public card says that there is one.
+    /// Shows another card to callers who have authenticated; the public card says that there is one. As long as nobody
+    /// is asked who they are, that is everybody.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.extended_card = Some(card);

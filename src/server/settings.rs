@@ -12,6 +12,8 @@ use crate::wire::card::CardForm;
 pub struct ServerSettings {
     /// The largest body that is read, in bytes.
     pub max_body_bytes: usize,
+    /// How much of all bodies together may wait for the rest of them, in bytes.
+    pub max_reading_bytes: usize,
     /// The largest head of a request, in bytes.
     pub max_header_bytes: usize,
     /// How long a caller may take to send the head of a request; an idle connection is closed after this too.
@@ -66,6 +68,7 @@ impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             max_body_bytes: 8 << 20,
+            max_reading_bytes: 256 << 20,
             max_header_bytes: 64 << 10,
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(60),

@@ -128,3 +128,12 @@ async fn a_task_that_is_forgotten_while_a_page_is_read_is_not_on_it() {
     assert_eq!(all, left);
     assert!(all.len() < office.ids.len());
 }
+
+#[tokio::test]
+async fn s62_a_page_that_would_be_too_heavy_ends_early_and_the_next_goes_on() {
+    let mut office = office().await;
+    office.service.limits.max_page_bytes = 1;
+    let page = office.page("").await.unwrap();
+    assert_eq!((page.tasks.len(), page.page_size, page.total_size), (1, 3, 13));
+    assert_eq!(read(&office).await, (office.ids.clone(), 0));
+}

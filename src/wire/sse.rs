@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// Keeps an idle connection open; readers skip it.
 pub const COMMENT: &[u8] = b": keep-alive\n\n";
 
+/// Asks a reader to come again soon, as the stream is about to end before its time.
+pub const RECONNECT: &[u8] = b"retry: 1000\n\n";
+
 /// How large one event may be unless said otherwise; the protocol asks readers for at least 10 MiB.
 pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 

@@ -39,8 +39,15 @@ async fn each_agent_is_at_its_path_and_by_its_name() {
         let answer = server.post(path, &body).await.json();
         assert_eq!(answer["task"]["artifacts"][0]["parts"][0]["text"], "HI", "{path}");
     }
-    for path in ["/agents/whisper", "/agents/", "/agents/whisper/message:send", "/whisper/message:send"] {
-        assert_eq!(server.post(path, &body).await.status, 404, "{path}");
+    // There is no such agent; a tenant that is not there says no more than a task that is not.
+    for (path, status) in [
+        ("/agents/whisper", "UNIMPLEMENTED"),
+        ("/agents/", "UNIMPLEMENTED"),
+        ("/agents/whisper/message:send", "UNIMPLEMENTED"),
+        ("/whisper/message:send", "NOT_FOUND"),
+    ] {
+        let answer = server.post(path, &body).await;
+        assert_eq!((answer.status, &answer.json()["error"]["status"]), (404, &json!(status)), "{path}");
     }
 }
 

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use crate::model::{Error, ErrorKind, Result};
 use crate::server::body;
 use crate::server::reply::{Body, Frames, Reply};
-use crate::server::settings::ServerSettings;
+use crate::server::routes::Routes;
 
 /// Whether it is compressed, and four bytes of length.
 const PREFIX: usize = 5;
@@ -20,8 +20,8 @@ const PREFIX: usize = 5;
 ///
 /// # Errors
 /// It is too large, too late, or not exactly one.
-pub(super) async fn read(body: Incoming, settings: &ServerSettings) -> Result<Bytes> {
-    unframed(body::read(body, settings).await?.into())
+pub(super) async fn read(body: Incoming, routes: &Routes) -> Result<Bytes> {
+    unframed(body::read(body, &routes.settings, &routes.reading).await?.into())
 }
 
 fn unframed(mut bytes: Bytes) -> Result<Bytes> {

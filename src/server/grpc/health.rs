@@ -74,7 +74,7 @@ pub(super) fn rpc(path: &str) -> Option<Rpc> {
 }
 
 pub(super) async fn answer(routes: &Routes, rpc: Rpc, body: Incoming) -> Result<Reply> {
-    let message = frame::read(body, &routes.settings).await?;
+    let message = frame::read(body, routes).await?;
     let request = HealthCheckRequest::decode(message).map_err(|fault| {
         Error::new(ErrorKind::Parse).with_message("Invalid protobuf message").with_source(fault)
     })?;
