@@ -103,6 +103,6 @@ impl Caller {
 pub(crate) fn request(method: &str, params: &Value) -> Vec<u8> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let length = body.len();
-    let head = "POST / HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nA2A-Version: 1.0";
+    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nA2A-Version: 1.0";
     format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }
