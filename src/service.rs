@@ -122,10 +122,7 @@ impl Service {
 
     /// What a turn came to, as a message; its task is dropped.
     async fn told(&self, accepted: Accepted) -> Result<Message> {
-        let head = accepted.head.clone();
-        let task = self.engine.settled(accepted).await?;
-        self.engine.drop_task(&head).await?;
-        let mut message = task.into_message();
+        let mut message = self.engine.concluded(accepted).await?.into_message();
         message.message_id = self.engine.fresh_id().into();
         Ok(message)
     }
@@ -366,10 +363,14 @@ impl Service {
             Error::new(ErrorKind::Internal).with_message(failure.to_string())
         })?;
         let context_id = || message.context_id.clone().unwrap_or_else(|| self.engine.context_id());
-        Ok(reply.map(|mut reply| {
-            reply.context_id.get_or_insert_with(context_id);
-            reply
-        }))
+        let Some(mut reply) = reply else { return Ok(None) };
+        // 04 §3.8: a plain answer says something, and belongs to no task.
+        if reply.parts.is_empty() || reply.task_id.is_some() {
+            tracing::warn!(kind = "invalid-agent-response", "agent failed");
+            return Err(ErrorKind::InvalidAgentResponse.into());
+        }
+        reply.context_id.get_or_insert_with(context_id);
+        Ok(Some(reply))
     }
 }
 

@@ -34,7 +34,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::bus::Bus;
 use crate::model::{
-    self, Broken, Call, Caller, ContextId, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task,
+    self, Broken, Call, Caller, ContextId, Entry, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task,
     TaskId, TaskState,
 };
 use crate::store::{self, Head, Key, Page, Query, Registered, Store};
@@ -168,11 +168,6 @@ impl Engine {
         self.journal.store.keeps_tasks()
     }
 
-    /// Forgets a task, whatever its state.
-    pub(crate) async fn drop_task(&self, head: &Head) -> Result<()> {
-        self.in_time(async { Ok(self.journal.remove(std::slice::from_ref(head)).await?) }).await
-    }
-
     /// Whether the store answers.
     pub(crate) async fn check(&self) -> Result<()> {
         let nobody = Scope { agent: "".into(), tenant: "".into(), owner: Caller::anonymous() };
@@ -267,19 +262,48 @@ impl Engine {
     }
 
     async fn at_rest(&self, accepted: Accepted) -> Result<Task> {
-        let Accepted { head, mut log, turn } = accepted;
-        if log.has_settled(turn) {
-            return Ok(Arc::unwrap_or_clone(log.task));
+        if accepted.log.has_settled(accepted.turn) {
+            return Ok(accepted.into_task().0);
         }
+        self.followed(accepted, Log::settles).await
+    }
+
+    /// The task at the first entry that is what is waited for.
+    async fn followed(&self, accepted: Accepted, is_it: impl Fn(&Log, u64, &Entry) -> bool) -> Result<Task> {
+        let Accepted { head, mut log, turn } = accepted;
         let mut follow = self.follow(&head, log.at);
         loop {
             for entry in follow.next().await? {
                 log.apply(&entry)?;
-                if log.settles(turn, &entry) {
+                if is_it(&log, turn, &entry) {
                     return Ok(Arc::unwrap_or_clone(log.task));
                 }
             }
         }
+    }
+
+    /// What a turn came to where tasks are not kept: when it is over its task is dropped, whether or not its caller
+    /// has waited for it.
+    pub(crate) async fn concluded(&self, accepted: Accepted) -> Result<Task> {
+        let (answer, told) = oneshot::channel();
+        let engine = self.clone();
+        self.own(async move {
+            let head = accepted.head.clone();
+            let task = engine.at_end_of_turn(accepted).await;
+            let dropped = engine.in_time(async { Ok(engine.journal.remove(&[head]).await?) }).await;
+            let _ = answer.send(task.and_then(|task| dropped.map(|()| task)));
+        })
+        .await;
+        told.await.unwrap_or(Err(Error::Stopped))
+    }
+
+    async fn at_end_of_turn(&self, accepted: Accepted) -> Result<Task> {
+        let over = |log: &Log, turn, _: &Entry| log.task.is_ended() || log.turn() > turn;
+        let task = match accepted.is_over() {
+            true => accepted.into_task().0,
+            false => self.followed(accepted, over).await?,
+        };
+        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
     }
 
     /// When those who call now have waited long enough for the store.

@@ -93,13 +93,7 @@ impl Settings {
     /// Fills in what depends on where tasks are kept.
     pub(super) fn for_store(mut self, store: &dyn Store) -> Self {
         const DAY: Duration = Duration::from_secs(60 * 60 * 24);
-        const MINUTE: Duration = Duration::from_secs(60);
         let durable = store.is_durable();
-        if !store.keeps_tasks() {
-            // Whoever waited for them has left: nobody else can ask.
-            self.max_age = Some(MINUTE);
-            self.on_waiting = Waiting::FailAfter(MINUTE);
-        }
         self.max_tasks = self.max_tasks.or((!durable).then_some(2000));
         self.max_age = self.max_age.or(durable.then_some(30 * DAY));
         self

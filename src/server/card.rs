@@ -10,11 +10,9 @@ use super::place::Place;
 use super::reply::{self, Reply};
 use super::settings::ServerSettings;
 use crate::model::{AgentCard, Binding, Error, Result, Version};
-use crate::wire::card::write_card;
+use crate::wire::card::{WELL_KNOWN, write_card};
 use crate::wire::path::segment;
 
-/// 0.3 and 1.0 look at the first, older clients at the second.
-pub(super) const PATHS: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 /// Where all agents of a server are listed.
 pub(super) const CATALOG: &str = "/.well-known/ai-catalog.json";
 
@@ -63,7 +61,7 @@ impl Card {
             "identifier": url,
             "displayName": self.card.name,
             "type": "application/a2a-agent-card+json",
-            "url": format!("{}{}", url.trim_end_matches('/'), PATHS[0]),
+            "url": format!("{}{}", url.trim_end_matches('/'), WELL_KNOWN[0]),
         })
     }
 }

@@ -12,11 +12,12 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
-use super::incoming::{asked, asking, mark};
+use super::incoming::{asked, asking, mark, span};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Caller, Error, ErrorKind, GetTaskRequest, Operation, Request, Response, Result, StreamResponse, Version,
+    Binding, Caller, Error, ErrorKind, GetTaskRequest, Operation, Request, Response, Result, StreamResponse,
+    Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Refusal, decide};
@@ -72,13 +73,7 @@ async fn called(
     if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
         return refused(&error, form);
     }
-    let span = tracing::info_span!(
-        "call",
-        method = ?rpc.operation,
-        binding = "GRPC",
-        version = rpc.version.as_str(),
-        caller = caller.name()
-    );
+    let span = span(rpc.operation, Binding::Grpc, rpc.version, &caller);
     let answer = served(routes, resident, caller, rpc, request).instrument(span);
     let answer = match rpc.deadline {
         Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),

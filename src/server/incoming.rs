@@ -3,8 +3,9 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
+use tracing::Span;
 
-use crate::model::{Call, Caller, Error, Result, Seq, Version};
+use crate::model::{Binding, Call, Caller, Error, Operation, Result, Seq, Version};
 use crate::service::Asking;
 use crate::wire::decide::Asked;
 
@@ -40,6 +41,12 @@ pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
     let essence = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     essence.eq_ignore_ascii_case(b"application/grpc")
         || essence.eq_ignore_ascii_case(b"application/grpc+proto")
+}
+
+/// What the log says of every call.
+pub(super) fn span(operation: Operation, binding: Binding, version: Version, caller: &Caller) -> Span {
+    let (binding, version, caller) = (binding.as_str(), version.as_str(), caller.name());
+    tracing::info_span!("call", method = ?operation, binding, version, caller)
 }
 
 /// What the headers say of the request.

@@ -8,11 +8,12 @@ use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
-use super::incoming::{asked, asking, form, mark, say_version};
+use super::incoming::{asked, asking, form, mark, say_version, span};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Caller, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, Version,
+    Binding, Caller, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest,
+    Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Asked, Refusal, decide};
@@ -55,13 +56,7 @@ async fn called(
     };
     match version(&request, asked, routes.settings.strict_version) {
         Ok((method, version)) => {
-            let span = tracing::info_span!(
-                "call",
-                method = ?method.operation,
-                binding = "JSONRPC",
-                version = version.as_str(),
-                caller = caller.name()
-            );
+            let span = span(method.operation, Binding::JsonRpc, version, &caller);
             let answer = served(routes, resident, caller, headers, method, &request);
             let answer = answer.instrument(span).await;
             answer.unwrap_or_else(|error| {

@@ -252,15 +252,17 @@ fn offer_streams(card: &mut AgentCard, keeps_tasks: bool) {
     }
 }
 
-/// Two agents of one name would be one and the same.
+/// Two agents of one name would be one and the same, and a tenant of the first hides an agent of its name.
 fn check_names(agents: &[Served]) -> Result<()> {
+    let first = agents.first().map_or(&[][..], |served| &served.tenants);
     for (at, served) in agents.iter().enumerate() {
-        if (at > 0 && !is_tenant(&served.name)) || agents[..at].iter().any(|other| other.name == served.name)
-        {
-            return Err(Error::invalid(
-                "name",
-                format!("`{}` is taken, or cannot be the name of an agent", served.name),
-            ));
+        let taken = agents[..at].iter().any(|other| other.name == served.name);
+        if taken || (at > 0 && (!is_tenant(&served.name) || first.contains(&served.name))) {
+            let why = format!("`{}` is taken, or cannot be the name of an agent", served.name);
+            return Err(Error::invalid("name", why));
+        }
+        if let Some(wrong) = served.tenants.iter().find(|tenant| !is_tenant(tenant)) {
+            return Err(Error::invalid("tenants", format!("`{wrong}` cannot be the name of a tenant")));
         }
     }
     Ok(())
@@ -293,8 +295,8 @@ impl Bound {
         self.serve_until(std::future::pending()).await
     }
 
-    /// Serves until `shutdown` is ready; then takes no more connections and gives calls and turns ten seconds to
-    /// end. Dropping this future ends them at once.
+    /// Serves until `shutdown` is ready; then takes no more connections and gives calls and turns
+    /// `shutdown_grace` to end. Dropping this future ends them at once.
     ///
     /// # Errors
     /// None today: what goes wrong with one connection ends that connection.

@@ -7,10 +7,10 @@ use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
-use super::incoming::{asked, asking, mark, say_version};
+use super::incoming::{asked, asking, mark, say_version, span};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
-use crate::model::{Caller, Error, ErrorKind, Result, Version};
+use crate::model::{Binding, Caller, Error, ErrorKind, Result, Version};
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Key, Refusal, decide};
 use crate::wire::errors::{RestError, http_status};
@@ -34,18 +34,18 @@ pub(super) async fn answer(
             return reply;
         }
     };
+    // 04 §2: what the body is comes before what version it is in.
+    if *request.method() == Method::POST
+        && let Err(error) = body::check_type(request.headers())
+    {
+        return refused(&error, route.key.version());
+    }
     let asked = asked(request.headers(), request.uri().query());
     let version = match decide(route.key, &asked, routes.settings.strict_version) {
         Ok(version) => version,
         Err(Refusal { error, form }) => return refused(&error, form),
     };
-    let span = tracing::info_span!(
-        "call",
-        method = ?route.operation,
-        binding = "HTTP+JSON",
-        version = version.as_str(),
-        caller = caller.name()
-    );
+    let span = span(route.operation, Binding::HttpJson, version, &caller);
     let answer = served(routes, resident, caller, &route, request).instrument(span).await;
     answer.unwrap_or_else(|error| {
         let mut reply = refused(&error, version);
@@ -68,10 +68,7 @@ async fn served(
 ) -> Result<Reply> {
     let (head, body) = request.into_parts();
     let body = match head.method {
-        Method::POST => {
-            body::check_type(&head.headers)?;
-            body::read(body, &routes.settings, &routes.reading).await?
-        }
+        Method::POST => body::read(body, &routes.settings, &routes.reading).await?,
         _ => Vec::new(),
     };
     let (decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;

@@ -18,6 +18,7 @@ use super::settings::ServerSettings;
 use super::{grpc, jsonrpc, rest};
 use crate::model::{Caller, Error, Result};
 use crate::service::{Directory, Resident};
+use crate::wire::card::WELL_KNOWN;
 
 /// What is served.
 pub(super) struct Routes {
@@ -41,7 +42,7 @@ impl Routes {
             request.method(),
             request.uri().authority().map(Authority::as_str),
             request.headers(),
-            self.settings.trusted_proxies.contains(&peer.ip().to_canonical()),
+            self.trusts(peer),
         ) {
             Visit::Own => None,
             Visit::From(origin) => Some(origin),
@@ -71,7 +72,7 @@ impl Routes {
         let short = path.strip_suffix('/').unwrap_or(path);
         match short {
             _ if jsonrpc::PATHS.contains(&short) => self.json_rpc(resident, request).await,
-            _ if card::PATHS.contains(&short) => read(&request, |headers| {
+            _ if WELL_KNOWN.contains(&short) => read(&request, |headers| {
                 card.answer(headers, self.forwarded(peer, headers).as_ref(), &self.settings)
             }),
             CATALOG => read(&request, |headers| {
@@ -101,8 +102,12 @@ impl Routes {
 
     /// Where a proxy that we believe says that the client is.
     fn forwarded(&self, peer: SocketAddr, headers: &HeaderMap) -> Option<Place> {
-        let believed = !self.is_public && self.settings.trusted_proxies.contains(&peer.ip().to_canonical());
+        let believed = !self.is_public && self.trusts(peer);
         believed.then(|| Place::forwarded(headers)).flatten()
+    }
+
+    fn trusts(&self, peer: SocketAddr) -> bool {
+        self.settings.trusted_proxies.contains(&peer.ip().to_canonical())
     }
 
     /// Whether new calls should come here.

@@ -147,6 +147,15 @@ async fn a_failure_without_a_task_says_so_in_its_message() {
 }
 
 #[tokio::test]
+async fn a_tenant_has_a_name_that_nobody_else_has() {
+    for tenants in [&["shout"][..], &["v1"], &[".x"], &[""]] {
+        let first =
+            Server::new(AgentCard::new("Echo", "Says it back"), Echo).tenants(tenants.iter().copied());
+        assert!(soon(shouting(first).bind("127.0.0.1:0")).await.is_err(), "{tenants:?}");
+    }
+}
+
+#[tokio::test]
 async fn health_is_two_questions() {
     let server = start_with(Echo, |server| server).await;
     assert_eq!(server.get("/healthz").await.status, 200);

@@ -140,3 +140,35 @@ async fn an_agent_that_has_all_its_turns_holds_up_no_other() {
     let gone = soon(engine.start(to("three"), opening("done"))).await.unwrap();
     assert_eq!(soon(engine.settled(gone)).await.unwrap().status.state, TaskState::Failed);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_not_kept_goes_with_its_turn_though_its_caller_has_left() {
+    let (store, agent) = (Arc::new(Memory::null()), Obeys::default());
+    let engine = engine_on(store.clone(), agent.clone(), Settings::default());
+    for (text, state) in [("gate done", TaskState::Completed), ("gate ask", TaskState::InputRequired)] {
+        let accepted = start(&engine, text).await;
+        let mut caller = Box::pin(engine.concluded(accepted));
+        assert!(timeout(Duration::from_secs(1), &mut caller).await.is_err(), "it waits for the turn");
+        assert_eq!(store.unfinished(None, 9).await.unwrap().len(), 1);
+        drop(caller);
+        agent.gate.add_permits(1);
+        settle_down().await;
+        assert_eq!(store.unfinished(None, 9).await.unwrap().len(), 0, "{text}");
+        assert_eq!(store.count_ended().await.unwrap(), 0, "{text}");
+        let waited = start(&engine, text).await;
+        agent.gate.add_permits(1);
+        assert_eq!(soon(engine.concluded(waited)).await.unwrap().status.state, state);
+        assert_eq!(store.unfinished(None, 9).await.unwrap().len(), 0, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_not_kept_is_not_taken_from_an_agent_that_waits_for_credentials() {
+    let (store, agent) = (Arc::new(Memory::null()), Obeys::default());
+    let engine = engine_on(store, agent.clone(), Settings::default());
+    let accepted = start(&engine, "login gate done").await;
+    let mut caller = Box::pin(engine.concluded(accepted));
+    assert!(timeout(Duration::from_secs(1), &mut caller).await.is_err(), "it waits for the turn");
+    agent.gate.add_permits(1);
+    assert_eq!(soon(caller).await.unwrap().status.state, TaskState::Completed);
+}
