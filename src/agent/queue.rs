@@ -20,7 +20,12 @@ pub(crate) struct Queue {
 struct Said {
     events: Vec<Event>,
     closed: bool,
+    /// How often something was said after that.
+    late: u64,
 }
+
+/// Something was said after the end of the turn, for the first time or for one more.
+pub(super) struct TooLate(pub(super) u64);
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Self {
@@ -32,8 +37,8 @@ impl Queue {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while the log is behind. What is said after the end of the turn has nobody to hear it.
-    pub(super) async fn push(&self, event: Event) {
+    /// Waits while the log is behind. What is said after the end of the turn is ignored: says for the how manieth time.
+    pub(super) async fn push(&self, event: Event) -> Result<(), TooLate> {
         loop {
             // Before looking: room made in between must wake us.
             let mut room = pin!(self.room.notified());
@@ -41,7 +46,8 @@ impl Queue {
             {
                 let mut said = self.said();
                 if said.closed {
-                    return;
+                    said.late += 1;
+                    return Err(TooLate(said.late));
                 }
                 if said.events.len() < self.limit {
                     said.events.push(event);
@@ -51,6 +57,7 @@ impl Queue {
             room.await;
         }
         self.news.notify_one();
+        Ok(())
     }
 
     /// Everything said so far, in order.

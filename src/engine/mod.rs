@@ -104,7 +104,10 @@ impl Engine {
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
         let settings = settings.for_store(&*store);
-        let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
+        let registry = Registry::new(
+            settings.max_waiting_messages,
+            (settings.max_tail_entries, settings.max_tail_bytes),
+        );
         let resting = Resting::new(settings.max_resting_bytes);
         Self {
             journal: Journal::new(

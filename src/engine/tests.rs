@@ -7,6 +7,7 @@ mod faults;
 mod kept;
 mod laws;
 mod limits;
+mod policies;
 mod races;
 mod recovery;
 mod retention;

@@ -28,6 +28,7 @@ impl Runner {
         if self.pending.is_empty() {
             self.since = now;
         }
+        self.weight += events.iter().map(Event::weight).sum::<usize>();
         self.pending.extend(self.log.extend(now, events));
     }
 
@@ -173,6 +174,7 @@ impl Runner {
         let Some(head) = &self.head else { return Ok(()) };
         self.log = self.engine.journal.stored(head).await?;
         (self.durable, self.pending) = (self.log.at, Vec::new());
+        self.weight = self.log.task.weight();
         if let Some(live) = &self.live {
             live.reset(&self.log);
             self.engine.journal.announce(&self.id, self.durable);

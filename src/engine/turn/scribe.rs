@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Ending;
+use super::{Ending, Fault};
 use crate::agent::{Failure, Outcome, Question};
 use crate::engine::reason;
 use crate::engine::runner::{Runner, status};
@@ -17,12 +17,17 @@ pub(super) struct Scribe {
 
 impl Scribe {
     /// What goes into the log, up to the first thing that cannot, and what is wrong with that (04 §3.8).
-    pub(super) fn take_down(&mut self, runner: &Runner, said: Vec<Event>) -> (Vec<Event>, Option<String>) {
+    pub(super) fn take_down(&mut self, runner: &Runner, said: Vec<Event>) -> (Vec<Event>, Option<Fault>) {
         let mut state = runner.log.task.status.state;
+        let mut room = runner.engine.settings.max_task_bytes.saturating_sub(runner.weight);
         let mut events = Vec::with_capacity(said.len());
         for event in said {
             if let Some(fault) = fault(runner, &event) {
-                return (events, Some(fault));
+                return (events, Some(Fault::Broken(fault)));
+            }
+            match room.checked_sub(event.weight()) {
+                Some(left) => room = left,
+                None => return (events, Some(Fault::TooLarge)),
             }
             let Event::Status { status, metadata } = event else {
                 events.push(with_ids(runner, event));
@@ -50,7 +55,8 @@ impl Scribe {
             Ending::Canceled => status(TaskState::Canceled),
             Ending::Said(Ok(outcome)) => outcome_status(outcome),
             Ending::Said(Err(failure)) => failed(runner, &failure, None),
-            Ending::Broken(fault) => broken(runner, fault),
+            Ending::Fault(Fault::Broken(fault)) => broken(runner, fault),
+            Ending::Fault(Fault::TooLarge) => too_large(runner),
         };
         let said = match fault(runner, &said) {
             Some(fault) => broken(runner, fault),
@@ -103,6 +109,11 @@ fn failed(runner: &Runner, failure: &Failure, metadata: Option<Object>) -> Event
 
 fn broken(runner: &Runner, fault: String) -> Event {
     failed(runner, &Failure::new(reason::INVALID, fault), Some(reason::metadata(reason::INVALID)))
+}
+
+fn too_large(runner: &Runner) -> Event {
+    let cause = "the task has grown beyond max_task_bytes";
+    failed(runner, &Failure::new(reason::TOO_LARGE, cause), Some(reason::metadata(reason::TOO_LARGE)))
 }
 
 fn outcome_status(outcome: Outcome) -> Event {
