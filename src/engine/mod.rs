@@ -38,7 +38,7 @@ use crate::model::{
     TaskId, TaskState,
 };
 use crate::store::{self, Head, Key, Page, Query, Registered, Seen, Store, Unwritable};
-use clock::Clock;
+use clock::{Calendar, Clock};
 use journal::Journal;
 use live::{Incoming, Passed, Registry, Wish};
 use log::Log;
@@ -60,6 +60,7 @@ pub(crate) struct Engine {
     journal: Journal,
     staff: Staff,
     clock: Arc<dyn Clock>,
+    calendar: Arc<Calendar>,
     tracker: TaskTracker,
     stop: CancellationToken,
     settings: Arc<Settings>,
@@ -119,6 +120,7 @@ impl Engine {
             ),
             staff,
             clock,
+            calendar: Arc::default(),
             tracker,
             stop,
             turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),

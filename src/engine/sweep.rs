@@ -97,10 +97,11 @@ impl Engine {
             && self.journal.registry.get(&head.id).is_none()
     }
 
-    /// So long ago.
+    /// So long ago. A clock that jumps makes nothing old.
     pub(super) fn before(&self, time: Duration) -> Timestamp {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(self.clock.now().as_millis().saturating_sub(millis)).unwrap_or_default()
+        let now = self.calendar.now(&*self.clock);
+        Timestamp::from_millis(now.as_millis().saturating_sub(millis)).unwrap_or_default()
     }
 
     async fn each_unfinished(

@@ -34,6 +34,10 @@ impl Clock for Still {
         Timestamp::from_millis(1_000).unwrap()
     }
 
+    fn passed(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn id(&self) -> String {
         format!("id-{}", self.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
