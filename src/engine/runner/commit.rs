@@ -23,12 +23,13 @@ const PAGE: usize = 1000;
 
 impl Runner {
     /// Folds events that will be written with the next commit.
-    pub(in crate::engine) fn plan(&mut self, events: Vec<Event>) {
+    pub(in crate::engine) fn plan(&mut self, events: impl IntoIterator<Item = Event>) {
         let now = self.engine.clock.now();
         if self.pending.is_empty() {
             self.since = now;
         }
-        self.pending.extend(self.log.extend(now, events));
+        let log = &mut self.log;
+        self.pending.extend(events.into_iter().map(|event| log.take(now, event)));
     }
 
     pub(in crate::engine) fn has_plans(&self) -> bool {
@@ -65,7 +66,7 @@ impl Runner {
             match event {
                 Event::TurnStarted if self.log.task.is_ended() => {}
                 Event::TurnEnded if !self.log.turn_runs() => {}
-                event => self.plan(vec![event]),
+                event => self.plan([event]),
             }
         }
     }
