@@ -24,12 +24,14 @@
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
 pub use client::{Client, EventStream};
+#[cfg(all(feature = "client", feature = "tls"))]
+pub use egress::ClientTls;
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
 #[cfg(all(feature = "client", feature = "server"))]
 pub use server::Local;
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
 #[cfg(feature = "server")]
 pub use server::{Bound, Served, Server, ServerSettings};
