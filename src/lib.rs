@@ -38,6 +38,8 @@ pub use server::{Bound, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 
+#[cfg(feature = "jws")]
+pub mod jws;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod store;
