@@ -37,36 +37,50 @@ impl Queue {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while the log is behind. What is said after the end of the turn is ignored: says for the how manieth time.
+    /// Waits while the log is behind. What is said after the end of the turn is ignored: says how often that was so.
     pub(super) async fn push(&self, event: Event) -> Result<(), TooLate> {
-        loop {
-            // Before looking: room made in between must wake us.
+        let mut waits = self.try_push(event)?;
+        while let Some(event) = waits {
+            // Before looking once more: room made in between must wake us.
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
-            {
-                let mut said = self.said();
-                if said.closed {
-                    said.late += 1;
-                    return Err(TooLate(said.late));
-                }
-                if said.events.len() < self.limit {
-                    said.events.push(event);
-                    break;
-                }
+            waits = self.try_push(event)?;
+            if waits.is_some() {
+                room.await;
             }
-            room.await;
         }
-        self.news.notify_one();
         Ok(())
     }
 
-    /// Everything said so far, in order.
-    pub(crate) fn take(&self) -> Vec<Event> {
-        let events = std::mem::take(&mut self.said().events);
-        if !events.is_empty() {
-            self.room.notify_waiters();
+    /// Gives the event back if there is no room for it.
+    fn try_push(&self, event: Event) -> Result<Option<Event>, TooLate> {
+        let mut said = self.said();
+        if said.closed {
+            said.late += 1;
+            return Err(TooLate(said.late));
         }
-        events
+        if said.events.len() >= self.limit {
+            return Ok(Some(event));
+        }
+        said.events.push(event);
+        drop(said);
+        self.news.notify_one();
+        Ok(None)
+    }
+
+    /// Moves everything said so far, in order, behind what is in `events`; an empty vector is swapped for the full one.
+    pub(crate) fn take(&self, events: &mut Vec<Event>) {
+        let mut said = self.said();
+        if said.events.is_empty() {
+            return;
+        }
+        if events.is_empty() {
+            std::mem::swap(&mut said.events, events);
+        } else {
+            events.append(&mut said.events);
+        }
+        drop(said);
+        self.room.notify_waiters();
     }
 
     /// Waits until something was said. May wake for nothing.

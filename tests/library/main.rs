@@ -49,7 +49,7 @@ mod shape;
 mod streaming;
 #[cfg(feature = "server")]
 mod tasks;
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "server", feature = "tls"))]
 mod tls;
 #[cfg(feature = "server")]
 mod tools;

@@ -23,13 +23,16 @@ const PAGE: usize = 1000;
 
 impl Runner {
     /// Folds events that will be written with the next commit.
-    pub(in crate::engine) fn plan(&mut self, events: Vec<Event>) {
+    pub(in crate::engine) fn plan(&mut self, events: impl IntoIterator<Item = Event>) {
         let now = self.engine.clock.now();
         if self.pending.is_empty() {
             self.since = now;
         }
-        self.weight += events.iter().map(Event::weight).sum::<usize>();
-        self.pending.extend(self.log.extend(now, events));
+        let (log, weight) = (&mut self.log, &mut self.weight);
+        self.pending.extend(events.into_iter().map(|event| {
+            *weight += event.weight();
+            log.take(now, event)
+        }));
     }
 
     pub(in crate::engine) fn has_plans(&self) -> bool {
@@ -66,7 +69,7 @@ impl Runner {
             match event {
                 Event::TurnStarted if self.log.task.is_ended() => {}
                 Event::TurnEnded if !self.log.turn_runs() => {}
-                event => self.plan(vec![event]),
+                event => self.plan([event]),
             }
         }
     }

@@ -57,7 +57,7 @@ impl Runner {
 
     pub(super) fn plan_message(&mut self, message: Arc<Message>) {
         let idle = self.log.waiting().is_none();
-        self.plan(vec![Event::Message(message)]);
+        self.plan([Event::Message(message)]);
         if idle {
             // The turn begins with its message, so that nobody sees a task that was answered and still asks.
             self.begin_turn();
