@@ -7,7 +7,7 @@ mod ambiguous;
 mod bindings;
 #[cfg(all(feature = "client", feature = "server"))]
 mod client;
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "client", feature = "sqlite"))]
 mod crash;
 #[cfg(feature = "server")]
 mod crowds;
