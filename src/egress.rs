@@ -1,8 +1,21 @@
 //! The only door to the outside: every connection we open is opened here.
 //!
+//! It has two wings. What the operator names is trusted ([`Egress::trusted`]); what a card, a caller or a message names
+//! goes through [`Egress::guarded`], which checks where it leads.
+//!
 //! Plain HTTP so far. Redirects are never followed: whoever asked decides what a 3xx means.
 
+#[cfg(feature = "server")]
+mod address;
 mod connect;
+#[cfg(feature = "server")]
+mod guard;
+#[cfg(feature = "server")]
+mod guarded;
+#[cfg(feature = "server")]
+mod target;
+#[cfg(all(test, feature = "server"))]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +32,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
 pub(crate) use connect::Connector;
+#[cfg(feature = "server")]
+pub use guard::{Allowed, NotAPlace, Reach};
+#[cfg(all(test, feature = "server"))]
+pub(crate) use guard::{Net, Refused};
+#[cfg(feature = "server")]
+pub(crate) use guarded::{Answer, Caps, Guarded, Silence};
 
 /// How long a connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,7 +60,9 @@ pub(crate) enum Protocol {
 }
 
 impl Egress {
-    pub(crate) fn new() -> Self {
+    /// A door to what the operator names: it is trusted to lead where they want.
+    #[cfg(feature = "client")]
+    pub(crate) fn trusted() -> Self {
         Self::over(Connector::tcp())
     }
 
@@ -167,7 +188,7 @@ pub(crate) fn too_large(limit: usize) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
+mod checks {
     use super::*;
 
     #[test]

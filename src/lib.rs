@@ -25,8 +25,12 @@ pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
 pub use client::{Client, EventStream};
 #[cfg(feature = "server")]
+pub use egress::{Allowed, NotAPlace, Reach};
+#[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
+#[cfg(feature = "server")]
+pub use push::{Deliveries, Letter, PushSettings, Stopped};
 #[cfg(all(feature = "client", feature = "server"))]
 pub use server::Local;
 #[cfg(feature = "tls")]
@@ -47,10 +51,12 @@ mod agent;
 mod bus;
 #[cfg(feature = "client")]
 mod client;
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", feature = "server"))]
 mod egress;
 #[cfg(feature = "server")]
 mod engine;
+#[cfg(feature = "server")]
+mod push;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
@@ -60,6 +66,7 @@ mod service;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/codecs.md")]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/push.md"))]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/serve.md"))]
 #[cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../docs/client.md"))]
 struct Docs;

@@ -21,8 +21,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("egress", &[]),
     ("auth", &["egress"]),
     ("engine", &["store", "bus", "agent"]),
-    ("service", &["engine", "bus", "agent", "store"]),
     ("push", &["engine", "wire", "egress", "store"]),
+    ("service", &["engine", "bus", "agent", "store", "push"]),
     ("client", &["wire", "egress"]),
     ("server", &["service", "auth", "wire"]),
 ];

@@ -83,7 +83,7 @@ impl fmt::Debug for Writer {
 }
 
 fn work(held: Held, mut queue: mpsc::Receiver<Command>) {
-    let Held { path, mut connection, names, lock } = held;
+    let Held { path, mut connection, names, lock, .. } = held;
     let (mut memo, mut closers, mut waiting) = (Memo::default(), Vec::new(), Vec::new());
     let most = queue.max_capacity();
     while queue.blocking_recv_many(&mut waiting, most) > 0 {
