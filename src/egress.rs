@@ -14,7 +14,8 @@ mod guard;
 mod guarded;
 #[cfg(feature = "server")]
 mod target;
-#[cfg(all(test, feature = "server"))]
+#[cfg(test)]
+#[cfg(feature = "server")]
 mod tests;
 
 use std::sync::Arc;

@@ -52,7 +52,7 @@ async fn r51_a_webhook_of_1_0_gets_what_a_stream_gets() {
         assert_eq!(one.header("authorization"), "Bearer hunter2");
         assert_eq!(one.header("x-a2a-notification-token"), "t-1");
         assert_eq!(one.header("a2a-notification-token"), "t-1");
-        assert_eq!(one.header("content-length").parse::<usize>().unwrap() > 0, true);
+        assert!(one.header("content-length").parse::<usize>().unwrap() > 0);
     }
     assert_eq!(got[0].body["statusUpdate"]["taskId"], head.id.as_str());
     process.idle().await;

@@ -4,7 +4,7 @@ use attache::model::AgentExtension;
 use attache::{AgentCard, Server};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Ask, Echo, FORMS, Form, Running, local_webhooks, start_as, start_with};
+use crate::harness::{Answer, Ask, Echo, FORMS, Form, Running, local_webhooks, start, start_as, start_with};
 
 async fn with_push() -> Running {
     start_with(Echo, |server| server.push(local_webhooks())).await

@@ -59,11 +59,14 @@ pub(super) struct Webhooks(Arc<State>);
 struct State {
     received: Mutex<Vec<Received>>,
     /// What each host does next; then, and always without one, it answers 204.
-    replies: Mutex<HashMap<String, (VecDeque<Reply>, Option<Reply>)>>,
+    replies: Mutex<Replies>,
     hosts: Mutex<Vec<String>>,
     news: Notify,
     tasks: TaskTracker,
 }
+
+/// The next ones, and then always.
+type Replies = HashMap<String, (VecDeque<Reply>, Option<Reply>)>;
 
 impl Webhooks {
     pub(super) fn next(&self, host: &str, replies: &[Reply]) {
@@ -75,7 +78,7 @@ impl Webhooks {
         self.replies().entry(host.to_owned()).or_default().1 = reply;
     }
 
-    fn replies(&self) -> MutexGuard<'_, HashMap<String, (VecDeque<Reply>, Option<Reply>)>> {
+    fn replies(&self) -> MutexGuard<'_, Replies> {
         self.0.replies.lock().unwrap()
     }
 

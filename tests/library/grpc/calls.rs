@@ -5,7 +5,7 @@ use attache::model::{AgentCard, AgentExtension};
 use attache_proto::{v1, v03};
 use tonic::Code;
 
-use super::{clients, say, say_v03, start_card, task, task_v03, text, with};
+use super::{clients, say, say_v03, task, task_v03, text, with};
 use crate::harness::{Echo, local_webhooks, soon, start, start_with};
 
 #[tokio::test]
