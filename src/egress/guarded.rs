@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::connect::Connector;
 use super::guard::{Guard, Internet, Net, Reach, Refused};
 use super::target::{Host, Target};
-use super::{Egress, Protocol};
+use super::{ClientTls, Egress, Protocol};
 
 /// A door through which only what [`Reach`] allows is reached. A clone is the same door.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Guarded {
         let checking = guard.clone();
         let connector = Connector::new(move |uri| guard.clone().connect(uri.to_string()));
         Self {
-            egress: Egress::over(connector),
+            egress: Egress::over(connector, &ClientTls::new()),
             check: Arc::new(move |url| {
                 let guard = checking.clone();
                 Box::pin(async move { guard.addresses(&url).await.map(drop).map_err(|why| refused(&*why)) })

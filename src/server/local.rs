@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::connections::Connections;
 use super::{Built, Server};
 use crate::client::Client;
-use crate::egress::{Connector, Egress};
+use crate::egress::{ClientTls, Connector, Egress};
 use crate::model::{Binding, Result, Version};
 use crate::push::{Deliveries, Pushes};
 
@@ -66,7 +66,8 @@ impl Server {
             stop: stop.clone(),
         });
         let connector = Connector::new(move |_| std::future::ready(door.connect()));
-        Ok(Local { egress: Egress::over(connector), pushes, _stop: stop.drop_guard() })
+        let egress = Egress::over(connector, &ClientTls::new());
+        Ok(Local { egress, pushes, _stop: stop.drop_guard() })
     }
 }
 

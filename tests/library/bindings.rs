@@ -72,7 +72,7 @@ async fn webhooks_are_registered_read_listed_and_removed() {
     for form in FORMS {
         let task = task(&server).await;
         let config = |id: &str, url: &str| json!({"id": id, "url": url, "token": "t-1"});
-        let (one, two) = ("https://example.com/one", "http://example.com/two");
+        let (one, two) = ("http://127.0.0.1:9/one", "http://localhost:9/two");
         let made = result(&server, form, &form.push("Create", &task, config("mine", one))).await;
         assert_eq!(made, form.registration(&task, "mine", one));
         // The same id again is the same webhook, elsewhere.

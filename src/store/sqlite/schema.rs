@@ -13,6 +13,7 @@ use super::open::{beside, private};
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/1.sql"),
     include_str!("../migrations/2.sql"),
+    include_str!("../migrations/3.sql"),
     include_str!("../migrations/4.sql"),
 ];
 
