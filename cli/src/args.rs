@@ -67,6 +67,11 @@ pub(crate) struct Serving {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
+    /// Also call webhooks on this machine: for development, since whoever may call the agent then reaches what listens
+    /// here. The demo does while it listens on this machine alone.
+    #[arg(long)]
+    pub(crate) local_webhooks: bool,
+
     /// Where to keep tasks: in a SQLite file, in memory until the program ends, or nowhere: then every answer is a
     /// message.
     #[arg(long, value_name = "KIND", default_value = "sqlite")]

@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context;
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, Server, Tls};
+use attache::{Bound, PushSettings, Server, Tls};
 
 use crate::args::{Serving, StoreKind};
 use crate::data_dir;
@@ -21,6 +21,8 @@ pub(crate) struct Served {
     pub(crate) server: Server,
     /// Its place in the user's data directory, unless another folder is named.
     pub(crate) folder: &'static str,
+    /// Whether webhooks on this machine are called while nobody else reaches it.
+    pub(crate) tries_webhooks: bool,
     /// Commands to paste.
     pub(crate) tries: [Try; 3],
 }
@@ -36,6 +38,9 @@ pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
         let tls = Tls::from_pem(&read(certificate)?, &read(key)?);
         server = server.tls(tls.context("cannot serve over TLS; check --tls-cert and --tls-key")?);
     }
+    if args.local_webhooks || (served.tries_webhooks && listen::are_private(&addresses)) {
+        server = server.push(with_local_webhooks());
+    }
     let bound = server.bind(&*addresses).await.map_err(|error| listen::cannot_listen(&args.listen, error))?;
     let (mut first, mut again) = (Interrupts::new()?, Interrupts::new()?);
     greet(&bound, &place, &served.tries).context("cannot write to stdout")?;
@@ -47,6 +52,13 @@ pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
         served = bound.serve_until(first.next()) => Ok(served?),
         () = twice => Ok(()),
     }
+}
+
+/// The library warns of it.
+fn with_local_webhooks() -> PushSettings {
+    let mut settings = PushSettings::default();
+    settings.reach.loopback = true;
+    settings
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

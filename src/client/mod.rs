@@ -65,7 +65,7 @@ impl Client {
     /// # Errors
     /// Invalid parameters: the url is not one of HTTP. Unsupported: gRPC without the feature `grpc`.
     pub fn new(url: &str, binding: Binding, version: Version) -> Result<Self> {
-        Self::over(Egress::new(), url, binding, version)
+        Self::over(Egress::trusted(), url, binding, version)
     }
 
     /// A client that goes out by this door.

@@ -13,6 +13,7 @@ pub(crate) async fn run(serving: Serving) -> anyhow::Result<()> {
     let served = Served {
         server: Server::new(card, agent),
         folder: "attache/demo",
+        tries_webhooks: true,
         tries: [
             Try::say("Say hello", "hello"),
             Try::say("Ask what else it can do", "help"),

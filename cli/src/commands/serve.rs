@@ -22,6 +22,7 @@ async fn run_agent(name: &str, does: &str, agent: impl Agent, serving: Serving) 
     let served = Served {
         server: Server::new(card, agent),
         folder: "attache",
+        tries_webhooks: false,
         tries: [
             Try::say("Say hello", "hello"),
             Try::tasks("Look at its tasks"),

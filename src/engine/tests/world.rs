@@ -12,7 +12,7 @@ use super::super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn, Writer};
 use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
-use crate::store::{Batch, Folded, Memory, NewTask, Opened, Seen};
+use crate::store::{Batch, Folded, Memory, NewTask, Opened, Push, Seen, Which};
 
 pub(crate) use super::{call, scope, soon};
 
@@ -283,13 +283,25 @@ impl Store for Faulty {
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> store::Result<()> {
         self.write(self.memory.delete_config(task, id)).await
     }
+
+    async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> store::Result<Vec<Push>> {
+        self.read(self.memory.pushes(which, after, limit)).await
+    }
+
+    async fn push(&self, task: &Head, id: &PushConfigId) -> store::Result<Option<Push>> {
+        self.read(self.memory.push(task, id)).await
+    }
+
+    async fn record_delivery(&self, push: &Push) -> store::Result<bool> {
+        self.write(self.memory.record_delivery(push)).await
+    }
 }
 
 /// Does what the message says, word by word; completes when there are no more words.
 #[derive(Clone)]
 pub(crate) struct Obeys {
     /// What a turn that is told `gate` waits for.
-    pub(super) gate: Arc<Semaphore>,
+    pub(crate) gate: Arc<Semaphore>,
     heard: Arc<Mutex<Vec<String>>>,
     running: Arc<Mutex<BTreeMap<TaskId, u32>>>,
 }
