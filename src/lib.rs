@@ -27,6 +27,8 @@ pub use client::{Client, EventStream};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
+#[cfg(all(feature = "server", unix))]
+pub use server::Admin;
 #[cfg(all(feature = "client", feature = "server"))]
 pub use server::Local;
 #[cfg(feature = "tls")]
@@ -36,6 +38,8 @@ pub use server::{Bound, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 
+#[cfg(feature = "server")]
+pub mod auth;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod store;
@@ -60,6 +64,7 @@ mod service;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/codecs.md")]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/auth.md"))]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/serve.md"))]
 #[cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../docs/client.md"))]
 struct Docs;
