@@ -12,8 +12,9 @@ use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::rt::Executor;
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioTimer;
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
@@ -41,8 +42,9 @@ pub(crate) enum Protocol {
 }
 
 impl Egress {
-    pub(crate) fn new() -> Self {
-        Self::over(Connector::tcp())
+    /// Sends requests over TCP connections that are made within this time.
+    pub(crate) fn connecting_within(limit: Duration) -> Self {
+        Self::over(Connector::tcp(limit))
     }
 
     /// Sends requests over connections that are made in this way.
@@ -70,8 +72,14 @@ impl Egress {
             let what = if cause.is_connect() { "cannot connect to the agent" } else { LOST };
             unreachable(what, cause)
         })?;
-        Ok(response.map(|incoming| Body { incoming, _open: self.open.clone() }))
+        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone() }))
     }
+}
+
+/// Whether a request surely did not reach anybody: there was no connection to send it over.
+pub(crate) fn never_arrived(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.and_then(|cause| cause.downcast_ref::<legacy::Error>()).is_some_and(legacy::Error::is_connect)
 }
 
 const LOST: &str = "the connection to the agent was lost";
@@ -130,16 +138,28 @@ where
 /// The body of an answer; keeps its connection open.
 pub(crate) struct Body {
     incoming: Incoming,
+    idle: Option<Duration>,
     _open: Arc<DropGuard>,
 }
 
 impl Body {
+    /// Counts as lost when nothing comes for so long.
+    pub(crate) fn with_idle(self, limit: Duration) -> Self {
+        Self { idle: Some(limit), ..self }
+    }
+
     /// The next piece, or the trailers.
     ///
     /// # Errors
     /// The connection was lost.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>>> {
-        let frame = self.incoming.frame().await?;
+        let frame = match self.idle {
+            None => self.incoming.frame().await?,
+            Some(limit) => match timeout(limit, self.incoming.frame()).await {
+                Ok(frame) => frame?,
+                Err(silent) => return Some(Err(unreachable("the agent went silent", silent))),
+            },
+        };
         Some(frame.map_err(|cause| unreachable(LOST, cause)))
     }
 

@@ -23,7 +23,10 @@
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
-pub use client::{Client, EventStream};
+pub use client::{
+    Budgets, CardStore, Choice, Client, ClientBuilder, ClientSettings, EventStream, KeptCard, MemoryCards,
+    Polling, Retries, TaskStream,
+};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;

@@ -11,9 +11,6 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
-/// How long a connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Makes connections.
 #[derive(Clone)]
 pub(crate) struct Connector(Arc<dyn Fn(Uri) -> Connecting + Send + Sync>);
@@ -41,10 +38,10 @@ impl Connector {
         }))
     }
 
-    /// Over TCP, to the host that the url names.
-    pub(super) fn tcp() -> Self {
+    /// Over TCP, to the host that the url names, within this time.
+    pub(super) fn tcp(limit: Duration) -> Self {
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        connector.set_connect_timeout(Some(limit));
         connector.set_nodelay(true);
         Self::new(move |uri| {
             let connecting = connector.clone().call(uri);
