@@ -27,6 +27,8 @@ pub struct TaskStream {
     fold: Fold,
     /// To send again, while it is not known to have arrived.
     sent: Option<SendMessageRequest>,
+    /// The peer does not take the message in one of the two ways.
+    is_refused: bool,
     /// Ends only with the task, not when it waits for somebody.
     to_the_end: bool,
     backoff: Backoff,
@@ -61,6 +63,7 @@ impl TaskStream {
             to_the_end: sent.is_none(),
             fold,
             sent,
+            is_refused: false,
             backoff: Backoff::new(&settings.retries),
             pause: settings.polling.first,
             deadline: settings.budgets.wait.map(|wait| Instant::now() + wait),
@@ -259,7 +262,7 @@ impl TaskStream {
     /// The message may or may not have arrived.
     fn unheard(&mut self, error: Error) -> Result<()> {
         self.source = match &self.sent {
-            Some(_) if is_unknown(&error) => Source::Unsent,
+            Some(_) if is_unknown(&error) && !std::mem::replace(&mut self.is_refused, true) => Source::Unsent,
             Some(_) if self.client.may_send_again(&error) => Source::Closed(self.later(error)?),
             Some(_) | None => return Err(error),
         };
@@ -303,6 +306,12 @@ impl TaskStream {
         let event = match self.client.send_message(sent).await {
             Ok(SendMessageResponse::Task(task)) => StreamResponse::Task(task),
             Ok(SendMessageResponse::Message(message)) => StreamResponse::Message(message),
+            // Some do nothing but stream. Who does not stream either has said so before.
+            Err(error) if is_unknown(&error) && !self.is_refused && self.client.streams() != Some(false) => {
+                self.is_refused = true;
+                self.source = Source::Closed(Instant::now());
+                return Ok(None);
+            }
             Err(error) if self.client.may_send_again(&error) => {
                 sleep_until(self.later(error)?).await;
                 return Ok(None);

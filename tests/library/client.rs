@@ -1,12 +1,15 @@
 //! The client: every operation over every binding and version, against scripted peers and our own server.
 
 mod answers;
+mod choosing;
 mod connections;
 mod discovery;
+mod following;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod local;
 mod peer;
+mod sending;
 mod streams;
 
 use attache::model::{Error, Request, Response, StreamResponse};
