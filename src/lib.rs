@@ -22,6 +22,8 @@
 
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
+#[cfg(feature = "blocking")]
+pub use client::blocking;
 #[cfg(feature = "client")]
 pub use client::{
     Budgets, CardStore, Choice, Client, ClientBuilder, ClientSettings, EventStream, KeptCard, MemoryCards,

@@ -132,6 +132,7 @@ impl ClientBuilder {
             trusted: self.trusted.clone(),
             egress,
             home: None,
+            is_chat: false,
             errands: TaskTracker::new(),
             card: None,
         }

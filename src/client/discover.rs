@@ -48,8 +48,22 @@ impl ClientBuilder {
         let reader = self.along(self.egress(), Way::new(url, Binding::HttpJson, Version::V1)?);
         let limit = self.settings.budgets.total;
         let found = timeout(limit, self.find(&reader)).await;
-        let (from, card) = found.unwrap_or_else(|_| Err(late(limit)))?;
-        let mut ways = ways(&card, &from, &self.settings.choice)?.into_iter();
+        let offered = found.unwrap_or_else(|_| Err(late(limit))).and_then(|(from, card)| {
+            let ways = ways(&card, &from, &self.settings.choice)?;
+            Ok((from, card, ways))
+        });
+        let (from, card, ways) = match offered {
+            Ok(offered) => offered,
+            // Somebody answers there, but has nothing that is ours.
+            Err(error)
+                if error.kind() == ErrorKind::InvalidAgentResponse
+                    && self.settings.chat_completions.is_some() =>
+            {
+                return Ok(Client { is_chat: true, ..reader });
+            }
+            Err(error) => return Err(error),
+        };
+        let mut ways = ways.into_iter();
         let way = ways.next().ok_or(ErrorKind::InvalidAgentResponse)?;
         let (others, card, home) = (Arc::new(Others::new(ways.collect())), Some(Arc::new(card)), Some(from));
         Ok(Client { way, others, card, home, ..reader })

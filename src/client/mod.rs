@@ -1,7 +1,10 @@
 //! The other side of the wire: the eleven operations, over every binding and version, and what is made of them.
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod cards;
+mod chat;
 mod discover;
 mod events;
 mod fold;
@@ -55,6 +58,8 @@ pub struct Client {
     /// Where the card came from.
     home: Option<Uri>,
     card: Option<Arc<AgentCard>>,
+    /// The peer has no A2A.
+    is_chat: bool,
     /// What is still to be done for handles that were dropped.
     errands: TaskTracker,
 }
@@ -146,7 +151,16 @@ impl Client {
     /// Where it talks to, and how.
     #[must_use]
     pub fn interface(&self) -> AgentInterface {
-        self.others.taken().unwrap_or(&self.way).interface()
+        let interface = self.others.taken().unwrap_or(&self.way).interface();
+        match self.completes_chats() {
+            Some(_) => AgentInterface { protocol_binding: chat::BINDING.to_owned(), ..interface },
+            None => interface,
+        }
+    }
+
+    /// The model to name to a peer that has no A2A; `None` for every other.
+    fn completes_chats(&self) -> Option<&str> {
+        self.settings.chat_completions.as_deref().filter(|_| self.is_chat)
     }
 
     /// The card it was made from, if [`discover`](Self::discover) made it.

@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 
 use super::retry::late;
-use super::{Client, EventStream, grpc, jsonrpc, rest};
+use super::{Client, EventStream, chat, grpc, jsonrpc, rest};
 use crate::model::{
     AgentCard, Binding, CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest,
     GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
@@ -157,6 +157,9 @@ impl Client {
     }
 
     async fn exchanged(&self, request: &Request) -> Result<Response> {
+        if let Some(model) = self.completes_chats() {
+            return chat::call(self, model, request).await;
+        }
         match self.way.binding {
             Binding::JsonRpc => jsonrpc::call(self, request).await,
             Binding::HttpJson => rest::call(self, request).await,
@@ -176,6 +179,9 @@ impl Client {
     }
 
     async fn open_once(&self, request: &Request, after: Option<Seq>) -> Result<EventStream> {
+        if self.completes_chats().is_some() {
+            return Err(chat::unsupported());
+        }
         match self.way.binding {
             Binding::JsonRpc => jsonrpc::stream(self, request, after).await,
             Binding::HttpJson => rest::stream(self, request, after).await,

@@ -62,6 +62,9 @@ impl Client {
 
     /// What the card says about streams; a client without a card does not know.
     pub(super) fn streams(&self) -> Option<bool> {
+        if self.is_chat {
+            return Some(false);
+        }
         self.card().map(|card| card.capabilities.streaming == Some(true))
     }
 

@@ -19,9 +19,9 @@ pub struct ClientSettings {
     pub max_bytes: usize,
     /// How much of a card is read; by default 1 MiB.
     pub max_card_bytes: usize,
-    /// Whether a peer without a card is spoken to as one that completes chats, at `/v1/chat/completions`; by default
-    /// not.
-    pub chat_completions: bool,
+    /// The model to ask for where a peer has no A2A and completes chats, at `/v1/chat/completions` below its url; by
+    /// default such a peer is no agent.
+    pub chat_completions: Option<String>,
 }
 
 impl Default for ClientSettings {
@@ -33,7 +33,7 @@ impl Default for ClientSettings {
             polling: Polling::default(),
             max_bytes: 10 << 20,
             max_card_bytes: 1 << 20,
-            chat_completions: false,
+            chat_completions: None,
         }
     }
 }

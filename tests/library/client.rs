@@ -1,6 +1,8 @@
 //! The client: every operation over every binding and version, against scripted peers and our own server.
 
 mod answers;
+#[cfg(feature = "blocking")]
+mod blocking;
 mod choosing;
 mod connections;
 mod discovery;

@@ -224,3 +224,24 @@ async fn a_preferred_binding_is_taken_where_the_card_has_it() {
         assert_eq!(client.interface().binding(), Some(binding));
     }
 }
+
+#[tokio::test]
+async fn a_peer_that_only_completes_chats_is_talked_to_if_the_caller_says_so() {
+    let missing = || reply(404, "", "");
+    let nothing = || vec![missing(), missing(), missing(), missing()];
+    let peer = Peer::with(nothing()).await;
+    assert!(soon(Client::discover(&peer.url)).await.is_err());
+    let completed = json!({"choices": [{"message": {"role": "assistant", "content": "ebb"}}]});
+    let mut answers = nothing();
+    answers.push(answer(200, &completed));
+    let peer = Peer::with(answers).await;
+    let settings = ClientSettings { chat_completions: Some("tides".to_owned()), ..quick() };
+    let client = soon(Client::builder().settings(settings).discover(&peer.url)).await.unwrap();
+    assert_eq!(client.interface().protocol_binding, "chat/completions");
+    assert_eq!(ask(&client).await.unwrap_err().kind(), ErrorKind::UnsupportedOperation);
+    assert_eq!(soon(client.send(Message::user("ebb or flow?"))).await.unwrap().text(), "ebb");
+    let asked = peer.asked().await.pop().unwrap();
+    assert_eq!(asked.target, "POST /v1/chat/completions");
+    let said: Value = serde_json::from_slice(&asked.body).unwrap();
+    assert_eq!(said, json!({"model": "tides", "messages": [{"role": "user", "content": "ebb or flow?"}]}));
+}
