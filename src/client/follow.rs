@@ -29,12 +29,16 @@ pub struct TaskStream {
     sent: Option<SendMessageRequest>,
     /// The peer does not take the message in one of the two ways.
     is_refused: bool,
+    /// What is known is how the task stood when the message reached it, not what became of it.
+    is_stale: bool,
     /// Ends only with the task, not when it waits for somebody.
     to_the_end: bool,
     backoff: Backoff,
     pause: Duration,
     deadline: Option<Instant>,
     reconnects: u32,
+    /// The stream that is open, or was last, has told something.
+    has_spoken: bool,
     cancels: bool,
 }
 
@@ -64,10 +68,12 @@ impl TaskStream {
             fold,
             sent,
             is_refused: false,
+            is_stale: false,
             backoff: Backoff::new(&settings.retries),
             pause: settings.polling.first,
             deadline: settings.budgets.wait.map(|wait| Instant::now() + wait),
             reconnects: 0,
+            has_spoken: false,
             cancels: false,
             client,
         }
@@ -166,7 +172,7 @@ impl TaskStream {
 
     fn is_at_rest(&self) -> bool {
         let state = self.fold.state();
-        state.is_terminal() || state.is_interrupted() || self.fold.message().is_some()
+        state.is_terminal() || (state.is_interrupted() && !self.is_stale) || self.fold.message().is_some()
     }
 
     /// Whether nothing more is expected to be told.
@@ -174,7 +180,7 @@ impl TaskStream {
         let state = self.fold.state();
         state.is_terminal()
             || self.fold.message().is_some()
-            || (state == TaskState::InputRequired && !self.to_the_end)
+            || (state == TaskState::InputRequired && !self.to_the_end && !self.is_stale)
     }
 
     async fn advance(&mut self) -> Step {
@@ -214,12 +220,14 @@ impl TaskStream {
         let lost = match item {
             Some(Ok((at, event))) => {
                 self.backoff.reset();
-                self.sent = None;
+                self.has_spoken = true;
+                let continues = self.sent.take().is_some_and(|sent| sent.message.task_id.is_some());
                 let told = self.fold.take(at, event);
+                self.is_stale = continues && self.fold.state().is_interrupted();
                 self.rest_if_over();
                 return Ok(told);
             }
-            None if self.is_at_rest() => {
+            None if self.is_at_rest() || self.is_stale => {
                 self.source = Source::Ended;
                 return Ok(None);
             }
@@ -228,6 +236,8 @@ impl TaskStream {
             Some(Err(error)) => error,
         };
         match self.fold.id() {
+            // Some servers hang up instead of saying that the task has ended.
+            Some(_) if may_pass(&lost) && !self.has_spoken => self.source = Source::Polled(self.later(lost)?),
             Some(_) => self.stumble(lost)?,
             None => self.unheard(lost)?,
         }
@@ -292,6 +302,7 @@ impl TaskStream {
                     self.reconnects += 1;
                     self.fold.resume();
                 }
+                self.has_spoken = false;
                 self.source = Source::Open(stream);
                 Ok(())
             }
@@ -351,6 +362,7 @@ impl TaskStream {
     async fn look(&mut self) -> Step {
         let id = self.fold.id().cloned().unwrap_or_default();
         let task = self.client.get_task(GetTaskRequest { id, ..Default::default() }).await?;
+        self.is_stale = false;
         Ok(self.fold.replace(task))
     }
 

@@ -7,6 +7,7 @@ mod choosing;
 mod connections;
 mod discovery;
 mod following;
+mod foreign;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod local;

@@ -296,3 +296,24 @@ async fn a_handle_that_is_dropped_can_cancel_its_task() {
     let asked = peer.asked().await;
     assert!(String::from_utf8_lossy(&asked[1].body).contains("CancelTask"));
 }
+
+#[tokio::test]
+async fn r04_who_hangs_up_instead_of_saying_that_the_task_has_ended_is_asked() {
+    let first = unnumbered(&[json!({"task": task("WORKING")})]);
+    let (events, error, methods) = streamed(vec![first, events(b""), got("COMPLETED")]).await;
+    assert_eq!((events.last().map(String::as_str), error), (Some("task completed"), None));
+    assert_eq!(methods[1..], ["SubscribeToTask", "GetTask"]);
+}
+
+#[tokio::test]
+async fn how_the_task_stood_before_the_message_is_not_the_answer() {
+    let list = [json!({"task": task("INPUT_REQUIRED")}), status("WORKING"), status("COMPLETED")];
+    let mut more = Message::user("more");
+    more.task_id = Some("t".into());
+    let peer = Peer::with(vec![unnumbered(&list)]).await;
+    let followed = soon(client(&peer).stream(more.clone())).await.unwrap();
+    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::Completed);
+    let peer = Peer::with(vec![unnumbered(&list[..1])]).await;
+    let followed = soon(client(&peer).stream(more)).await.unwrap();
+    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::InputRequired);
+}
