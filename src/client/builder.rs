@@ -9,7 +9,7 @@ use super::cards::{CardStore, MemoryCards};
 use super::settings::ClientSettings;
 use super::way::{Way, origin, spoken};
 use super::{Client, headers, unspoken};
-use crate::egress::Egress;
+use crate::egress::{ClientTls, Egress};
 use crate::model::{AgentInterface, Binding, Error, Result, Secret, Version};
 
 /// Sets up clients; [`Client::builder`] begins one. Clones share the cards that were read, so that asking for an agent
@@ -21,6 +21,7 @@ pub struct ClientBuilder {
     pub(super) extensions: Option<HeaderValue>,
     pub(super) trusted: Arc<[String]>,
     pub(super) cards: Arc<dyn CardStore>,
+    tls: ClientTls,
 }
 
 impl Default for ClientBuilder {
@@ -31,6 +32,7 @@ impl Default for ClientBuilder {
             extensions: None,
             trusted: Arc::default(),
             cards: Arc::new(MemoryCards::default()),
+            tls: ClientTls::new(),
         }
     }
 }
@@ -88,10 +90,18 @@ impl ClientBuilder {
     /// # Errors
     /// Invalid parameters: it is no url.
     pub fn trust(mut self, url: &str) -> Result<Self> {
-        let url =
-            url.parse().map_err(|_| Error::invalid("url", "must begin with http:// and name a host"))?;
+        let url = url
+            .parse()
+            .map_err(|_| Error::invalid("url", "must begin with http:// or https:// and name a host"))?;
         self.trusted = self.trusted.iter().cloned().chain([origin(&url)]).collect();
         Ok(self)
+    }
+
+    /// Trusts whom these settings trust, and shows their certificate to servers that ask for one.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(self, tls: ClientTls) -> Self {
+        Self { tls, ..self }
     }
 
     /// Keeps cards here, in place of memory.
@@ -119,7 +129,7 @@ impl ClientBuilder {
     }
 
     pub(super) fn egress(&self) -> Egress {
-        Egress::connecting_within(self.settings.budgets.connect)
+        Egress::with_tls(&self.tls, self.settings.budgets.connect)
     }
 
     pub(super) fn along(&self, egress: Egress, way: Way) -> Client {

@@ -30,6 +30,8 @@ use std::sync::Arc;
 use ::http::{HeaderMap, HeaderValue, Uri};
 use tokio_util::task::TaskTracker;
 
+#[cfg(feature = "tls")]
+use crate::egress::ClientTls;
 use crate::egress::Egress;
 use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Version};
 pub use builder::ClientBuilder;
@@ -73,7 +75,7 @@ impl Client {
     /// A client of the agent at this url; gRPC also takes `host:port` and `grpc://host:port`.
     ///
     /// # Errors
-    /// Invalid parameters: the url is not one of plain HTTP. Unsupported: gRPC without the feature `grpc`.
+    /// Invalid parameters: the url is not one of HTTP. Unsupported: gRPC without the feature `grpc`.
     pub fn new(url: &str, binding: Binding, version: Version) -> Result<Self> {
         Self::builder().connect(url, binding, version)
     }
@@ -89,6 +91,13 @@ impl Client {
     /// Unsupported: a binding or version that this client does not speak. Invalid parameters: its url.
     pub fn from_interface(interface: &AgentInterface) -> Result<Self> {
         Self::builder().interface(interface)
+    }
+
+    /// Trusts whom these settings trust, and shows their certificate to servers that ask for one.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(self, tls: &ClientTls) -> Self {
+        Self { egress: Egress::with_tls(tls, self.settings.budgets.connect), ..self }
     }
 
     /// Puts this tenant into every request that names none; 0.3 has no tenants.

@@ -28,7 +28,8 @@ impl Way {
             Binding::JsonRpc | Binding::HttpJson => url.parse().ok(),
             Binding::Grpc => grpc::address(url)?,
         };
-        let url: Uri = url.ok_or_else(|| Error::invalid("url", "must begin with http:// and name a host"))?;
+        let url: Uri =
+            url.ok_or_else(|| Error::invalid("url", "must begin with http:// or https:// and name a host"))?;
         egress::check(&url)?;
         Ok(Self { url, binding, version, tenant: None })
     }

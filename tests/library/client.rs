@@ -14,6 +14,8 @@ mod local;
 mod peer;
 mod sending;
 mod streams;
+#[cfg(feature = "tls")]
+mod tls;
 
 use attache::model::{Error, Request, Response, StreamResponse};
 use attache::{Client, EventStream};
