@@ -32,12 +32,14 @@ use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::rt::Executor;
-use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::TokioTimer;
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
+pub(crate) use connect::CONNECT_TIMEOUT;
 pub(crate) use connect::Connector;
 #[cfg(feature = "server")]
 pub use guard::{Allowed, NotAPlace, Reach};
@@ -75,13 +77,13 @@ impl Egress {
     /// A door to what the operator names: it is trusted to lead where they want.
     #[cfg(feature = "client")]
     pub(crate) fn trusted() -> Self {
-        Self::with_tls(&ClientTls::new())
+        Self::with_tls(&ClientTls::new(), CONNECT_TIMEOUT)
     }
 
-    /// The same, for those who trust whom these settings trust.
+    /// The same, for those who trust whom these settings trust, and make connections within this time.
     #[cfg(feature = "client")]
-    pub(crate) fn with_tls(tls: &ClientTls) -> Self {
-        Self::over(Connector::tcp(), tls)
+    pub(crate) fn with_tls(tls: &ClientTls, connect: Duration) -> Self {
+        Self::over(Connector::tcp(connect), tls)
     }
 
     /// Sends requests over connections that are made in this way.
@@ -114,8 +116,16 @@ impl Egress {
                 (None, false) => unreachable(LOST, cause),
             }
         })?;
-        Ok(response.map(|incoming| Body { incoming, _open: self.open.clone() }))
+        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone() }))
     }
+}
+
+/// Whether a request surely did not reach anybody: there was no connection to send it over.
+pub(crate) fn never_arrived(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let cause = source.and_then(|cause| cause.downcast_ref::<legacy::Error>());
+    // Whoever is not trusted now is not trusted in a moment.
+    cause.is_some_and(|cause| cause.is_connect() && tls::distrust(cause).is_none())
 }
 
 const LOST: &str = "the connection to the agent was lost";
@@ -177,16 +187,28 @@ where
 /// The body of an answer; keeps its connection open.
 pub(crate) struct Body {
     incoming: Incoming,
+    idle: Option<Duration>,
     _open: Arc<DropGuard>,
 }
 
 impl Body {
+    /// Counts as lost when nothing comes for so long.
+    pub(crate) fn with_idle(self, limit: Duration) -> Self {
+        Self { idle: Some(limit), ..self }
+    }
+
     /// The next piece, or the trailers.
     ///
     /// # Errors
     /// The connection was lost.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>>> {
-        let frame = self.incoming.frame().await?;
+        let frame = match self.idle {
+            None => self.incoming.frame().await?,
+            Some(limit) => match timeout(limit, self.incoming.frame()).await {
+                Ok(frame) => frame?,
+                Err(silent) => return Some(Err(unreachable("the agent went silent", silent))),
+            },
+        };
         Some(frame.map_err(|cause| unreachable(LOST, cause)))
     }
 

@@ -22,12 +22,17 @@
 
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
+#[cfg(feature = "blocking")]
+pub use client::blocking;
 #[cfg(feature = "client")]
 pub use client::{
     ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
 };
 #[cfg(feature = "client")]
-pub use client::{Client, EventStream};
+pub use client::{
+    Budgets, CardStore, Choice, Client, ClientBuilder, ClientSettings, EventStream, KeptCard, MemoryCards,
+    Polling, Retries, TaskStream,
+};
 #[cfg(feature = "client")]
 pub use client::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
 #[cfg(all(feature = "client", feature = "tls"))]

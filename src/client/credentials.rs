@@ -9,12 +9,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use ::http::header::{AUTHORIZATION, COOKIE};
-use ::http::uri::{Authority, PathAndQuery};
+use ::http::uri::PathAndQuery;
 use ::http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{Client, value_of};
+use super::Client;
+use super::headers::value_of;
+use super::way::origin;
 use crate::egress::{Body, Protocol};
 use crate::model::{Error, ErrorKind, Result, Secret, SecurityScheme};
 use choose::Choice;
@@ -83,7 +85,7 @@ impl Client {
     /// A refusal makes those that can be renewed renew once.
     #[must_use]
     pub fn with_credentials(mut self, credentials: impl Credentials) -> Self {
-        let origin = origin(self.home.as_ref().unwrap_or(&self.url));
+        let origin = origin(self.home.as_ref().unwrap_or(&self.way.url));
         self.wallet.kept.push(Kept { origin, credentials: Arc::new(credentials) });
         self
     }
@@ -107,7 +109,11 @@ impl Client {
     }
 
     /// Sends a request with the credentials that belong there.
-    pub(super) async fn send(&self, request: Request<Bytes>, protocol: Protocol) -> Result<Response<Body>> {
+    pub(super) async fn show_and_send(
+        &self,
+        request: Request<Bytes>,
+        protocol: Protocol,
+    ) -> Result<Response<Body>> {
         let choice = self.wallet.choose(request.uri(), self.card.as_deref())?;
         if choice.is_empty() {
             return self.egress.send(request, protocol).await;
@@ -181,14 +187,6 @@ fn cookie(name: &str, value: &Secret) -> Result<String> {
         ));
     }
     Ok(format!("{name}={}", value.expose()))
-}
-
-/// Scheme, host and port: whom a credential is for.
-fn origin(url: &Uri) -> String {
-    let host = url.authority().map_or("", Authority::as_str).to_ascii_lowercase();
-    let scheme = url.scheme_str().unwrap_or("http");
-    let default = if scheme == "https" { ":443" } else { ":80" };
-    format!("{scheme}://{}", host.strip_suffix(default).unwrap_or(&host))
 }
 
 /// Whether what is said stays private: by TLS, or because it does not leave this machine.

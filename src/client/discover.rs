@@ -1,69 +1,220 @@
-//! From an address to a client: reads the card, and takes the first way of talking that we know.
+//! From an address to a client: finds the card, and takes the best of the ways it offers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::http::uri::Authority;
-use ::http::{Method, StatusCode, Uri};
+use ::http::header::{HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LOCATION};
+use ::http::uri::PathAndQuery;
+use ::http::{StatusCode, Uri};
 use tokio::time::timeout;
 
-use super::http::Ask;
-use super::rest::below;
-use super::{Client, spoken};
-use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Version};
+use super::Client;
+use super::builder::ClientBuilder;
+use super::cards::{KeptCard, now};
+use super::http::{Answer, Ask};
+use super::retry::{is_lost, late};
+use super::way::{Others, Way, origin, ways};
+use crate::model::{AgentCard, Binding, Error, ErrorKind, Result, Version};
 use crate::wire;
 use crate::wire::card::{WELL_KNOWN, read_card};
 use crate::wire::errors::read_rest;
 
-/// How long it may take to get a card.
-const CARD_TIMEOUT: Duration = Duration::from_secs(30);
+/// The name that one kind of platform has for its cards.
+const PLATFORM: &str = "/v1/card";
+/// How often a card may say that it is elsewhere on its server.
+const MAX_REDIRECTS: usize = 3;
+/// An agent that says it can do more than that says nothing.
+const MAX_SKILLS: usize = 10_000;
 
 impl Client {
-    /// Reads the card of the agent at this url, and makes a client of the first of its interfaces that we speak.
+    /// Finds the card of the agent at this url, and makes a client of the first of its interfaces that we speak.
     /// [`card`](Self::card) gives the card.
     ///
+    /// The url is that of the agent or of the card itself. Tried are both well-known names below it and at the root
+    /// of its server, and `/v1/card`. A redirect is followed on the same server only.
+    ///
     /// # Errors
-    /// Of the connection; no card at either well-known name; a card without an interface that we speak.
+    /// Of the connection; no card anywhere, with all that was tried; a card without an interface that we speak.
     pub async fn discover(url: &str) -> Result<Self> {
-        let reader = Self::new(url, Binding::HttpJson, Version::V1)?;
-        let fetched = timeout(CARD_TIMEOUT, reader.fetch_card()).await;
-        let card = fetched.map_err(|_| ErrorKind::DeadlineExceeded)??;
-        let interface = card.supported_interfaces.iter().find(|one| spoken(one).is_some());
-        let interface = interface.ok_or_else(|| unusable("the card names no interface that we speak"))?;
-        let client = Self::from_interface(&AgentInterface {
-            url: absolute(interface, &reader.url),
-            ..interface.clone()
-        })?;
-        Ok(Self { egress: reader.egress, card: Some(Arc::new(card)), home: Some(reader.url), ..client })
+        Self::builder().discover(url).await
     }
+}
 
-    async fn fetch_card(&self) -> Result<AgentCard> {
-        for path in WELL_KNOWN {
-            let (method, url) = (Method::GET, below(&self.url, path)?);
-            let ask = Ask { method, url, accept: "application/json", body: None, after: None };
-            let answer = self.exchange(ask).await?;
-            if answer.status() == StatusCode::NOT_FOUND {
-                continue;
+impl ClientBuilder {
+    /// Finds the card of the agent at this url, and makes a client of it; see [`Client::discover`].
+    ///
+    /// # Errors
+    /// As [`Client::discover`].
+    pub async fn discover(&self, url: &str) -> Result<Client> {
+        let reader = self.along(self.egress(), Way::new(url, Binding::HttpJson, Version::V1)?);
+        let limit = self.settings.budgets.total;
+        let found = timeout(limit, self.find(&reader)).await;
+        let offered = found.unwrap_or_else(|_| Err(late(limit))).and_then(|(from, card)| {
+            let ways = ways(&card, &from, &self.settings.choice)?;
+            Ok((from, card, ways))
+        });
+        let (from, card, ways) = match offered {
+            Ok(offered) => offered,
+            // Somebody answers there, but has nothing that is ours.
+            Err(error)
+                if error.kind() == ErrorKind::InvalidAgentResponse
+                    && self.settings.chat_completions.is_some() =>
+            {
+                return Ok(Client { is_chat: true, ..reader });
             }
-            let failure = |status, body: &[u8]| read_rest(status, &String::from_utf8_lossy(body));
-            let body = answer.read(failure).await?;
-            return read_card(&body).map_err(wire::peers_fault);
+            Err(error) => return Err(error),
+        };
+        let mut ways = ways.into_iter();
+        let way = ways.next().ok_or(ErrorKind::InvalidAgentResponse)?;
+        let (others, card, home) = (Arc::new(Others::new(ways.collect())), Some(Arc::new(card)), Some(from));
+        Ok(Client { way, others, card, home, ..reader })
+    }
+
+    /// The card, and where it was.
+    async fn find(&self, reader: &Client) -> Result<(Uri, AgentCard)> {
+        let (mut tried, mut worst) = (Vec::new(), None);
+        for url in places(&reader.way.url) {
+            let error = match self.read(reader, &url).await {
+                Ok(card) => return Ok((url, card)),
+                Err(error) if tried.is_empty() && is_lost(&error) => return Err(error),
+                Err(error) => error,
+            };
+            // Nobody is there, or they do not speak: it is no use to look further.
+            let is_last = is_lost(&error);
+            tried.push(format!("{url} ({})", error.message()));
+            worst = worst.filter(|worst| weight(worst) >= weight(&error)).or(Some(error));
+            if is_last {
+                break;
+            }
         }
-        Err(unusable(&format!("no card at {}", WELL_KNOWN.join(" or "))))
+        let kind = worst.map_or(ErrorKind::InvalidAgentResponse, |worst| match worst.kind() {
+            kind @ (ErrorKind::Unauthenticated | ErrorKind::PermissionDenied) => kind,
+            _ => ErrorKind::InvalidAgentResponse,
+        });
+        let message = format!("{}: no card found at {}", kind.message(), tried.join(", "));
+        Err(Error::new(kind).with_message(message))
+    }
+
+    /// The card at this very place, from memory or from there.
+    async fn read(&self, reader: &Client, url: &Uri) -> Result<AgentCard> {
+        let name = url.to_string();
+        let kept = self.cards.get(&name);
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.fresh_until > now()) {
+            return card(kept.body.as_bytes());
+        }
+        let answer = self.ask(reader, url.clone(), kept.as_ref()).await?;
+        let headers = answer.headers().clone();
+        if let (StatusCode::NOT_MODIFIED, Some(kept)) = (answer.status(), kept) {
+            let read = card(kept.body.as_bytes());
+            self.cards.put(&name, kept.renewed(&headers, now()));
+            return read;
+        }
+        let failure = |status, body: &[u8]| read_rest(status, &String::from_utf8_lossy(body));
+        let body = answer.limited(self.settings.max_card_bytes).read(failure).await?;
+        let read = card(&body)?;
+        if let Some(kept) = KeptCard::new(&String::from_utf8_lossy(&body), &headers, now()) {
+            self.cards.put(&name, kept);
+        }
+        Ok(read)
+    }
+
+    /// Asks for a document, wherever on its own server it is now.
+    async fn ask(&self, reader: &Client, mut url: Uri, kept: Option<&KeptCard>) -> Result<Answer> {
+        for _ in 0..MAX_REDIRECTS {
+            let mut ask = Ask::get(url.clone(), "application/json");
+            ask.more = kept.map(conditions).unwrap_or_default();
+            let answer = reader.exchange(ask).await?;
+            if !answer.status().is_redirection() || answer.status() == StatusCode::NOT_MODIFIED {
+                return Ok(answer);
+            }
+            url = next_place(&url, answer.headers())?;
+        }
+        Err(super::unusable("one redirect after another"))
     }
 }
 
-/// The url of an interface; some cards leave out the host, and one kind of server leaves out everything.
-fn absolute(interface: &AgentInterface, card: &Uri) -> String {
-    let (url, host) = (interface.url.as_str(), card.authority().map_or("", Authority::as_str));
-    match url {
-        _ if interface.binding() == Some(Binding::Grpc) => url.to_owned(),
-        "" => format!("http://{host}/a2a"),
-        path if path.starts_with('/') => format!("http://{host}{path}"),
-        url => url.to_owned(),
+/// Another server may be anybody's: whoever trusts it names it.
+fn next_place(url: &Uri, headers: &HeaderMap) -> Result<Uri> {
+    let location = headers.get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
+    let next = match location.starts_with('/') && !location.starts_with("//") {
+        true => format!("{}{location}", origin(url)).parse(),
+        false => location.parse::<Uri>(),
+    };
+    let next = next.map_err(|_| super::unusable("a redirect to nowhere"))?;
+    match origin(&next) == origin(url) {
+        true => Ok(next),
+        false => Err(super::unusable(&format!("a redirect to {}, which is not followed", origin(&next)))),
     }
 }
 
-fn unusable(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidAgentResponse).with_message(format!("Invalid agent response: {what}"))
+fn conditions(kept: &KeptCard) -> HeaderMap {
+    let value = |text: &Option<String>| HeaderValue::from_str(text.as_deref()?).ok();
+    let etag = value(&kept.etag).map(|etag| (IF_NONE_MATCH, etag));
+    let time = value(&kept.last_modified).map(|time| (IF_MODIFIED_SINCE, time));
+    etag.into_iter().chain(time).collect()
+}
+
+fn card(body: &[u8]) -> Result<AgentCard> {
+    let card = read_card(body).map_err(wire::peers_fault)?;
+    match (card.name.is_empty() && card.supported_interfaces.is_empty(), card.skills.len() > MAX_SKILLS) {
+        (false, false) => Ok(card),
+        (true, _) => Err(super::unusable("no card")),
+        (_, true) => Err(super::unusable(&format!("more than {MAX_SKILLS} skills"))),
+    }
+}
+
+/// What says most about why there is no card.
+fn weight(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => 2,
+        ErrorKind::InvalidAgentResponse => 1,
+        _ => 0,
+    }
+}
+
+/// Where a card may be, the likeliest first.
+fn places(url: &Uri) -> Vec<Uri> {
+    let base = url.path().trim_end_matches('/');
+    let itself = [url.path().to_owned()];
+    let below = WELL_KNOWN.iter().map(|name| format!("{base}{name}"));
+    let root = WELL_KNOWN.iter().map(|name| (*name).to_owned());
+    let known = below.chain(root).chain([format!("{base}{PLATFORM}")]);
+    let is_card = base.ends_with(".json") || base.ends_with("/card");
+    let paths: Vec<_> = match is_card {
+        true => itself.into_iter().chain(known).collect(),
+        false => known.chain(itself).collect(),
+    };
+    let mut places: Vec<Uri> = Vec::new();
+    for path in paths {
+        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let mut parts = url.clone().into_parts();
+        parts.path_and_query = format!("{path}{query}").parse::<PathAndQuery>().ok();
+        places.extend(Uri::from_parts(parts).ok().filter(|place| !places.contains(place)));
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(url: &str) -> Vec<String> {
+        places(&url.parse().expect("a url")).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_card_is_looked_for_below_the_url_then_at_the_root() {
+        assert_eq!(
+            tried("http://a/x/?q=1"),
+            [
+                "http://a/x/.well-known/agent-card.json?q=1",
+                "http://a/x/.well-known/agent.json?q=1",
+                "http://a/.well-known/agent-card.json?q=1",
+                "http://a/.well-known/agent.json?q=1",
+                "http://a/x/v1/card?q=1",
+                "http://a/x/?q=1",
+            ]
+        );
+        assert_eq!(tried("http://a").len(), 4);
+        assert_eq!(tried("http://a/cards/tides.json")[0], "http://a/cards/tides.json");
+    }
 }

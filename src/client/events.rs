@@ -50,7 +50,7 @@ impl EventStream {
             | Response::PushConfig(_)
             | Response::ListPushConfigs(_)
             | Response::Empty
-            | Response::AgentCard(_) => return Err(super::mismatch(&answer)),
+            | Response::AgentCard(_) => return Err(super::operations::mismatch(&answer)),
         };
         Ok(Self { source: Source::One(Some(event)), ended: false })
     }

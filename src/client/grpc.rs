@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tonic::Code;
 
 use super::events::cut;
+use super::http::Patience;
 use super::rest::below;
 use super::{Client, EventStream};
 use crate::egress::{Body, Protocol, too_large};
@@ -32,7 +33,7 @@ pub(super) async fn call(client: &Client, request: &Request) -> Result<Response>
     let message = messages.next().await.ok_or_else(|| unreadable("no message"))??;
     // The status comes behind the message.
     match messages.next().await {
-        None => grpc::read_reply(request.operation(), &message, client.version),
+        None => grpc::read_reply(request.operation(), &message, client.way.version),
         Some(Ok(_)) => Err(unreadable("several messages where one should be")),
         Some(Err(error)) => Err(error),
     }
@@ -43,21 +44,21 @@ pub(super) async fn stream(client: &Client, request: &Request, after: Option<Seq
 }
 
 async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<Messages> {
-    let message = grpc::write_request(request, client.version)?;
-    let path = grpc::path(request.operation(), client.version).ok_or(ErrorKind::UnsupportedOperation)?;
+    let message = grpc::write_request(request, client.way.version)?;
+    let path = grpc::path(request.operation(), client.way.version).ok_or(ErrorKind::UnsupportedOperation)?;
     let mut body = Vec::with_capacity(message.len() + 5);
     grpc::write_frame(&mut body, &message).map_err(|_| ErrorKind::PayloadTooLarge)?;
     let mut http = HttpRequest::new(Bytes::from(body));
     *http.method_mut() = Method::POST;
-    *http.uri_mut() = below(&client.url, path)?;
+    *http.uri_mut() = below(&client.way.url, path)?;
     let headers = http.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(TE, HeaderValue::from_static("trailers"));
     if let Some(Seq(after)) = after {
         headers.insert(HeaderName::from_static(LAST_EVENT_ID), after.into());
     }
-    headers.extend(client.headers.clone());
-    let (head, body) = client.send(http, Protocol::Http2).await?.into_parts();
+    client.add_headers(headers);
+    let (head, body) = client.out(http, Protocol::Http2, Patience::with(request)).await?.into_parts();
     let is_grpc =
         head.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
     if !is_grpc || head.status != 200 {
@@ -65,7 +66,7 @@ async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<
     }
     // A refusal may come at once, in place of the trailers.
     let ended = status(&head.headers).transpose()?.is_some();
-    Ok(Messages { body, frames: Frames::new(client.max_bytes), version: client.version, ended })
+    Ok(Messages { body, frames: Frames::new(client.settings.max_bytes), version: client.way.version, ended })
 }
 
 /// How the peer says that it went; `None` if it has not said yet.

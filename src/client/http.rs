@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use ::http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use ::http::{HeaderMap, Method, Request, StatusCode, Uri};
+use ::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use bytes::Bytes;
+use tokio::time::timeout;
 
 use super::Client;
+use super::retry::late;
 use crate::egress::{Body, Protocol};
 use crate::model::{Error, ErrorKind, Result, Seq};
 use crate::wire::header::LAST_EVENT_ID;
@@ -21,6 +24,17 @@ pub(super) struct Ask {
     /// The body and its media type.
     pub(super) body: Option<(&'static str, Vec<u8>)>,
     pub(super) after: Option<Seq>,
+    /// Headers of this request alone.
+    pub(super) more: HeaderMap,
+    pub(super) patience: Patience,
+}
+
+impl Ask {
+    /// Asks for a document.
+    pub(super) fn get(url: Uri, accept: &'static str) -> Self {
+        let more = HeaderMap::new();
+        Self { method: Method::GET, url, accept, body: None, after: None, more, patience: Patience::Answer }
+    }
 }
 
 /// The head of what came back; the body is still to be read.
@@ -46,15 +60,66 @@ impl Client {
         if let Some(Seq(after)) = ask.after {
             headers.insert(HeaderName::from_static(LAST_EVENT_ID), after.into());
         }
-        headers.extend(self.headers.clone());
-        let (head, body) = self.send(request, Protocol::Http1).await?.into_parts();
-        Ok(Answer { status: head.status, headers: head.headers, body, limit: self.max_bytes })
+        self.add_headers(headers);
+        headers.extend(ask.more);
+        let (head, body) = self.out(request, Protocol::Http1, ask.patience).await?.into_parts();
+        Ok(Answer { status: head.status, headers: head.headers, body, limit: self.settings.max_bytes })
+    }
+
+    /// Sends a request and waits for the head of the answer.
+    pub(super) async fn out(
+        &self,
+        request: Request<Bytes>,
+        protocol: Protocol,
+        patience: Patience,
+    ) -> Result<Response<Body>> {
+        let sending = self.show_and_send(request, protocol);
+        let budgets = &self.settings.budgets;
+        let within =
+            async |limit, sending| timeout(limit, sending).await.unwrap_or_else(|_| Err(late(limit)));
+        let answer = match patience {
+            Patience::Answer => within(budgets.first_byte, sending).await?,
+            Patience::Event => within(budgets.idle, sending).await?,
+            Patience::Work => sending.await?,
+        };
+        Ok(answer.map(|body| body.with_idle(budgets.idle)))
+    }
+}
+
+/// What the head of an answer waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Patience {
+    /// For nobody's work.
+    Answer,
+    /// For the first event: some servers have no head without it.
+    Event,
+    /// For the agent to have done its work.
+    Work,
+}
+
+impl Patience {
+    /// Not every peer returns at once when asked to, so a message may always wait.
+    pub(super) fn with(request: &crate::model::Request) -> Self {
+        match request {
+            crate::model::Request::SendMessage(_) => Self::Work,
+            request if request.operation().is_streaming() => Self::Event,
+            _ => Self::Answer,
+        }
     }
 }
 
 impl Answer {
     pub(super) fn status(&self) -> StatusCode {
         self.status
+    }
+
+    pub(super) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// Reads no more than so many bytes.
+    pub(super) fn limited(self, limit: usize) -> Self {
+        Self { limit: limit.min(self.limit), ..self }
     }
 
     /// Whether it is a stream of events, and not an answer of one piece.

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
 
 /// How long a connection may take to be made; a TLS handshake may take as long again.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes connections.
 #[derive(Clone)]
@@ -49,10 +49,10 @@ impl Connector {
         }))
     }
 
-    /// Over TCP, to the host that the url names.
-    pub(super) fn tcp() -> Self {
+    /// Over TCP, to the host that the url names, within this time.
+    pub(super) fn tcp(limit: Duration) -> Self {
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        connector.set_connect_timeout(Some(limit));
         connector.set_nodelay(true);
         // What goes over it is not its business.
         connector.enforce_http(false);

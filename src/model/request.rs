@@ -85,6 +85,12 @@ impl SendMessageRequest {
     }
 }
 
+impl From<Message> for SendMessageRequest {
+    fn from(message: Message) -> Self {
+        Self::new(message)
+    }
+}
+
 /// How the answer to a message should come.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -126,6 +132,32 @@ pub enum SendMessageResponse {
     Task(Task),
     /// A plain message was enough.
     Message(Message),
+}
+
+impl SendMessageResponse {
+    /// The answer as text: of the message, or of the task's artifacts, else its status, else its history.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Task(task) => task.text(),
+            Self::Message(message) => message.text(),
+        }
+    }
+
+    /// The task, unless a plain message was enough.
+    #[must_use]
+    pub fn task(&self) -> Option<&Task> {
+        match self {
+            Self::Task(task) => Some(task),
+            Self::Message(_) => None,
+        }
+    }
+
+    /// Where the task stands; a plain message is as good as a task that is done.
+    #[must_use]
+    pub fn state(&self) -> TaskState {
+        self.task().map_or(TaskState::Completed, |task| task.status.state)
+    }
 }
 
 impl<'de> Deserialize<'de> for SendMessageResponse {

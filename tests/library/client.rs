@@ -1,15 +1,21 @@
 //! The client: every operation over every binding and version, against scripted peers and our own server.
 
 mod answers;
+#[cfg(feature = "blocking")]
+mod blocking;
+mod choosing;
 mod connections;
 mod credentials;
 mod discovery;
+mod following;
+mod foreign;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod local;
 mod oauth;
 mod peer;
 mod receiver;
+mod sending;
 #[cfg(feature = "jws")]
 mod signatures;
 mod streams;

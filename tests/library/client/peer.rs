@@ -47,6 +47,24 @@ impl Peer {
         Self { url, asked }
     }
 
+    /// The same, but what was answered last stays open, and more may be said there until the peer is dropped.
+    pub(super) async fn holding(answers: Vec<Vec<u8>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut asked = JoinSet::new();
+        asked.spawn(async move {
+            let mut open = None;
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                read(&mut stream).await;
+                let _ = stream.write_all(&answer).await;
+                drop(open.replace(stream));
+            }
+            std::future::pending().await
+        });
+        Self { url, asked }
+    }
+
     /// What was asked, when everything was answered.
     pub(super) async fn asked(mut self) -> Vec<Asked> {
         soon(self.asked.join_next()).await.unwrap().unwrap()

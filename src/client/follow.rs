@@ -1,0 +1,418 @@
+//! A task, followed to its end: whatever the peer can, and whatever happens on the way.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::events::cut;
+use super::fold::Fold;
+use super::retry::{Backoff, is_unknown, late, may_pass};
+use super::{Client, EventStream};
+use crate::model::{
+    CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Result, SendMessageRequest, SendMessageResponse,
+    Seq, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
+};
+
+/// How long a stream may go on when its task has come to rest: some servers tell the last things behind the end, and
+/// some never close.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A task as it is worked on. A stream that is cut is opened again behind the last event, or else with the task as it
+/// stands; a peer that does not stream is asked from time to time. What was told is not told again.
+///
+/// Dropping it closes the stream; the task goes on, unless [`cancel_on_drop`](Self::cancel_on_drop) says otherwise.
+pub struct TaskStream {
+    client: Client,
+    source: Source,
+    fold: Fold,
+    /// To send again, while it is not known to have arrived.
+    sent: Option<SendMessageRequest>,
+    /// The peer does not take the message in one of the two ways.
+    is_refused: bool,
+    /// What is known is how the task stood when the message reached it, not what became of it.
+    is_stale: bool,
+    /// Ends only with the task, not when it waits for somebody.
+    to_the_end: bool,
+    backoff: Backoff,
+    pause: Duration,
+    deadline: Option<Instant>,
+    reconnects: u32,
+    /// The stream that is open, or was last, has told something.
+    has_spoken: bool,
+    cancels: bool,
+}
+
+/// Where the next event comes from.
+enum Source {
+    Open(EventStream),
+    /// The task is at rest; what else there is comes soon.
+    Resting(EventStream),
+    /// The stream is to be opened, then.
+    Closed(Instant),
+    /// The task is to be looked at, then.
+    Polled(Instant),
+    /// The message is to be sent without a stream.
+    Unsent,
+    Ended,
+}
+
+/// What there is to tell, if anything yet.
+type Step = Result<Option<StreamResponse>>;
+
+impl TaskStream {
+    pub(super) fn new(client: Client, fold: Fold, sent: Option<SendMessageRequest>) -> Self {
+        let settings = client.settings.clone();
+        Self {
+            source: Source::Closed(Instant::now()),
+            to_the_end: sent.is_none(),
+            fold,
+            sent,
+            is_refused: false,
+            is_stale: false,
+            backoff: Backoff::new(&settings.retries),
+            pause: settings.polling.first,
+            deadline: settings.budgets.wait.map(|wait| Instant::now() + wait),
+            reconnects: 0,
+            has_spoken: false,
+            cancels: false,
+            client,
+        }
+    }
+
+    /// Begins by sending the message and asking for nothing but an answer.
+    pub(super) fn without_stream(mut self) -> Self {
+        self.source = Source::Unsent;
+        self
+    }
+
+    /// Sends the message, or opens the stream; what was refused is refused here.
+    pub(super) async fn opened(mut self) -> Result<Self> {
+        while matches!(self.source, Source::Closed(_)) && self.fold.id().is_none() {
+            match self.deadline {
+                Some(deadline) => {
+                    timeout_at(deadline, self.open()).await.unwrap_or_else(|_| Err(self.out_of_time()))
+                }
+                None => self.open().await,
+            }?;
+        }
+        Ok(self)
+    }
+
+    /// The next event; `None` when the task has ended, or waits for us. An error is the last item: what was known
+    /// then is in [`task`](Self::task). Dropping the future loses no event.
+    ///
+    /// # Errors
+    /// Of the agent; a connection that does not come back; the time allowed ran out. Where the task is known, the
+    /// metadata of the error have its `taskId`: it may still be worked on.
+    pub async fn next(&mut self) -> Option<Result<StreamResponse>> {
+        let told = match self.deadline {
+            Some(deadline) => {
+                let told = timeout_at(deadline, self.advance()).await;
+                told.unwrap_or_else(|_| Err(self.out_of_time()))
+            }
+            None => self.advance().await,
+        };
+        if told.is_err() {
+            self.source = Source::Ended;
+        }
+        told.map_err(|error| self.named(error)).transpose()
+    }
+
+    /// Waits until the task has ended, or waits for somebody, and gives the whole of it; or the message, if that is
+    /// the answer.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next). A task that failed is no error.
+    pub async fn finish(mut self) -> Result<SendMessageResponse> {
+        while !self.is_at_rest() {
+            if self.next().await.transpose()?.is_none() {
+                break;
+            }
+        }
+        if self.fold.is_doubtful {
+            // What we have is not nothing, if they have no more.
+            let _ = self.look().await;
+        }
+        self.so_far()
+    }
+
+    /// The answer as far as it is known.
+    pub(super) fn so_far(&self) -> Result<SendMessageResponse> {
+        match (self.fold.task(), self.fold.message()) {
+            (Some(task), _) => Ok(SendMessageResponse::Task(task.clone())),
+            (None, Some(message)) => Ok(SendMessageResponse::Message(message.clone())),
+            (None, None) => Err(super::unusable("the stream ended before it began")),
+        }
+    }
+
+    /// The task as far as it is known; `None` if nothing has come yet, or the answer is a plain message.
+    #[must_use]
+    pub fn task(&self) -> Option<&Task> {
+        self.fold.task()
+    }
+
+    /// The position of the last event, where the peer gives one: [`Client::follow`] goes on behind it.
+    #[must_use]
+    pub fn position(&self) -> Option<Seq> {
+        self.fold.position()
+    }
+
+    /// How often the stream was opened again.
+    #[must_use]
+    pub fn reconnects(&self) -> u32 {
+        self.reconnects
+    }
+
+    /// Asks the agent to stop if this is dropped before the task is at rest: nobody will read what comes of it.
+    #[must_use]
+    pub fn cancel_on_drop(mut self) -> Self {
+        self.cancels = true;
+        self
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let state = self.fold.state();
+        state.is_terminal() || (state.is_interrupted() && !self.is_stale) || self.fold.message().is_some()
+    }
+
+    /// Whether nothing more is expected to be told.
+    fn is_over(&self) -> bool {
+        let state = self.fold.state();
+        state.is_terminal()
+            || self.fold.message().is_some()
+            || (state == TaskState::InputRequired && !self.to_the_end && !self.is_stale)
+    }
+
+    async fn advance(&mut self) -> Step {
+        loop {
+            let told = match &mut self.source {
+                Source::Ended => return Ok(None),
+                Source::Open(stream) => {
+                    let item = stream.next().await;
+                    self.heard(item)?
+                }
+                Source::Resting(stream) => {
+                    let item = timeout(LINGER, stream.next()).await;
+                    match item {
+                        Ok(Some(Ok((at, event)))) => self.fold.take(at, event),
+                        Ok(None | Some(Err(_))) | Err(_) => self.last().await,
+                    }
+                }
+                Source::Closed(then) => {
+                    sleep_until(*then).await;
+                    self.open().await?;
+                    None
+                }
+                Source::Polled(then) => {
+                    sleep_until(*then).await;
+                    self.poll().await?
+                }
+                Source::Unsent => self.send().await?,
+            };
+            if told.is_some() {
+                return Ok(told);
+            }
+        }
+    }
+
+    /// What a stream brought.
+    fn heard(&mut self, item: Option<Result<(Option<Seq>, StreamResponse)>>) -> Step {
+        let lost = match item {
+            Some(Ok((at, event))) => {
+                self.backoff.reset();
+                self.has_spoken = true;
+                let continues = self.sent.take().is_some_and(|sent| sent.message.task_id.is_some());
+                let told = self.fold.take(at, event);
+                self.is_stale = continues && self.fold.state().is_interrupted();
+                self.rest_if_over();
+                return Ok(told);
+            }
+            None if self.is_at_rest() || self.is_stale => {
+                self.source = Source::Ended;
+                return Ok(None);
+            }
+            // A clean end before the task's own is a cut: somebody in between had enough.
+            None => cut(),
+            Some(Err(error)) => error,
+        };
+        match self.fold.id() {
+            // Some servers hang up instead of saying that the task has ended.
+            Some(_) if may_pass(&lost) && !self.has_spoken => self.source = Source::Polled(self.later(lost)?),
+            Some(_) => self.stumble(lost)?,
+            None => self.unheard(lost)?,
+        }
+        Ok(None)
+    }
+
+    fn rest_if_over(&mut self) {
+        if self.is_over() {
+            self.source = match std::mem::replace(&mut self.source, Source::Ended) {
+                Source::Open(stream) => Source::Resting(stream),
+                _ => Source::Ended,
+            };
+        }
+    }
+
+    /// The stream of a known task went wrong: it is opened again, or the task is looked at.
+    fn stumble(&mut self, error: Error) -> Result<()> {
+        match error.kind() {
+            ErrorKind::TaskNotFound | ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Err(error),
+            _ if may_pass(&error) => {
+                self.source = Source::Closed(self.later(error)?);
+                Ok(())
+            }
+            // It has ended, or the peer cannot do that, or says what nobody understands.
+            _ => {
+                self.source = Source::Polled(Instant::now());
+                Ok(())
+            }
+        }
+    }
+
+    /// The message may or may not have arrived.
+    fn unheard(&mut self, error: Error) -> Result<()> {
+        self.source = match &self.sent {
+            Some(_) if is_unknown(&error) && !std::mem::replace(&mut self.is_refused, true) => Source::Unsent,
+            Some(_) if self.client.may_send_again(&error) => Source::Closed(self.later(error)?),
+            Some(_) | None => return Err(error),
+        };
+        Ok(())
+    }
+
+    fn later(&mut self, error: Error) -> Result<Instant> {
+        match self.backoff.next(&error) {
+            Some(pause) => Ok(Instant::now() + pause),
+            None => Err(error),
+        }
+    }
+
+    /// Opens the stream: of the message, or again of its task.
+    async fn open(&mut self) -> Result<()> {
+        let opened = match (self.fold.id(), &self.sent) {
+            (Some(id), _) => {
+                let request = SubscribeToTaskRequest { id: id.clone(), ..Default::default() };
+                self.client.subscribe_to_task(request, self.fold.position()).await
+            }
+            (None, Some(sent)) => self.client.send_streaming_message(sent.clone()).await,
+            (None, None) => Err(super::unusable("the stream ended before it began")),
+        };
+        match opened {
+            Ok(stream) => {
+                if self.fold.task().is_some() {
+                    self.reconnects += 1;
+                    self.fold.resume();
+                }
+                self.has_spoken = false;
+                self.source = Source::Open(stream);
+                Ok(())
+            }
+            Err(error) if self.fold.id().is_some() => self.stumble(error),
+            Err(error) => self.unheard(error),
+        }
+    }
+
+    /// Sends the message without a stream; what comes back may be anything.
+    async fn send(&mut self) -> Step {
+        let Some(sent) = self.sent.clone() else { return Ok(None) };
+        let event = match self.client.send_message(sent).await {
+            Ok(SendMessageResponse::Task(task)) => StreamResponse::Task(task),
+            Ok(SendMessageResponse::Message(message)) => StreamResponse::Message(message),
+            // Some do nothing but stream. Who does not stream either has said so before.
+            Err(error) if is_unknown(&error) && !self.is_refused && self.client.streams() != Some(false) => {
+                self.is_refused = true;
+                self.source = Source::Closed(Instant::now());
+                return Ok(None);
+            }
+            Err(error) if self.client.may_send_again(&error) => {
+                sleep_until(self.later(error)?).await;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        self.sent = None;
+        let told = self.fold.take(None, event);
+        let streams = self.client.streams().unwrap_or(true);
+        self.source = match self.is_at_rest() {
+            true => Source::Ended,
+            false if streams => Source::Closed(Instant::now()),
+            false => Source::Polled(Instant::now() + self.pause),
+        };
+        Ok(told)
+    }
+
+    /// Looks at the task.
+    async fn poll(&mut self) -> Step {
+        let told = match self.look().await {
+            Ok(told) => told,
+            Err(error) if may_pass(&error) => {
+                self.source = Source::Polled(self.later(error)?);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        self.backoff.reset();
+        self.source = match self.is_at_rest() {
+            true => Source::Ended,
+            false => Source::Polled(Instant::now() + self.pause),
+        };
+        self.pause = (self.pause * 3 / 2).min(self.client.settings.polling.longest);
+        Ok(told)
+    }
+
+    async fn look(&mut self) -> Step {
+        let id = self.fold.id().cloned().unwrap_or_default();
+        let task = self.client.get_task(GetTaskRequest { id, ..Default::default() }).await?;
+        self.is_stale = false;
+        Ok(self.fold.replace(task))
+    }
+
+    /// The stream is over: if we may have missed something, the task itself says.
+    async fn last(&mut self) -> Option<StreamResponse> {
+        let told = if self.fold.is_doubtful { self.look().await.unwrap_or_default() } else { None };
+        self.source = Source::Ended;
+        told
+    }
+
+    fn out_of_time(&self) -> Error {
+        late(self.client.settings.budgets.wait.unwrap_or_default())
+    }
+
+    fn named(&self, error: Error) -> Error {
+        match self.fold.id() {
+            Some(id) => error.with("taskId", id.as_str()),
+            None => error,
+        }
+    }
+}
+
+impl Client {
+    /// Follows a task to its end, from behind a position that an earlier stream gave, or as it stands. Where the peer
+    /// cannot stream, or the task has ended, it is looked at.
+    #[must_use]
+    pub fn follow(&self, id: impl Into<TaskId>, after: Option<Seq>) -> TaskStream {
+        let mut followed = TaskStream::new(self.clone(), Fold::of(id.into(), after), None);
+        if self.streams() == Some(false) {
+            followed.source = Source::Polled(Instant::now());
+        }
+        followed
+    }
+}
+
+impl Drop for TaskStream {
+    fn drop(&mut self) {
+        let Some(id) = self.fold.id().filter(|_| self.cancels && !self.is_at_rest()).cloned() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let client = self.client.clone();
+        let errand = async move {
+            // Nobody is left to tell.
+            let _ = client.cancel_task(CancelTaskRequest { id, ..Default::default() }).await;
+        };
+        self.client.errands.spawn_on(errand, &runtime);
+    }
+}
+
+impl std::fmt::Debug for TaskStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskStream").field("fold", &self.fold).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! The eleven operations, each one exchange: nothing is tried again, but for the way that a card offers besides.
+
+use tokio::time::timeout;
+
+use super::retry::late;
+use super::{Client, EventStream, chat, grpc, jsonrpc, rest};
+use crate::model::{
+    AgentCard, Binding, CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest,
+    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
+    ListTasksResponse, PushConfig, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
+    SubscribeToTaskRequest, Task,
+};
+
+impl Client {
+    /// Sends a message and waits for the answer.
+    ///
+    /// # Errors
+    /// Of the agent, of the connection, or an answer that makes no sense; the same for every operation.
+    pub async fn send_message(&self, mut request: SendMessageRequest) -> Result<SendMessageResponse> {
+        self.address(&mut request.tenant);
+        match self.call(Request::SendMessage(request)).await? {
+            Response::SendMessage(answer) => Ok(answer),
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Sends a message and streams what happens.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message). A refusal may also come as the first item of the stream.
+    pub async fn send_streaming_message(&self, mut request: SendMessageRequest) -> Result<EventStream> {
+        self.address(&mut request.tenant);
+        self.open(Request::SendStreamingMessage(request), None).await
+    }
+
+    /// Reads a task.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub async fn get_task(&self, mut request: GetTaskRequest) -> Result<Task> {
+        self.address(&mut request.tenant);
+        task(self.call(Request::GetTask(request)).await?)
+    }
+
+    /// Lists tasks by page.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message). Unsupported: 0.3 cannot list tasks.
+    pub async fn list_tasks(&self, mut request: ListTasksRequest) -> Result<ListTasksResponse> {
+        self.address(&mut request.tenant);
+        match self.call(Request::ListTasks(request)).await? {
+            Response::ListTasks(page) => Ok(page),
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Asks for a task to be canceled.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub async fn cancel_task(&self, mut request: CancelTaskRequest) -> Result<Task> {
+        self.address(&mut request.tenant);
+        task(self.call(Request::CancelTask(request)).await?)
+    }
+
+    /// Streams what happens to an existing task: from now, or from behind a position that an earlier stream gave.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message). A refusal may also come as the first item of the stream.
+    pub async fn subscribe_to_task(
+        &self,
+        mut request: SubscribeToTaskRequest,
+        after: Option<Seq>,
+    ) -> Result<EventStream> {
+        self.address(&mut request.tenant);
+        self.open(Request::SubscribeToTask(request), after).await
+    }
+
+    /// Registers a webhook for a task.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub async fn create_push_config(&self, mut config: PushConfig) -> Result<PushConfig> {
+        self.address(&mut config.tenant);
+        push_config(self.call(Request::CreatePushConfig(config)).await?)
+    }
+
+    /// Reads a webhook registration.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub async fn get_push_config(&self, mut request: GetPushConfigRequest) -> Result<PushConfig> {
+        self.address(&mut request.tenant);
+        push_config(self.call(Request::GetPushConfig(request)).await?)
+    }
+
+    /// Lists the webhook registrations of a task.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub async fn list_push_configs(
+        &self,
+        mut request: ListPushConfigsRequest,
+    ) -> Result<ListPushConfigsResponse> {
+        self.address(&mut request.tenant);
+        match self.call(Request::ListPushConfigs(request)).await? {
+            Response::ListPushConfigs(list) => Ok(list),
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// Removes a webhook registration.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub async fn delete_push_config(&self, mut request: DeletePushConfigRequest) -> Result<()> {
+        self.address(&mut request.tenant);
+        self.call(Request::DeletePushConfig(request)).await.map(|_| ())
+    }
+
+    /// Reads the card that authenticated callers see.
+    ///
+    /// # Errors
+    /// As [`send_message`](Self::send_message).
+    pub async fn get_extended_agent_card(&self) -> Result<AgentCard> {
+        let request = GetExtendedAgentCardRequest { tenant: self.way.tenant.clone() };
+        match self.call(Request::GetExtendedAgentCard(request)).await? {
+            Response::AgentCard(card) => Ok(*card),
+            other => Err(mismatch(&other)),
+        }
+    }
+
+    /// 1.0: every request carries the tenant of its interface.
+    fn address(&self, tenant: &mut Option<String>) {
+        if tenant.is_none() {
+            tenant.clone_from(&self.way.tenant);
+        }
+    }
+
+    async fn call(&self, request: Request) -> Result<Response> {
+        let client = self.current();
+        let refused = match client.call_once(&request).await {
+            Err(refused) => refused,
+            answer => return answer,
+        };
+        let Some(other) = client.instead(&refused) else { return Err(refused) };
+        let answer = other.call_once(&request).await;
+        self.settle(&other, refused, answer)
+    }
+
+    async fn call_once(&self, request: &Request) -> Result<Response> {
+        if matches!(request, Request::SendMessage(_)) {
+            return self.exchanged(request).await;
+        }
+        let limit = self.settings.budgets.total;
+        timeout(limit, self.exchanged(request)).await.unwrap_or_else(|_| Err(late(limit)))
+    }
+
+    async fn exchanged(&self, request: &Request) -> Result<Response> {
+        if let Some(model) = self.completes_chats() {
+            return chat::call(self, model, request).await;
+        }
+        match self.way.binding {
+            Binding::JsonRpc => jsonrpc::call(self, request).await,
+            Binding::HttpJson => rest::call(self, request).await,
+            Binding::Grpc => grpc::call(self, request).await,
+        }
+    }
+
+    async fn open(&self, request: Request, after: Option<Seq>) -> Result<EventStream> {
+        let client = self.current();
+        let refused = match client.open_once(&request, after).await {
+            Err(refused) => refused,
+            opened => return opened,
+        };
+        let Some(other) = client.instead(&refused) else { return Err(refused) };
+        let opened = other.open_once(&request, after).await;
+        self.settle(&other, refused, opened)
+    }
+
+    async fn open_once(&self, request: &Request, after: Option<Seq>) -> Result<EventStream> {
+        if self.completes_chats().is_some() {
+            return Err(chat::unsupported());
+        }
+        match self.way.binding {
+            Binding::JsonRpc => jsonrpc::stream(self, request, after).await,
+            Binding::HttpJson => rest::stream(self, request, after).await,
+            Binding::Grpc => grpc::stream(self, request, after).await,
+        }
+    }
+}
+
+fn task(response: Response) -> Result<Task> {
+    match response {
+        Response::Task(task) => Ok(task),
+        other => Err(mismatch(&other)),
+    }
+}
+
+fn push_config(response: Response) -> Result<PushConfig> {
+    match response {
+        Response::PushConfig(config) => Ok(config),
+        other => Err(mismatch(&other)),
+    }
+}
+
+/// The readers answer by operation, so this does not happen; if it does, it is our fault.
+pub(super) fn mismatch(_: &Response) -> Error {
+    Error::internal("an answer of another operation")
+}

@@ -1,0 +1,186 @@
+//! A way to an agent: where, in which binding and version, for which tenant; and which of them a card offers.
+
+use std::sync::OnceLock;
+
+use ::http::Uri;
+use ::http::uri::Authority;
+
+use super::grpc;
+use super::settings::Choice;
+use crate::egress;
+use crate::model::{AgentCard, AgentInterface, Binding, Error, Result, Version};
+use crate::wire::decide::Asked;
+
+/// One way to talk to an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Way {
+    pub(super) url: Uri,
+    pub(super) binding: Binding,
+    pub(super) version: Version,
+    pub(super) tenant: Option<String>,
+}
+
+impl Way {
+    /// # Errors
+    /// Invalid parameters: the url is not one we can call. Unsupported: gRPC without the feature `grpc`.
+    pub(super) fn new(url: &str, binding: Binding, version: Version) -> Result<Self> {
+        let url = match binding {
+            Binding::JsonRpc | Binding::HttpJson => url.parse().ok(),
+            Binding::Grpc => grpc::address(url)?,
+        };
+        let url: Uri =
+            url.ok_or_else(|| Error::invalid("url", "must begin with http:// or https:// and name a host"))?;
+        egress::check(&url)?;
+        Ok(Self { url, binding, version, tenant: None })
+    }
+
+    pub(super) fn interface(&self) -> AgentInterface {
+        AgentInterface {
+            tenant: self.tenant.clone(),
+            ..AgentInterface::new(self.url.to_string(), self.binding, self.version)
+        }
+    }
+}
+
+/// What a card offers besides the first choice, and which of it was fallen back on.
+#[derive(Debug, Default)]
+pub(super) struct Others {
+    ways: Vec<Way>,
+    taken: OnceLock<Way>,
+}
+
+impl Others {
+    pub(super) fn new(ways: Vec<Way>) -> Self {
+        Self { ways, taken: OnceLock::new() }
+    }
+
+    pub(super) fn taken(&self) -> Option<&Way> {
+        self.taken.get()
+    }
+
+    pub(super) fn find(&self, suits: impl Fn(&Way) -> bool) -> Option<&Way> {
+        self.ways.iter().find(|way| suits(way))
+    }
+
+    pub(super) fn take(&self, way: &Way) {
+        // If another call was quicker, its way is as good.
+        let _ = self.taken.set(way.clone());
+    }
+}
+
+/// The binding and the version of an interface, if this client speaks both.
+pub(super) fn spoken(interface: &AgentInterface) -> Option<(Binding, Version)> {
+    let binding = interface.binding().filter(|binding| *binding != Binding::Grpc || grpc::SPOKEN)?;
+    match Asked::read([&*interface.protocol_version]) {
+        Asked::For(version) => Some((binding, version)),
+        Asked::Nothing | Asked::Other(_) => None,
+    }
+}
+
+/// The ways that a card offers, the best first. What cannot be called is left out, and why is said if nothing is left.
+///
+/// # Errors
+/// None is left, by our means or by the choice.
+pub(super) fn ways(card: &AgentCard, from: &Uri, choice: &Choice) -> Result<Vec<Way>> {
+    let mut offered: Vec<_> = card
+        .supported_interfaces
+        .iter()
+        .filter_map(|interface| spoken(interface).map(|(binding, version)| (binding, version, interface)))
+        .filter(|(_, version, _)| choice.version.is_none_or(|pinned| pinned == *version))
+        .filter(|(binding, ..)| !choice.only || choice.bindings.contains(binding))
+        .collect();
+    let order: Vec<_> = offered.iter().map(|(binding, ..)| *binding).collect();
+    let rank = |binding: Binding| {
+        let preferred = choice.bindings.iter().position(|one| *one == binding);
+        let listed = order.iter().position(|one| *one == binding);
+        (preferred.unwrap_or(usize::MAX), listed)
+    };
+    let newest = |version: Version| Version::ALL.iter().position(|one| *one == version);
+    offered.sort_by_key(|(binding, version, _)| (rank(*binding), newest(*version)));
+    let (mut found, mut refused) = (Vec::new(), None);
+    for (binding, version, interface) in offered {
+        for url in absolute(interface, from) {
+            match Way::new(&url, binding, version) {
+                Ok(way) => found.push(Way { tenant: interface.tenant.clone(), ..way }),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+    }
+    match refused {
+        _ if !found.is_empty() => Ok(found),
+        Some(error) => Err(error),
+        None => Err(super::unusable(&offers(card))),
+    }
+}
+
+fn offers(card: &AgentCard) -> String {
+    let shown = card.supported_interfaces.iter().take(8);
+    let listed: Vec<_> =
+        shown.map(|one| format!("{} {}", one.protocol_binding, one.protocol_version)).collect();
+    match listed.is_empty() {
+        true => "the card names no interface".to_owned(),
+        false => format!("the card names no interface that may be used here, only {}", listed.join(", ")),
+    }
+}
+
+/// The urls of an interface; some cards leave out the host, and one kind of server leaves out everything.
+fn absolute(interface: &AgentInterface, card: &Uri) -> Vec<String> {
+    let url = interface.url.as_str();
+    let origin = origin(card);
+    match url {
+        _ if interface.binding() == Some(Binding::Grpc) => vec![url.to_owned()],
+        "" => vec![format!("{origin}/a2a"), format!("{origin}/")],
+        path if path.starts_with('/') => vec![format!("{origin}{path}")],
+        url => vec![url.to_owned()],
+    }
+}
+
+/// Scheme, host and port, as a url begins.
+pub(super) fn origin(url: &Uri) -> String {
+    let host = url.authority().map_or("", Authority::as_str).to_ascii_lowercase();
+    let scheme = url.scheme_str().unwrap_or("http");
+    let default = if scheme == "https" { ":443" } else { ":80" };
+    format!("{scheme}://{}", host.strip_suffix(default).unwrap_or(&host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(interfaces: &[(&str, Binding, Version)]) -> AgentCard {
+        let card = AgentCard::new("A", "");
+        interfaces.iter().fold(card, |card, (url, binding, version)| card.interface(*url, *binding, *version))
+    }
+
+    fn chosen(choice: &Choice) -> Vec<String> {
+        let card = card(&[
+            ("http://a/1", Binding::HttpJson, Version::V03),
+            ("http://a/2", Binding::JsonRpc, Version::V1),
+            ("http://a/3", Binding::HttpJson, Version::V1),
+        ]);
+        let found = ways(&card, &Uri::from_static("http://a/"), choice).unwrap_or_default();
+        found.iter().map(|way| way.url.path().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_order_of_the_card_stands_and_a_binding_is_taken_in_its_newest_version() {
+        assert_eq!(chosen(&Choice::default()), ["/3", "/1", "/2"]);
+    }
+
+    #[test]
+    fn what_is_preferred_comes_first_and_what_is_pinned_comes_alone() {
+        let json = vec![Binding::JsonRpc];
+        assert_eq!(chosen(&Choice { bindings: json.clone(), ..Choice::default() }), ["/2", "/3", "/1"]);
+        let old = Some(Version::V03);
+        assert_eq!(chosen(&Choice { version: old, ..Choice::default() }), ["/1"]);
+        assert!(chosen(&Choice { bindings: json, only: true, version: old, ..Choice::default() }).is_empty());
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let origin = |url: &str| origin(&url.parse().expect("a url"));
+        assert_eq!(origin("http://A:80/x"), origin("http://a"));
+        assert_ne!(origin("http://a:81"), origin("http://a"));
+        assert_ne!(origin("https://a"), origin("http://a"));
+    }
+}

@@ -1,0 +1,44 @@
+"""What both servers of the official Python SDK share: ports, the line that tells where they are, and their end."""
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+
+import uvicorn
+
+
+def bind():
+    """A listening socket on a free port, and its url."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    return listener, f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+async def serve(app, listener, url, grpc_server):
+    """Serves until stdin ends, however whoever started us ends."""
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    await grpc_server.start()
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+    ready = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        await asyncio.sleep(0.01)
+    print(f"Listening on {url}", flush=True)
+    await ready
+
+
+async def work(text, updater, part):
+    """Says it back; `slow` never ends by itself, `drip` takes its time, `ask` wants to know more."""
+    await updater.start_work()
+    if text == "slow":
+        await asyncio.Event().wait()
+    if text == "ask":
+        await updater.requires_input()
+        return
+    if text == "drip":
+        for n in range(20):
+            await updater.add_artifact([part(f"{n} ")], artifact_id="drip", append=n > 0, last_chunk=n == 19)
+            await asyncio.sleep(0.1)
+    else:
+        await updater.add_artifact([part(text)], name="echo")
+    await updater.complete()
