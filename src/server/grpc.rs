@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
-use super::incoming::{asked, asking, mark, span};
+use super::incoming::{asked, asking, mark, say_version, span};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -52,14 +52,14 @@ pub(super) async fn answer(
     }
     if let Some(rpc) = health::rpc(path) {
         let answer = health::answer(routes, rpc, request.into_body()).await;
-        return answer.unwrap_or_else(|error| refused(&error, Version::V1));
+        return answer.unwrap_or_else(|error| refused(error, Version::V1));
     }
     if routes.settings.grpc_reflection
         && let Some(service) = reflection::service(path)
     {
         return service(request).await;
     }
-    refused(&ErrorKind::MethodNotFound.into(), Version::V1)
+    refused(ErrorKind::MethodNotFound.into(), Version::V1)
 }
 
 async fn called(
@@ -71,7 +71,7 @@ async fn called(
 ) -> Reply {
     let asked = asked(request.headers(), None);
     if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
-        return refused(&error, form);
+        return refused(error, form);
     }
     let span = span(rpc.operation, Binding::Grpc, rpc.version, &caller);
     let answer = served(routes, resident, caller, rpc, request).instrument(span);
@@ -79,7 +79,7 @@ async fn called(
         Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
         None => answer.await,
     };
-    answer.unwrap_or_else(|error| refused(&error, rpc.version))
+    answer.unwrap_or_else(|error| refused(error, rpc.version))
 }
 
 async fn served(
@@ -91,8 +91,8 @@ async fn served(
 ) -> Result<Reply> {
     let Rpc { operation, version, deadline } = rpc;
     let (head, body) = request.into_parts();
-    let message = frame::read(body, routes).await?;
-    let decoded = read_grpc(operation, version, &message)?;
+    // What came in is let go once it is read: the call may take long.
+    let decoded = read_grpc(operation, version, &frame::read(body, routes).await?)?;
     let asking = asking(caller, &head.headers, version)?;
     let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
     let get = get_ended(operation, version, &decoded);
@@ -175,9 +175,10 @@ fn too_late() -> Error {
     ErrorKind::DeadlineExceeded.into()
 }
 
-fn refused(error: &Error, version: Version) -> Reply {
-    reply::log(error);
-    frame::refusal(&to_status(error, version))
+fn refused(error: Error, version: Version) -> Reply {
+    let mut reply = frame::refusal(&to_status(&reply::logged(error), version));
+    say_version(reply.headers_mut(), version);
+    reply
 }
 
 #[cfg(test)]

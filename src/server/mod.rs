@@ -4,6 +4,7 @@ mod body;
 mod browser;
 mod card;
 mod connections;
+mod door;
 mod events;
 mod forms;
 #[cfg(feature = "grpc")]
@@ -11,11 +12,13 @@ mod grpc;
 #[cfg(not(feature = "grpc"))]
 #[path = "no_grpc.rs"]
 mod grpc;
+mod idle;
 mod incoming;
 mod io;
 mod jsonrpc;
 #[cfg(feature = "client")]
 mod local;
+mod outgoing;
 mod place;
 mod reply;
 mod rest;
@@ -221,7 +224,7 @@ impl Server {
             let service = Service::new(
                 engine.clone(),
                 served.agent,
-                Offer::new(&card, extended_card),
+                Offer::new(&card, extended_card, self.serving.modes()),
                 self.limits.clone(),
                 places.clone(),
                 (self.serving.parked_stream_timeout, self.serving.max_blocking),

@@ -118,7 +118,7 @@ impl Routes {
         match self.directory.first().service.check().await {
             Ok(()) => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
             Err(error) => {
-                reply::log(&error);
+                reply::logged(error);
                 plain(StatusCode::SERVICE_UNAVAILABLE, "not ready: the store does not answer\n")
             }
         }
@@ -129,7 +129,7 @@ impl Routes {
 fn read(request: &Request<Incoming>, answer: impl FnOnce(&HeaderMap) -> Result<Reply>) -> Reply {
     match *request.method() {
         Method::GET | Method::HEAD => answer(request.headers()).unwrap_or_else(|error: Error| {
-            reply::log(&error);
+            reply::logged(error);
             plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error\n")
         }),
         _ => not_allowed("GET, HEAD"),
