@@ -118,8 +118,8 @@ impl Routes {
         match self.directory.first().service.check().await {
             Ok(()) => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
             Err(error) => {
-                reply::logged(error);
-                plain(StatusCode::SERVICE_UNAVAILABLE, "not ready: the store does not answer\n")
+                let error = reply::logged(error);
+                plain(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", error.message()))
             }
         }
     }

@@ -8,7 +8,7 @@ mod besieged;
 mod bindings;
 #[cfg(all(feature = "client", feature = "server"))]
 mod client;
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "client", feature = "sqlite"))]
 mod crash;
 #[cfg(feature = "server")]
 mod crowds;
@@ -50,7 +50,7 @@ mod shape;
 mod streaming;
 #[cfg(feature = "server")]
 mod tasks;
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "server", feature = "tls"))]
 mod tls;
 #[cfg(feature = "server")]
 mod tools;
