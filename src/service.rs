@@ -4,6 +4,7 @@ mod answers;
 mod budget;
 mod cursor;
 mod directory;
+mod modes;
 mod offer;
 mod places;
 mod push;
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::agent::AnyAgent;
+use crate::agent::{AnyAgent, Failure};
 use crate::engine::{Accepted, Engine, Opening};
 use crate::model::{
     Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Json, Limits, ListTasksRequest,
@@ -28,6 +29,7 @@ use crate::store::{self, Head, Key, Registered};
 
 pub(crate) use budget::Budget;
 pub(crate) use directory::{Asking, Directory, Resident};
+pub(crate) use modes::Enforced;
 pub(crate) use offer::Offer;
 pub(crate) use places::{Most, Places};
 pub(crate) use stream::{Item, Stream};
@@ -90,6 +92,7 @@ impl Service {
         request.validate(&self.limits)?;
         request.drop_reserved();
         self.offer.check(request.operation(), call)?;
+        self.offer.check_modes(&request)?;
         let response = match request {
             Request::SendMessage(request) => Response::SendMessage(self.send_message(call, request).await?),
             Request::SendStreamingMessage(request) => {
@@ -121,7 +124,8 @@ impl Service {
 
     /// Sends a message, to a new task or to one that is there; waits for the answer unless asked not to.
     async fn send_message(&self, call: &Call, request: SendMessageRequest) -> Result<SendMessageResponse> {
-        let (history_length, at_once) = (request.history_length(), request.returns_immediately());
+        let (history_length, at_once) =
+            (self.limits.history(request.history_length()), request.returns_immediately());
         let accepted = match self.accept(call, request, |_| Ok(())).await? {
             Sent::Reply(message) => return Ok(SendMessageResponse::Message(message)),
             Sent::Opened(accepted, ()) | Sent::Continued(accepted, ()) => accepted,
@@ -129,7 +133,12 @@ impl Service {
         if !self.engine.keeps_tasks() {
             return Ok(SendMessageResponse::Message(self.told(accepted).await?));
         }
-        let mut task = if at_once { accepted.into_task().0 } else { self.settled(accepted).await? };
+        let id = accepted.head.id.clone();
+        let mut task = match at_once {
+            true => accepted.into_task().0,
+            // Whoever has waited in vain must be able to ask for the task again.
+            false => self.settled(accepted).await.map_err(|error| of_task(error, &id))?,
+        };
         task.limit_history(history_length);
         Ok(SendMessageResponse::Task(task))
     }
@@ -157,7 +166,7 @@ impl Service {
 
     /// Sends a message, and streams what comes of it.
     async fn send_streaming_message(&self, call: &Call, request: SendMessageRequest) -> Result<Stream> {
-        let history_length = request.history_length();
+        let history_length = self.limits.history(request.history_length());
         // Before anything is written: whoever finds no place has sent nothing.
         let place = self.places.take(call.caller())?;
         let sent = self.accept(call, request, |head| match head {
@@ -200,7 +209,8 @@ impl Service {
                 .with("taskId", head.id.as_str())
                 .with("state", task.status.state.as_str()));
         }
-        Ok(Stream::subscribed(&self.engine, &head, (shown(&task, None, true), at), self.patience, place))
+        let task = shown(&task, self.limits.history(None), true);
+        Ok(Stream::subscribed(&self.engine, &head, (task, at), self.patience, place))
     }
 
     /// Whether something that callers are told of came after a position of a task that has ended. All of it is in the
@@ -228,6 +238,11 @@ impl Service {
         let config = self.inline_config(call, &mut request).await?;
         if let Some(head) = self.continued(call, &request).await? {
             let prepared = prepare(Some(&head))?;
+            let config = match &config {
+                // What was sent before has registered its webhook, and may have lost it since.
+                Some(_) if self.again(call, key.as_ref()).await?.is_some() => None,
+                _ => config,
+            };
             return Ok(Sent::Continued(
                 self.resume(call.clone(), head, request.message, key, config).await?,
                 prepared,
@@ -237,13 +252,16 @@ impl Service {
         if let Some(accepted) = self.again(call, key.as_ref()).await? {
             return Ok(Sent::Opened(accepted, prepared));
         }
-        if let Some(reply) = self.reply(&request.message, call).await? {
-            return Ok(Sent::Reply(reply));
-        }
+        let failure = match self.reply(&request.message, call).await? {
+            Ok(Some(reply)) => return Ok(Sent::Reply(reply)),
+            Ok(None) => None,
+            // 06 §3: an agent that fails fails a task, and where there is none one is made.
+            Err(failure) => Some(failure),
+        };
         self.budget.check(&self.engine, &call.scope).await?;
         let SendMessageRequest { message, alias, .. } = request;
         let webhook = config.as_ref().and_then(|config| config.config.id.clone());
-        let opened = self.engine.start(call.clone(), Opening { message, key, alias, config }).await;
+        let opened = self.engine.start(call.clone(), Opening { message, key, alias, config, failure }).await;
         let accepted = opened.map_err(|error| refused(error, call.idempotency_key.is_some()))?;
         if let Some(webhook) = webhook {
             self.pushes.registered(&accepted.head, &webhook);
@@ -274,7 +292,7 @@ impl Service {
     async fn get_task(&self, call: &Call, request: GetTaskRequest) -> Result<Task> {
         let head = self.find(call, &request.id).await?;
         let (task, _) = self.engine.task(&head).await?;
-        Ok(shown(&task, request.history_length, true))
+        Ok(shown(&task, self.limits.history(request.history_length), true))
     }
 
     /// Lists the caller's tasks, newest status first.
@@ -284,6 +302,7 @@ impl Service {
         }
         let scope = &call.scope;
         let mut query = cursor::query(&request)?;
+        let history_length = self.limits.history(request.history_length);
         let size = query.limit;
         // One more than asked for tells whether there is another page.
         query.limit += 1;
@@ -299,7 +318,7 @@ impl Service {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let task = shown(&task, request.history_length, request.include_artifacts == Some(true));
+            let task = shown(&task, history_length, request.include_artifacts == Some(true));
             weight += task.weight();
             if weight > self.limits.max_page_bytes && !tasks.is_empty() {
                 break;
@@ -378,22 +397,20 @@ impl Service {
         }
     }
 
-    /// A plain answer, if the agent thinks that one is enough.
-    async fn reply(&self, message: &Message, call: &Call) -> Result<Option<Message>> {
-        let reply = self.agent.reply(message, call).await.map_err(|failure| {
-            let cause = failure.cause() as &dyn std::error::Error;
-            tracing::warn!(kind = failure.kind(), cause, "agent failed");
-            Error::new(ErrorKind::Internal).with_message(failure.to_string())
-        })?;
+    /// A plain answer, if the agent thinks that one is enough, or how it failed to say.
+    async fn reply(&self, message: &Message, call: &Call) -> Result<Result<Option<Message>, Failure>> {
         let context_id = || message.context_id.clone().unwrap_or_else(|| self.engine.context_id());
-        let Some(mut reply) = reply else { return Ok(None) };
+        let mut reply = match self.agent.reply(message, call).await {
+            Ok(Some(reply)) => reply,
+            other => return Ok(other),
+        };
         // 04 §3.8: a plain answer says something, and belongs to no task.
         if reply.parts.is_empty() || reply.task_id.is_some() {
             tracing::warn!(kind = "invalid-agent-response", "agent failed");
             return Err(ErrorKind::InvalidAgentResponse.into());
         }
         reply.context_id.get_or_insert_with(context_id);
-        Ok(Some(reply))
+        Ok(Ok(Some(reply)))
     }
 }
 
@@ -453,6 +470,12 @@ fn refused(error: crate::engine::Error, named: bool) -> Error {
         }
         error => error.into(),
     }
+}
+
+/// Names the task in what its caller is told, also where there is nothing but words.
+fn of_task(error: Error, id: &TaskId) -> Error {
+    let message = format!("{} (task {id})", error.message());
+    error.with_message(message).with("taskId", id.as_str())
 }
 
 fn not_found(id: &TaskId) -> Error {

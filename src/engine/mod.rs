@@ -32,6 +32,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::agent::Failure;
 use crate::bus::Bus;
 use crate::model::{
     self, Broken, Call, Caller, ContextId, Entry, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task,
@@ -78,11 +79,13 @@ pub(crate) struct Opening {
     pub(crate) alias: Option<TaskId>,
     /// A webhook, registered before anything happens.
     pub(crate) config: Option<Registered>,
+    /// How the agent failed before the task was there: its first turn ends with that.
+    pub(crate) failure: Option<Failure>,
 }
 
 impl From<Message> for Opening {
     fn from(message: Message) -> Self {
-        Self { message, key: None, alias: None, config: None }
+        Self { message, key: None, alias: None, config: None, failure: None }
     }
 }
 

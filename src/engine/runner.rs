@@ -19,6 +19,7 @@ use super::staff::Leave;
 use super::sweep::FIRST_PAUSE;
 use super::turn;
 use super::{Accepted, Engine, Error, Opening, Result, reason};
+use crate::agent::Failure;
 use crate::model::{Call, Event, Scope, Seq, Task, TaskId, TaskState, Timestamp};
 use crate::store::Head;
 use commit::Birth;
@@ -43,6 +44,8 @@ pub(super) struct Runner {
     /// Set once the log is open.
     pub(super) head: Option<Head>,
     birth: Option<Birth>,
+    /// How the agent failed before its first turn.
+    pub(super) failure: Option<Failure>,
     live: Option<Arc<Live>>,
     wished: Option<mpsc::Receiver<Wish>>,
     /// What others add to the log, and how far we have looked at that.
@@ -71,14 +74,14 @@ impl Runner {
         opening: Opening,
         answer: oneshot::Sender<Result<Accepted>>,
     ) -> Result<Self> {
-        let Opening { message, key, alias, config } = opening;
+        let Opening { message, key, alias, config, failure } = opening;
         let id = TaskId::from(engine.clock.id());
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
         let message = reason::from_outside(message).in_task(id.clone()).in_context(context_id.clone());
         let message = Arc::new(message);
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
         let mut runner = Self::new(engine, id, call.scope.clone());
-        runner.birth = Some(Birth { context_id, key, alias, config, answer });
+        (runner.failure, runner.birth) = (failure, Some(Birth { context_id, key, alias, config, answer }));
         runner.calls.push_back((1, call));
         runner.plan([created, Event::Message(message)]);
         runner.begin_turn();
@@ -118,6 +121,7 @@ impl Runner {
             durable: Seq(0),
             head: None,
             birth: None,
+            failure: None,
             live: None,
             wished: None,
             watch: None,

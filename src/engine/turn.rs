@@ -62,7 +62,10 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let _over = Over(&setting.queue);
     let worker = runner.engine.staff.of(runner.scope()).clone();
     let agent = worker.agent.clone();
-    let mut work = Some(agent.run(Turn::new(setting.clone())));
+    let mut work = Some(match runner.failure.take() {
+        Some(failure) => Box::pin(std::future::ready(Err(failure))) as Work<'_>,
+        None => agent.run(Turn::new(setting.clone())),
+    });
     let mut ended = None;
     let mut stopping: Option<Stopping> = None;
     let (mut scribe, mut said) = (Scribe::default(), Vec::new());

@@ -77,6 +77,20 @@ impl AgentCard {
         }
     }
 
+    /// Says which media types it reads, in the place of plain text; `*/*` is any.
+    #[must_use]
+    pub fn input_modes<'a>(mut self, modes: impl IntoIterator<Item = &'a str>) -> Self {
+        self.default_input_modes = modes.into_iter().map(str::to_owned).collect();
+        self
+    }
+
+    /// Says which media types it writes, in the place of plain text.
+    #[must_use]
+    pub fn output_modes<'a>(mut self, modes: impl IntoIterator<Item = &'a str>) -> Self {
+        self.default_output_modes = modes.into_iter().map(str::to_owned).collect();
+        self
+    }
+
     /// Adds a skill.
     #[must_use]
     pub fn skill(mut self, skill: AgentSkill) -> Self {

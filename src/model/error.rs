@@ -19,6 +19,8 @@ pub enum ErrorKind {
     InvalidRequest,
     /// The body is larger than the server takes.
     PayloadTooLarge,
+    /// The request did not arrive in time.
+    RequestTimeout,
     /// There is no such method or route.
     MethodNotFound,
     /// The route exists, but not for this HTTP method.
@@ -251,10 +253,11 @@ impl ErrorKind {
     }
 
     /// Every kind but the peers' own.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Parse,
         Self::InvalidRequest,
         Self::PayloadTooLarge,
+        Self::RequestTimeout,
         Self::MethodNotFound,
         Self::MethodNotAllowed,
         Self::InvalidParams,
@@ -284,6 +287,7 @@ impl ErrorKind {
             Self::Parse => "Invalid JSON payload",
             Self::InvalidRequest => "Request payload validation error",
             Self::PayloadTooLarge => "Payload too large",
+            Self::RequestTimeout => "Request did not arrive in time",
             Self::MethodNotFound => "Method not found",
             Self::MethodNotAllowed => "Method not allowed",
             Self::InvalidParams => "Invalid parameters",

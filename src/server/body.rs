@@ -70,8 +70,12 @@ pub(super) async fn read(body: Incoming, settings: &ServerSettings, reading: &Re
     let share = Share { reading, taken: 0, most: settings.max_reading_bytes };
     match timeout(settings.body_timeout, read_at_most(body, settings.max_body_bytes, share)).await {
         Ok(read) => read,
-        Err(_) => Err(Error::new(ErrorKind::Canceled).with_message("the body did not arrive in time")),
+        Err(_) => Err(late()),
     }
+}
+
+fn late() -> Error {
+    Error::new(ErrorKind::RequestTimeout).with_message("the body did not arrive in time (body_timeout)")
 }
 
 async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) -> Result<Vec<u8>> {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::rt::Executor;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -15,18 +17,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::door::{Door, Place};
+use super::idle::Calls;
 use super::io::Io;
+use super::reply::Reply;
 use super::routes::Routes;
 use super::settings::ServerSettings;
 use super::taken;
 
-/// How long to wait when there are no more file descriptors: some will come free.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long those may take to say so whose turn was dropped when the server stopped.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often a silent HTTP/2 peer is asked whether it is there, and how long it may take to say so.
 const PING: Duration = Duration::from_secs(20);
 
@@ -62,35 +66,22 @@ pub(super) async fn serve(
     (tasks, stop): (TaskTracker, CancellationToken),
     shutdown: impl Future<Output = ()>,
 ) {
+    let gone = CancellationToken::new();
     // Also when this future is dropped: nothing outlives it.
-    let _stop = stop.clone().drop_guard();
-    let places = Arc::new(Semaphore::new(routes.settings.max_connections.min(Semaphore::MAX_PERMITS)));
-    let server = Connections { handshake, ..Connections::new(routes, tasks, stop) };
+    let _ends = (stop.clone().drop_guard(), gone.clone().drop_guard());
+    let mut door = Door::new(listener, routes.settings.max_connections);
+    let server = Connections { handshake, gone, ..Connections::new(routes, tasks, stop) };
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            (place, accepted) = accept(&places, &listener) => match accepted {
-                Ok((stream, peer)) => server.accept(stream, peer, place, graceful.watcher()),
-                Err(error) => refused(&error).await,
-            },
+            (stream, peer, place) = door.next() => server.accept(stream, peer, place, graceful.watcher()),
         }
     }
-    drop(listener);
+    drop(door);
     server.drain(graceful).await;
-}
-
-type Place = Option<tokio::sync::OwnedSemaphorePermit>;
-
-/// The next connection, once there is room for it.
-async fn accept(
-    places: &Arc<Semaphore>,
-    listener: &TcpListener,
-) -> (Place, io::Result<(TcpStream, SocketAddr)>) {
-    let place = places.clone().acquire_owned().await.ok();
-    (place, listener.accept().await)
 }
 
 /// Where connections are served, wherever they come from.
@@ -99,13 +90,16 @@ pub(super) struct Connections {
     http: Arc<Http>,
     handshake: Option<Arc<dyn Handshake>>,
     tasks: TaskTracker,
+    /// Ends turns, and so whatever waits for them.
     stop: CancellationToken,
+    /// Ends connections.
+    gone: CancellationToken,
 }
 
 impl Connections {
     pub(super) fn new(routes: Routes, tasks: TaskTracker, stop: CancellationToken) -> Self {
         let http = Arc::new(Http::new(&tasks, &routes.settings));
-        Self { routes: Arc::new(routes), http, handshake: None, tasks, stop }
+        Self { routes: Arc::new(routes), http, handshake: None, tasks, gone: stop.clone(), stop }
     }
 
     fn accept(&self, stream: TcpStream, peer: SocketAddr, place: Place, watcher: Watcher) {
@@ -113,7 +107,7 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let Some(handshake) = self.handshake.clone() else { return self.take(stream, peer, place, watcher) };
         let (http, mut visit) = (self.http.clone(), self.visit(peer, place, watcher));
-        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
+        self.tasks.spawn(self.gone.clone().run_until_cancelled_owned(async move {
             if let Some((connection, certificate)) = visit.begin(handshake.shake(stream)).await {
                 visit.peer.certificate = certificate;
                 http.open(connection, visit).await;
@@ -128,7 +122,7 @@ impl Connections {
     {
         let (http, visit) = (self.http.clone(), self.visit(peer, place, watcher));
         let served = async move { http.open(stream, visit).await };
-        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(served));
+        self.tasks.spawn(self.gone.clone().run_until_cancelled_owned(served));
     }
 
     fn visit(&self, peer: SocketAddr, place: Place, watcher: Watcher) -> Visit {
@@ -151,6 +145,9 @@ impl Connections {
             }
         }
         self.stop.cancel();
+        // Calls whose turn was dropped tell their callers which task that was.
+        let _ = timeout(LAST_WORDS, self.tasks.wait()).await;
+        self.gone.cancel();
         self.tasks.wait().await;
     }
 }
@@ -179,7 +176,7 @@ impl Visit {
 /// half as much memory again.
 struct Http {
     one: http1::Builder,
-    two: http2::Builder<OnTracker>,
+    tasks: TaskTracker,
 }
 
 impl Http {
@@ -189,11 +186,17 @@ impl Http {
         // that does not read without a limit, and holds streams back from one that has asked for more.
         one.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).writev(false);
         one.max_header_size(settings.max_header_bytes);
-        let mut two = http2::Builder::new(OnTracker(tasks.clone(), settings.write_timeout));
+        Self { one, tasks: tasks.clone() }
+    }
+
+    /// HTTP/2 for one connection, whose calls are counted.
+    fn two(&self, settings: &ServerSettings, calls: Arc<Calls>) -> http2::Builder<OnTracker> {
+        let patience = settings.write_timeout;
+        let mut two = http2::Builder::new(OnTracker { tasks: self.tasks.clone(), patience, calls });
         two.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
         two.max_concurrent_streams(settings.max_concurrent_calls);
         two.max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX));
-        Self { one, two }
+        two
     }
 
     /// Sees which of them a connection speaks, and serves it to its end.
@@ -202,39 +205,66 @@ impl Http {
         let Some((io, is_http2)) = opened.await else { return };
         let Visit { routes, peer, watcher, _place } = visit;
         let peer = Arc::new(peer);
-        let service = service_fn(move |request| {
-            let (routes, peer) = (routes.clone(), peer.clone());
-            async move { Ok::<_, Infallible>(routes.answer(&peer, request).await) }
-        });
-        let io = TokioIo::new(io);
         let ended = match is_http2 {
-            true => watcher.watch(self.two.serve_connection(io, service)).await,
-            false => watcher.watch(self.one.serve_connection(io, service)).await,
+            true => Box::pin(self.serve_two(io, routes, peer, watcher)).await,
+            false => {
+                let service = service_fn(move |request| answer(routes.clone(), peer.clone(), request));
+                watcher.watch(self.one.serve_connection(TokioIo::new(io), service)).await
+            }
         };
         if let Err(error) = ended {
             tracing::debug!(error = &error as &dyn std::error::Error, "connection ended early");
         }
     }
+
+    /// Serves HTTP/2 until the peer leaves, has wanted nothing for long enough, or the server is to stop.
+    async fn serve_two<S: Bytes + 'static>(
+        &self,
+        io: Io<S>,
+        routes: Arc<Routes>,
+        peer: Arc<Peer>,
+        // Whoever stops the server waits for it.
+        _watcher: Watcher,
+    ) -> hyper::Result<()> {
+        let (calls, settings) = (Arc::new(Calls::default()), &routes.settings);
+        let service = service_fn(|request| answer(routes.clone(), peer.clone(), request));
+        let connection = self.two(settings, calls.clone()).serve_connection(TokioIo::new(io), service);
+        let mut connection = pin!(connection);
+        tokio::select! {
+            ended = &mut connection => return ended,
+            () = routes.drain.cancelled() => {}
+            () = calls.idle(settings.idle_timeout) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        connection.await
+    }
 }
 
-/// A caller who left before being served is nobody's trouble; anything else may pass.
-async fn refused(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        tracing::error!(%error, "cannot accept connections");
-        sleep(PAUSE).await;
-    }
+async fn answer(
+    routes: Arc<Routes>,
+    peer: Arc<Peer>,
+    request: Request<Incoming>,
+) -> Result<Reply, Infallible> {
+    Ok(routes.answer(&peer, request).await)
 }
 
 /// Lets HTTP/2 start its streams where everything else runs, and ends those whose peer does not take them.
 #[derive(Clone)]
-struct OnTracker(TaskTracker, Duration);
+struct OnTracker {
+    tasks: TaskTracker,
+    patience: Duration,
+    calls: Arc<Calls>,
+}
 
 impl<F> Executor<F> for OnTracker
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.0.spawn(taken::within(self.1, future));
+        let (patience, call) = (self.patience, self.calls.begin());
+        self.tasks.spawn(async move {
+            let _call = call;
+            taken::within(patience, future).await
+        });
     }
 }

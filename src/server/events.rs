@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep, sleep};
-use tokio_util::sync::{CancellationToken, ReusableBoxFuture, WaitForCancellationFutureOwned};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::forms::{event, form};
-use super::reply::Fault;
+use super::outgoing::Outgoing;
+use super::reply::{Fault, logged};
 use super::taken::piece;
-use crate::model::Result;
+use crate::model::{Error, Result};
 use crate::service::{Item, Stream};
 use crate::wire::jsonrpc::{Id, begin_result, end};
 use crate::wire::{Dialect, sse, write_event, write_failure};
@@ -24,12 +25,9 @@ pub(super) struct Envelope {
     pub(super) dialect: Dialect,
 }
 
-/// A stream, and what came out of it.
-pub(super) type Next = (Stream, Option<Result<Vec<Item>>>);
-
 /// The body of a stream.
 pub(super) struct Events {
-    next: Option<ReusableBoxFuture<'static, Next>>,
+    stream: Outgoing,
     envelope: Envelope,
     /// What has been written and not handed over yet.
     rest: Bytes,
@@ -51,7 +49,7 @@ impl Events {
         drain: CancellationToken,
     ) -> Self {
         Self {
-            next: Some(ReusableBoxFuture::new(next(stream))),
+            stream: Outgoing::new(stream),
             envelope,
             rest: Bytes::new(),
             heartbeat: heartbeat
@@ -74,7 +72,7 @@ impl Events {
             return Poll::Ready(piece(&mut self.rest));
         }
         if self.drain.as_mut().poll(context).is_ready() {
-            self.next = None;
+            self.stream.end();
             return Poll::Ready(Some(Bytes::from_static(sse::RECONNECT)));
         }
         if let Some(Heartbeat { every, at }) = &mut self.heartbeat
@@ -88,33 +86,12 @@ impl Events {
         Poll::Pending
     }
 
-    /// Everything there is; `None` at the end.
+    /// What comes next; `None` at the end.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        let Some(next) = &mut self.next else { return Poll::Ready(None) };
-        let (stream, items) = ready!(next.poll(context));
-        let mut out = Vec::with_capacity(1024);
-        match items {
-            Some(Ok(items)) => {
-                items.iter().for_each(|item| self.envelope.write(&mut out, &stream, item));
-                next.set(self::next(stream));
-            }
-            Some(Err(error)) => {
-                let Envelope { id, dialect } = &self.envelope;
-                write_failure(&mut out, &error, id.as_ref(), dialect.version());
-                self.next = None;
-            }
-            None => {
-                self.next = None;
-                return Poll::Ready(None);
-            }
-        }
-        Poll::Ready(Some(out))
+        let Self { stream, envelope, .. } = self;
+        let told = ready!(stream.poll(context, |out, stream, item| envelope.write(out, stream, item)));
+        Poll::Ready(told.map(|told| told.unwrap_or_else(|error| envelope.failure(error))))
     }
-}
-
-pub(super) async fn next(mut stream: Stream) -> Next {
-    let items = stream.next().await;
-    (stream, items)
 }
 
 impl Body for Events {
@@ -130,6 +107,12 @@ impl Body for Events {
 }
 
 impl Envelope {
+    fn failure(&self, error: Error) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_failure(&mut out, &logged(error), self.id.as_ref(), self.dialect.version());
+        out
+    }
+
     fn write(&self, out: &mut Vec<u8>, stream: &Stream, item: &Item) {
         match item {
             // Where nothing follows, the event itself says so.

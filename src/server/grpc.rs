@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use super::guest::Guest;
-use super::incoming::{asked, span};
+use super::incoming::{asked, say_version, span};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -52,14 +52,14 @@ pub(super) async fn answer(
     }
     if let Some(rpc) = health::rpc(path) {
         let answer = health::answer(routes, rpc, request.into_body()).await;
-        return answer.unwrap_or_else(|error| refused(&error, Version::V1));
+        return answer.unwrap_or_else(|error| refused(error, Version::V1));
     }
     if routes.settings.grpc_reflection
         && let Some(service) = reflection::service(path)
     {
         return service(request).await;
     }
-    refused(&ErrorKind::MethodNotFound.into(), Version::V1)
+    refused(ErrorKind::MethodNotFound.into(), Version::V1)
 }
 
 /// Whether anybody may call this, whoever they are: probes ask whether the server is well.
@@ -68,7 +68,7 @@ pub(super) fn is_public(path: &str) -> bool {
 }
 
 /// Answers a call of somebody whom we do not serve.
-pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: &Error) -> Reply {
+pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: Error) -> Reply {
     refused(error, operation(request.uri().path()).map_or(Version::V1, |(_, version)| version))
 }
 
@@ -81,7 +81,7 @@ async fn called(
 ) -> Reply {
     let asked = asked(request.headers(), None);
     if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
-        return refused(&error, form);
+        return refused(error, form);
     }
     let span = span(rpc.operation, Binding::Grpc, rpc.version, guest.caller());
     let answer = served(routes, resident, guest, rpc, request).instrument(span);
@@ -89,7 +89,7 @@ async fn called(
         Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
         None => answer.await,
     };
-    answer.unwrap_or_else(|error| refused(&error, rpc.version))
+    answer.unwrap_or_else(|error| refused(error, rpc.version))
 }
 
 async fn served(
@@ -103,7 +103,10 @@ async fn served(
     let (head, body) = request.into_parts();
     let message = frame::read(body, routes).await?;
     let decoded = read_grpc(operation, version, &message)?;
-    let entered = routes.enter(resident, guest, &head.headers, version, &decoded, message.len())?;
+    let bytes = message.len();
+    // What came in is let go once it is read: the call may take long.
+    drop(message);
+    let entered = routes.enter(resident, guest, &head.headers, version, &decoded, bytes)?;
     let get = get_ended(operation, version, &decoded);
     let answer = match entered.call(decoded).await {
         Err(error) if has_ended(&error) => entered.call(Request::GetTask(get.ok_or(error)?)).await?,
@@ -182,9 +185,10 @@ fn too_late() -> Error {
     ErrorKind::DeadlineExceeded.into()
 }
 
-fn refused(error: &Error, version: Version) -> Reply {
-    reply::log(error);
-    frame::refusal(&to_status(error, version))
+fn refused(error: Error, version: Version) -> Reply {
+    let mut reply = frame::refusal(&to_status(&reply::logged(error), version));
+    say_version(reply.headers_mut(), version);
+    reply
 }
 
 #[cfg(test)]

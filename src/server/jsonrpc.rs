@@ -2,6 +2,7 @@
 //! what a caller can only wait for, or has no right to.
 
 use http::header::ACCEPT;
+use http::request::Parts;
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 use tracing::Instrument;
@@ -24,6 +25,22 @@ use crate::wire::{Dialect, read_params, refuses_in_stream, write_failure, write_
 /// Where it is served, each also with a slash behind it.
 pub(super) const PATHS: [&str; 3] = ["", "/a2a", "/api/a2a"];
 
+/// A call, read from a body that is no longer needed.
+struct Called {
+    id: Id<'static>,
+    method: Method,
+    version: Version,
+    params: Result<(Request, Dialect)>,
+    bytes: usize,
+}
+
+/// A body that is no call, and how to say so.
+struct NoCall {
+    id: Id<'static>,
+    error: Error,
+    form: Version,
+}
+
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
@@ -31,50 +48,48 @@ pub(super) async fn answer(
     request: HttpRequest<Incoming>,
 ) -> Reply {
     let (head, body) = request.into_parts();
-    let asked = asked(&head.headers, head.uri.query());
-    let read = match body::check_type(&head.headers) {
-        Ok(()) => body::read(body, &routes.settings, &routes.reading).await,
-        Err(error) => Err(error),
-    };
-    match read {
-        Ok(body) => called(routes, resident, guest, &head.headers, &asked, &body).await,
-        Err(error) => refused(&Id::NULL, &error, form(&asked)),
+    match read(routes, &head, body).await {
+        Ok(called) => answered(routes, resident, guest, &head.headers, called).await,
+        Err(NoCall { id, error, form }) => refused(&id, error, form),
     }
 }
 
 /// Answers a request of somebody whom we do not serve; what else it says is not even read.
-pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: &Error) -> Reply {
+pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: Error) -> Reply {
     refused(&Id::NULL, error, form(&asked(request.headers(), request.uri().query())))
 }
 
-async fn called(
+/// Reads the call, and lets go of its body: what it asks for may take long.
+async fn read(routes: &Routes, head: &Parts, body: Incoming) -> Result<Called, NoCall> {
+    let asked = asked(&head.headers, head.uri.query());
+    let no_call = |error| NoCall { id: Id::NULL, error, form: form(&asked) };
+    body::check_type(&head.headers).map_err(no_call)?;
+    let body = body::read(body, &routes.settings, &routes.reading).await.map_err(no_call)?;
+    let request = read_request(&body).map_err(|Refused { id, error }| NoCall {
+        id: id.into_owned(),
+        error,
+        form: form(&asked),
+    })?;
+    let (method, version) = version(&request, &asked, routes.settings.strict_version)
+        .map_err(|Refusal { error, form }| NoCall { id: request.id.clone().into_owned(), error, form })?;
+    let params = read_params(method, request.params);
+    Ok(Called { id: request.id.into_owned(), method, version, params, bytes: body.len() })
+}
+
+async fn answered(
     routes: &Routes,
     resident: &Resident,
     guest: Guest,
     headers: &HeaderMap,
-    asked: &Asked,
-    body: &[u8],
+    called: Called,
 ) -> Reply {
-    let request = match read_request(body) {
-        Ok(request) => request,
-        Err(Refused { id, error }) => return refused(&id, &error, form(asked)),
-    };
-    match version(&request, asked, routes.settings.strict_version) {
-        Ok((method, version)) => {
-            let span = span(method.operation, Binding::JsonRpc, version, guest.caller());
-            let answer = served(routes, resident, guest, headers, method, &request, body.len());
-            let answer = answer.instrument(span).await;
-            answer.unwrap_or_else(|error| {
-                let mut reply = match refuses_in_stream(method.operation, version) {
-                    true => refused_stream(&request.id, &error, version),
-                    false => refused(&request.id, &error, version),
-                };
-                say_version(reply.headers_mut(), version);
-                reply
-            })
-        }
-        Err(Refusal { error, form }) => refused(&request.id, &error, form),
-    }
+    let Called { id, method, version, params, bytes } = called;
+    let span = span(method.operation, Binding::JsonRpc, version, guest.caller());
+    let answer = served(routes, resident, guest, headers, (&id, params, bytes)).instrument(span).await;
+    answer.unwrap_or_else(|error| match refuses_in_stream(method.operation, version) {
+        true => refused_stream(&id, error, version),
+        false => refused(&id, error, version),
+    })
 }
 
 fn version(
@@ -92,17 +107,15 @@ async fn served(
     resident: &Resident,
     guest: Guest,
     headers: &HeaderMap,
-    method: Method,
-    request: &jsonrpc::Request<'_>,
-    bytes: usize,
+    (id, params, bytes): (&Id<'static>, Result<(Request, Dialect)>, usize),
 ) -> Result<Reply> {
-    let (decoded, dialect) = read_params(method, request.params)?;
+    let (decoded, dialect) = params?;
     let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
-    let entered = routes.enter(resident, guest, headers, method.key.version(), &decoded, bytes)?;
+    let entered = routes.enter(resident, guest, headers, dialect.version(), &decoded, bytes)?;
     let mut reply = match entered.call(decoded).await? {
-        Answer::One(response) => reply::json(StatusCode::OK, result(&request.id, &response, &dialect)?),
+        Answer::One(response) => reply::json(StatusCode::OK, result(id, &response, &dialect)?),
         Answer::Stream(stream) => {
-            let envelope = Envelope { id: Some(request.id.clone().into_owned()), dialect };
+            let envelope = Envelope { id: Some(id.clone()), dialect };
             let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
             reply::events(Body::Frames(Box::new(events)))
         }
@@ -133,29 +146,31 @@ fn result(id: &Id<'_>, response: &Response, dialect: &Dialect) -> Result<Vec<u8>
     Ok(out)
 }
 
-fn refused(id: &Id<'_>, error: &Error, version: Version) -> Reply {
-    reply::log(error);
+fn refused(id: &Id<'_>, error: Error, version: Version) -> Reply {
+    let error = reply::logged(error);
     let mut out = Vec::new();
-    write_error(&mut out, id, error, version);
-    with_status(reply::json(StatusCode::OK, out), error)
+    write_error(&mut out, id, &error, version);
+    marked(reply::json(StatusCode::OK, out), &error, version)
 }
 
-fn refused_stream(id: &Id<'_>, error: &Error, version: Version) -> Reply {
-    reply::log(error);
+fn refused_stream(id: &Id<'_>, error: Error, version: Version) -> Reply {
+    let error = reply::logged(error);
     let mut out = Vec::new();
-    write_failure(&mut out, error, Some(id), version);
-    with_status(reply::events(Body::Whole(out.into())), error)
+    write_failure(&mut out, &error, Some(id), version);
+    marked(reply::events(Body::Whole(out.into())), &error, version)
 }
 
-/// 01 §9: what asks a caller to wait, or to say who it is, is said to proxies too.
-fn with_status(mut reply: Reply, error: &Error) -> Reply {
+/// 01 §9: what asks a caller to wait, to come again, or to say who it is, is said to proxies too.
+fn marked(mut reply: Reply, error: &Error, version: Version) -> Reply {
     match error.kind() {
         ErrorKind::Unavailable => *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
         ErrorKind::RateLimited => *reply.status_mut() = StatusCode::TOO_MANY_REQUESTS,
+        ErrorKind::RequestTimeout => *reply.status_mut() = StatusCode::REQUEST_TIMEOUT,
         ErrorKind::Unauthenticated => *reply.status_mut() = StatusCode::UNAUTHORIZED,
         ErrorKind::PermissionDenied => *reply.status_mut() = StatusCode::FORBIDDEN,
         _ => {}
     }
     reply::retry_after(&mut reply, error);
+    say_version(reply.headers_mut(), version);
     reply
 }

@@ -6,6 +6,7 @@ mod body;
 mod browser;
 mod card;
 mod connections;
+mod door;
 mod events;
 mod forms;
 #[cfg(feature = "grpc")]
@@ -14,11 +15,13 @@ mod grpc;
 #[path = "no_grpc.rs"]
 mod grpc;
 mod guest;
+mod idle;
 mod incoming;
 mod io;
 mod jsonrpc;
 #[cfg(feature = "client")]
 mod local;
+mod outgoing;
 mod place;
 mod reply;
 mod rest;
@@ -276,7 +279,7 @@ impl Server {
             let service = Service::new(
                 engine.clone(),
                 served.agent,
-                Offer::new(&card, extended_card),
+                Offer::new(&card, extended_card, self.serving.modes()),
                 self.limits.clone(),
                 (places.clone(), pushes.clone()),
                 (self.serving.parked_stream_timeout, self.serving.max_blocking),

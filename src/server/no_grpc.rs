@@ -23,6 +23,6 @@ pub(super) fn is_public(_: &str) -> bool {
 }
 
 /// Never asked for: everybody is told the same.
-pub(super) fn turned_away(_: &Request<Incoming>, _: &Error) -> Reply {
+pub(super) fn turned_away(_: &Request<Incoming>, _: Error) -> Reply {
     plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "no gRPC here\n")
 }

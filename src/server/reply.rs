@@ -116,15 +116,77 @@ pub(super) fn rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32, re
     headers.insert(HeaderName::from_static("x-ratelimit-reset"), reset.into());
 }
 
-/// What is wrong with us and not with the caller goes to the log, and nothing of it to the caller.
-pub(super) fn log(error: &Error) {
-    let cause = std::error::Error::source(error);
+/// What is wrong with us and not with the caller goes to the log, and nothing of it to the caller but the id under which
+/// it is found there.
+pub(super) fn logged(error: Error) -> Error {
+    let cause = std::error::Error::source(&error);
     match (error.kind(), cause) {
         // A limit does its work; nobody has to come and see.
-        (ErrorKind::Unavailable, None) => tracing::warn!(why = error.message(), "call put off"),
-        (ErrorKind::Internal | ErrorKind::Unavailable, cause) => {
-            tracing::error!(kind = ?error.kind(), cause, "call failed");
+        (ErrorKind::Unavailable, None) => {
+            tracing::warn!(why = error.message(), "call put off");
+            error
         }
-        _ => {}
+        (ErrorKind::Internal | ErrorKind::Unavailable, cause) => {
+            let id = uuid::Uuid::new_v4().to_string();
+            tracing::error!(kind = ?error.kind(), error_id = id, cause, "call failed");
+            error.with("errorId", id)
+        }
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    /// What is logged, field by field.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Log {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            self.0.lock().unwrap().push(format!("{field}={value:?}"));
+        }
+    }
+
+    impl Subscriber for Log {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn s81_the_caller_gets_an_id_and_the_log_gets_the_cause_under_it() {
+        let log = Log::default();
+        let cause = || "postgres://root:hunter2@10.0.0.7";
+        let down = Error::new(ErrorKind::Unavailable).with_source(cause());
+        for error in [Error::internal(cause()), down] {
+            let told = tracing::subscriber::with_default(log.clone(), || logged(error));
+            let (key, id) = told.metadata().next().expect("an id");
+            assert_eq!((key, id.len()), ("errorId", 36));
+            let lines = std::mem::take(&mut *log.0.lock().unwrap()).join("\n");
+            assert!(lines.contains(id) && lines.contains("hunter2"), "{lines}");
+            assert!(!told.to_string().contains("hunter2"), "{told}");
+        }
+        for fine in [ErrorKind::TaskNotFound, ErrorKind::Unavailable] {
+            assert_eq!(logged(fine.into()).metadata().len(), 0, "{fine:?}");
+        }
     }
 }

@@ -28,9 +28,9 @@ pub(super) async fn answer(
 ) -> Reply {
     let route = match route(request.method().as_str(), path) {
         Ok(route) => route,
-        Err(NoRoute::NotFound(key)) => return refused(&ErrorKind::MethodNotFound.into(), key.version()),
+        Err(NoRoute::NotFound(key)) => return refused(ErrorKind::MethodNotFound.into(), key.version()),
         Err(NoRoute::NotAllowed(key, methods)) => {
-            let mut reply = refused(&ErrorKind::MethodNotAllowed.into(), key.version());
+            let mut reply = refused(ErrorKind::MethodNotAllowed.into(), key.version());
             reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
             return reply;
         }
@@ -39,24 +39,20 @@ pub(super) async fn answer(
     if *request.method() == Method::POST
         && let Err(error) = body::check_type(request.headers())
     {
-        return refused(&error, route.key.version());
+        return refused(error, route.key.version());
     }
     let asked = asked(request.headers(), request.uri().query());
     let version = match decide(route.key, &asked, routes.settings.strict_version) {
         Ok(version) => version,
-        Err(Refusal { error, form }) => return refused(&error, form),
+        Err(Refusal { error, form }) => return refused(error, form),
     };
     let span = span(route.operation, Binding::HttpJson, version, guest.caller());
     let answer = served(routes, resident, guest, &route, request).instrument(span).await;
-    answer.unwrap_or_else(|error| {
-        let mut reply = refused(&error, version);
-        say_version(reply.headers_mut(), version);
-        reply
-    })
+    answer.unwrap_or_else(|error| refused(error, version))
 }
 
 /// Answers a request of somebody whom we do not serve: whatever it asks for, they are told no more.
-pub(super) fn turned_away(path: &str, request: &HttpRequest<Incoming>, error: &Error) -> Reply {
+pub(super) fn turned_away(path: &str, request: &HttpRequest<Incoming>, error: Error) -> Reply {
     let key = match route(request.method().as_str(), path) {
         Ok(route) => route.key,
         Err(NoRoute::NotFound(key) | NoRoute::NotAllowed(key, _)) => key,
@@ -66,7 +62,7 @@ pub(super) fn turned_away(path: &str, request: &HttpRequest<Incoming>, error: &E
 
 /// Answers a request to an agent that is not there.
 pub(super) fn unknown() -> Reply {
-    refused(&ErrorKind::MethodNotFound.into(), Key::PathV1.version())
+    refused(ErrorKind::MethodNotFound.into(), Key::PathV1.version())
 }
 
 async fn served(
@@ -82,8 +78,10 @@ async fn served(
         _ => Vec::new(),
     };
     let (decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
-    let version = route.key.version();
-    let entered = routes.enter(resident, guest, &head.headers, version, &decoded, body.len())?;
+    let (version, bytes) = (route.key.version(), body.len());
+    // What came in is let go once it is read: the call may take long.
+    drop(body);
+    let entered = routes.enter(resident, guest, &head.headers, version, &decoded, bytes)?;
     let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => {
             let mut out = Vec::with_capacity(1024);
@@ -107,12 +105,13 @@ fn names_a2a(headers: &HeaderMap) -> bool {
     texts.any(|text| text.to_ascii_lowercase().contains(A2A_JSON))
 }
 
-fn refused(error: &Error, version: Version) -> Reply {
-    reply::log(error);
+fn refused(error: Error, version: Version) -> Reply {
+    let error = reply::logged(error);
     let mut out = Vec::new();
-    wire::write(&mut out, &RestError(error, version));
+    wire::write(&mut out, &RestError(&error, version));
     let status = StatusCode::from_u16(http_status(error.kind(), version));
     let mut reply = reply::json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), out);
-    reply::retry_after(&mut reply, error);
+    reply::retry_after(&mut reply, &error);
+    say_version(reply.headers_mut(), version);
     reply
 }

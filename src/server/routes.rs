@@ -88,7 +88,7 @@ impl Routes {
             "/readyz" => self.ready(&request).await,
             _ => match self.admit(peer, &request).await {
                 Ok(guest) => rest::answer(self, resident, guest, path, request).await,
-                Err(error) => rest::turned_away(path, &request, &error),
+                Err(error) => rest::turned_away(path, &request, error),
             },
         }
     }
@@ -99,7 +99,7 @@ impl Routes {
         }
         match self.admit(peer, &request).await {
             Ok(guest) => jsonrpc::answer(self, resident, guest, request).await,
-            Err(error) => jsonrpc::turned_away(&request, &error),
+            Err(error) => jsonrpc::turned_away(&request, error),
         }
     }
 
@@ -109,7 +109,7 @@ impl Routes {
         }
         match self.admit(peer, &request).await {
             Ok(guest) => grpc::answer(self, self.directory.first(), guest, request).await,
-            Err(error) => grpc::turned_away(&request, &error),
+            Err(error) => grpc::turned_away(&request, error),
         }
     }
 
@@ -139,7 +139,7 @@ impl Routes {
         match self.directory.first().service.check().await {
             Ok(()) => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
             Err(error) => {
-                reply::log(&error);
+                let error = reply::logged(error);
                 plain(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", error.message()))
             }
         }
@@ -150,7 +150,7 @@ impl Routes {
 fn read(request: &Request<Incoming>, answer: impl FnOnce(&HeaderMap) -> Result<Reply>) -> Reply {
     match *request.method() {
         Method::GET | Method::HEAD => answer(request.headers()).unwrap_or_else(|error: Error| {
-            reply::log(&error);
+            reply::logged(error);
             plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error\n")
         }),
         _ => not_allowed("GET, HEAD"),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::service::Most;
+use crate::service::{Enforced, Most};
 use crate::wire::card::CardForm;
 
 /// How a server serves.
@@ -18,11 +18,14 @@ pub struct ServerSettings {
     pub max_header_bytes: usize,
     /// How long a caller may take to send the head of a request; an idle connection is closed after this too.
     pub header_timeout: Duration,
+    /// How long a connection of HTTP/2 may be without a call, even if its peer answers pings.
+    pub idle_timeout: Duration,
     /// How long a caller may take to send the body.
     pub body_timeout: Duration,
     /// How long a caller may leave what we send unread.
     pub write_timeout: Duration,
-    /// Connections at the same time; more wait to be accepted.
+    /// Connections at the same time; more wait to be accepted. Kept below the number of files that the process may
+    /// have open.
     pub max_connections: usize,
     /// Calls at the same time on one HTTP/2 connection.
     pub max_concurrent_calls: u32,
@@ -44,6 +47,10 @@ pub struct ServerSettings {
     pub strict_version: bool,
     /// Whether gRPC tells everybody its protobuf files.
     pub grpc_reflection: bool,
+    /// Whether parts of a message whose media type is none of the card's input modes are refused.
+    pub enforce_input_modes: bool,
+    /// Whether callers who accept none of the card's output modes are refused.
+    pub enforce_output_modes: bool,
     /// How the card is written: for readers of every version, or of one.
     pub card_form: CardForm,
     /// How long clients may keep the card.
@@ -64,6 +71,12 @@ impl ServerSettings {
     }
 }
 
+impl ServerSettings {
+    pub(super) fn modes(&self) -> Enforced {
+        Enforced { input: self.enforce_input_modes, output: self.enforce_output_modes }
+    }
+}
+
 impl Default for ServerSettings {
     fn default() -> Self {
         Self {
@@ -71,6 +84,7 @@ impl Default for ServerSettings {
             max_reading_bytes: 256 << 20,
             max_header_bytes: 64 << 10,
             header_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(300),
             body_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(60),
             max_connections: 50_000,
@@ -84,6 +98,8 @@ impl Default for ServerSettings {
             shutdown_grace: Duration::from_secs(10),
             strict_version: false,
             grpc_reflection: false,
+            enforce_input_modes: true,
+            enforce_output_modes: false,
             card_form: CardForm::Union,
             card_max_age: Duration::from_secs(300),
             trusted_proxies: Vec::new(),

@@ -1,6 +1,7 @@
 //! What an agent offers beyond the core, as its card says, and who asks for more than that.
 
-use crate::model::{AgentCard, Call, Error, ErrorKind, Operation, Result, Version};
+use super::modes::{Enforced, Modes};
+use crate::model::{AgentCard, Call, Error, ErrorKind, Operation, Request, Result, Version};
 
 /// What an agent offers.
 #[derive(Debug, Clone, Default)]
@@ -10,6 +11,7 @@ pub(crate) struct Offer {
     extended_card: Option<Box<AgentCard>>,
     declares_extended_card: bool,
     extensions: Vec<Extension>,
+    modes: Modes,
 }
 
 #[derive(Debug, Clone)]
@@ -20,8 +22,9 @@ struct Extension {
 
 impl Offer {
     /// What the public card promises; `extended` is what authenticated callers see instead of it.
-    pub(crate) fn new(card: &AgentCard, extended: Option<AgentCard>) -> Self {
+    pub(crate) fn new(card: &AgentCard, extended: Option<AgentCard>, enforced: Enforced) -> Self {
         let capabilities = &card.capabilities;
+        let modes = Modes::new([card].into_iter().chain(&extended), enforced);
         let extensions = capabilities.extensions.iter().filter(|extension| !extension.uri.is_empty());
         Self {
             streaming: capabilities.streaming == Some(true),
@@ -34,6 +37,28 @@ impl Offer {
                     required: extension.required == Some(true),
                 })
                 .collect(),
+            modes,
+        }
+    }
+
+    /// Refuses a message of a kind that the agent does not take, and a caller who takes nothing of what it gives.
+    ///
+    /// # Errors
+    /// The content type is not supported.
+    pub(super) fn check_modes(&self, request: &Request) -> Result<()> {
+        match request {
+            Request::SendMessage(request) | Request::SendStreamingMessage(request) => {
+                self.modes.check(request)
+            }
+            Request::GetTask(_)
+            | Request::ListTasks(_)
+            | Request::CancelTask(_)
+            | Request::SubscribeToTask(_)
+            | Request::CreatePushConfig(_)
+            | Request::GetPushConfig(_)
+            | Request::ListPushConfigs(_)
+            | Request::DeletePushConfig(_)
+            | Request::GetExtendedAgentCard(_) => Ok(()),
         }
     }
 

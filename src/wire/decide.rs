@@ -109,18 +109,21 @@ pub fn decide(key: Key, asked: &Asked, strict: bool) -> Result<Version, Refusal>
         Asked::For(Version::V1) if key.is_method() => {
             Err(Refusal { error: ErrorKind::MethodNotFound.into(), form: Version::V1 })
         }
-        Asked::Nothing => Err(not_supported("", version)),
-        Asked::For(other) => Err(not_supported(other.as_str(), version)),
-        Asked::Other(other) => Err(not_supported(other, version)),
+        Asked::Nothing | Asked::For(_) | Asked::Other(_) => Err(not_supported(asked, version)),
     }
 }
 
-fn not_supported(requested: &str, form: Version) -> Refusal {
+/// Says what to do about it: which header goes with what was called, or which versions there are.
+fn not_supported(asked: &Asked, form: Version) -> Refusal {
     let supported = Version::ALL.map(Version::as_str).join(",");
-    let message = match requested {
-        "" => format!("Version not supported: send the header A2A-Version with one of {supported}"),
-        _ => format!("Version not supported here: this server speaks {supported}"),
+    let (requested, why) = match asked {
+        Asked::Nothing => ("", format!("what was called needs the header A2A-Version: {form}")),
+        Asked::For(other) => {
+            (other.as_str(), format!("what was called belongs to {form}, and A2A-Version says {other}"))
+        }
+        Asked::Other(other) => (other.as_str(), format!("A2A-Version must be one of {supported}")),
     };
+    let message = format!("{}: {why}", ErrorKind::VersionNotSupported.message());
     // The words of a stranger go back only as far as they could be a version.
     let requested: String = requested.chars().filter(|c| !c.is_control()).take(32).collect();
     let error = Error::new(ErrorKind::VersionNotSupported)

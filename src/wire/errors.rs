@@ -58,7 +58,7 @@ impl GrpcCode {
 pub fn jsonrpc_code(kind: ErrorKind) -> i32 {
     match kind {
         ErrorKind::Parse => -32700,
-        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge => -32600,
+        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => -32600,
         ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => -32601,
         ErrorKind::InvalidParams => -32602,
         ErrorKind::Internal => -32603,
@@ -88,6 +88,7 @@ pub fn http_status(kind: ErrorKind, version: Version) -> u16 {
     let (v1, v03) = match kind {
         ErrorKind::Parse | ErrorKind::InvalidRequest => (400, 400),
         ErrorKind::PayloadTooLarge => (413, 413),
+        ErrorKind::RequestTimeout => (408, 408),
         ErrorKind::MethodNotFound => (404, 404),
         ErrorKind::MethodNotAllowed => (405, 405),
         ErrorKind::InvalidParams => (400, 422),
@@ -139,7 +140,7 @@ pub fn grpc_code(kind: ErrorKind, version: Version) -> GrpcCode {
         ErrorKind::RateLimited => (C::ResourceExhausted, C::ResourceExhausted),
         ErrorKind::Unavailable => (C::Unavailable, C::Unavailable),
         ErrorKind::Canceled => (C::Cancelled, C::Cancelled),
-        ErrorKind::DeadlineExceeded => (C::DeadlineExceeded, C::DeadlineExceeded),
+        ErrorKind::RequestTimeout | ErrorKind::DeadlineExceeded => (C::DeadlineExceeded, C::DeadlineExceeded),
         ErrorKind::Other(_) => (C::Unknown, C::Unknown),
     };
     match version {
@@ -153,7 +154,9 @@ pub fn grpc_code(kind: ErrorKind, version: Version) -> GrpcCode {
 pub fn reason(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Parse => "PARSE_ERROR",
-        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge => "INVALID_REQUEST",
+        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => {
+            "INVALID_REQUEST"
+        }
         ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => "METHOD_NOT_FOUND",
         ErrorKind::InvalidParams => "INVALID_PARAMS",
         ErrorKind::Internal => "INTERNAL_ERROR",
@@ -180,7 +183,9 @@ pub fn reason(kind: ErrorKind) -> &'static str {
 pub(crate) fn name_v03(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Parse => "JSONParseError",
-        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge => "InvalidRequestError",
+        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => {
+            "InvalidRequestError"
+        }
         ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => "MethodNotFoundError",
         ErrorKind::InvalidParams => "InvalidParamsError",
         ErrorKind::Internal => "InternalError",
@@ -239,7 +244,8 @@ impl Serialize for JsonRpcError<'_> {
 
 /// 0.3 has no typed details: a small object where it says more than the task the caller named itself.
 fn data_v03(error: &Error) -> Option<Object> {
-    if error.metadata().all(|(key, _)| key == "taskId") {
+    let named_it = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
+    if error.metadata().all(|(key, _)| key == "taskId" && named_it) {
         return None;
     }
     Some(

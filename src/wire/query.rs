@@ -25,7 +25,7 @@ impl<'a> Query<'a> {
 
     pub(super) fn int(&self, name: &str) -> Result<Option<i32>, Error> {
         let parse =
-            |text: &str| text.parse().map_err(|_| Error::invalid(name, "must be a 32-bit whole number"));
+            |text: &str| whole(text).ok_or_else(|| Error::invalid(name, "must be a 32-bit whole number"));
         self.text(name)?.map(parse).transpose()
     }
 
@@ -48,6 +48,13 @@ impl<'a> Query<'a> {
         };
         self.text(name)?.map(parse).transpose()
     }
+}
+
+/// A whole number as a body may spell it too: `5` or `5.0`.
+fn whole(text: &str) -> Option<i32> {
+    let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let nothing = !fraction.is_empty() && fraction.bytes().all(|byte| byte == b'0');
+    digits.parse().ok().filter(|_| nothing)
 }
 
 fn is_snake(key: &str, name: &str) -> bool {
@@ -90,7 +97,10 @@ mod tests {
         assert_eq!(query.int("pageSize").unwrap(), None);
         assert_eq!(query.text("a b").unwrap(), Some("c d"));
         assert_eq!(query.flag("includeArtifacts").unwrap(), Some(true));
-        for bad in ["x", "1.5", "NaN", "2147483648", "1e3", "+"] {
+        for (text, number) in [("5.0", 5), ("-1.00", -1), ("007", 7)] {
+            assert_eq!(Query::read(&format!("pageSize={text}")).int("pageSize").unwrap(), Some(number));
+        }
+        for bad in ["x", "1.5", "5.", ".0", "1.0.0", "NaN", "2147483648", "1e3", "+"] {
             let query = format!("pageSize={bad}");
             assert_eq!(
                 fault(Query::read(&query).int("pageSize")).1,

@@ -84,7 +84,7 @@ async fn s66_numbers_are_read_alike_on_every_binding() {
         "\"1.5\"",
         "\"-1\"",
     ];
-    let good = ["1", "\"1\"", "100"];
+    let good = ["1", "1.0", "\"1\"", "100"];
     let rows = [
         ("GetTask", "historyLength", &["0"][..], &[][..]),
         ("ListTasks", "historyLength", &["0"], &[]),

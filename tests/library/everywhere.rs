@@ -46,7 +46,7 @@ pub(crate) async fn everywhere_on(server: impl Fn() -> Server, scenario: impl As
 
 /// The card of an agent that is nothing but served.
 pub(crate) fn card() -> AgentCard {
-    AgentCard::new("Echo", "Says it back")
+    AgentCard::new("Echo", "Says it back").input_modes(["*/*"])
 }
 
 /// Where a scenario runs; says so if it fails.

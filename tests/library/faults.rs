@@ -165,6 +165,21 @@ async fn s81_calls_are_refused_for_now_without_a_word_of_why() {
 }
 
 #[tokio::test]
+async fn s81_what_is_our_fault_has_an_id_to_ask_us_by() {
+    for form in FORMS {
+        let (_store, server, _strings, _reader, id) = broken(form).await;
+        let answer = server.ask(&form.ask("GetTask", json!({"id": id}))).await;
+        let error = serde_json::from_str::<Value>(&answer.body).unwrap()["error"].clone();
+        let place = match form {
+            Form::Rpc1 => &error["data"][0]["metadata"],
+            Form::Rpc03 => &error["data"],
+            Form::Rest1 | Form::Rest03 => &error["details"][0]["metadata"],
+        };
+        assert!(place["errorId"].as_str().is_some_and(|id| id.len() == 36), "{answer:?}");
+    }
+}
+
+#[tokio::test]
 async fn r26_health_says_that_the_store_is_down_or_full_and_that_it_is_well_again() {
     let store = Faulty::default();
     let server = start_with(Echo, |server| server.store(store.clone())).await;

@@ -50,7 +50,7 @@ pub(crate) async fn start(agent: impl Agent) -> Running {
 
 /// Starts a server that is set up otherwise than by default.
 pub(crate) async fn start_with(agent: impl Agent, set_up: impl FnOnce(Server) -> Server) -> Running {
-    start_as(AgentCard::new("Echo", "Says it back"), agent, set_up).await
+    start_as(AgentCard::new("Echo", "Says it back").input_modes(["*/*"]), agent, set_up).await
 }
 
 /// Starts a server for an agent with a card of its own.

@@ -32,7 +32,7 @@ impl Agent for Holds {
     }
 }
 
-fn serving(change: impl FnOnce(&mut ServerSettings)) -> ServerSettings {
+pub(crate) fn serving(change: impl FnOnce(&mut ServerSettings)) -> ServerSettings {
     let mut settings = ServerSettings::default();
     change(&mut settings);
     settings
@@ -42,71 +42,25 @@ pub(crate) fn send(form: Form, text: &str) -> Ask {
     form.ask("SendMessage", json!({"message": form.message(text, json!({}))}))
 }
 
-async fn say(server: &Running, bytes: &[u8]) -> TcpStream {
+pub(crate) async fn say(server: &Running, bytes: &[u8]) -> TcpStream {
     let mut stream = soon(TcpStream::connect(server.address)).await.unwrap();
     soon(stream.write_all(bytes)).await.unwrap();
     stream
 }
 
 /// All that still comes; a connection that is cut ends too.
-async fn to_end(mut stream: TcpStream) -> String {
+pub(crate) async fn to_end(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = soon(stream.read_to_end(&mut bytes)).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// `:authority: localhost`, as HPACK has it.
-const AUTHORITY: &[u8] = b"\x01\x09localhost";
-const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
-    let settings = serving(|settings| {
-        settings.header_timeout = Duration::from_secs(2);
-        settings.body_timeout = Duration::from_secs(2);
-    });
-    let server = start_with(Holds, |server| server.serving(settings)).await;
-    let head =
-        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n";
-    let slow = [
-        // Half-open, half a head, half a body, half a chunk, half a greeting.
-        Vec::new(),
-        b"POST / HTTP/1.1\r\nHost: localhost\r\nX-".to_vec(),
-        format!("{head}\r\n{{\"jsonrpc\"").into_bytes(),
-        b"POST /message:send HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{"
-            .to_vec(),
-        GREETING[..10].to_vec(),
-    ];
-    let mut waiting = Vec::new();
-    for bytes in slow.iter().cycle().take(50) {
-        waiting.push(say(&server, bytes).await);
-    }
-    let mut work = JoinSet::new();
-    let address = server.address;
-    for number in 0..100 {
-        if number % 4 == 0 {
-            let form = FORMS[number / 4 % 4];
-            // One that leaves in the middle, one that asks for a stream and never reads.
-            let ask = form.stream("hold", json!({}));
-            drop(server.begin(&ask.head, ask.body.as_bytes()).await);
-            waiting.push(say(&server, GREETING).await);
-        }
-        work.spawn(async move { (number, works(address, FORMS[number % 4], number).await) });
-    }
-    while let Some(done) = soon(work.join_next()).await {
-        let (number, ()) = done.unwrap();
-        assert!(number < 100);
-    }
-    for stream in waiting.drain(..50) {
-        let text = to_end(stream).await;
-        let refused =
-            text.is_empty() || text.starts_with("HTTP/1.1 408") || text.contains("did not arrive in time");
-        assert!(refused, "{text}");
-    }
-}
+pub(crate) const AUTHORITY: &[u8] = b"\x01\x09localhost";
+pub(crate) const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A client that works as it should, on a connection of its own for each request.
-async fn works(address: std::net::SocketAddr, form: Form, number: usize) {
+pub(crate) async fn works(address: std::net::SocketAddr, form: Form, number: usize) {
     let answer = async |ask: &Ask| {
         let mut stream = soon(TcpStream::connect(address)).await.unwrap();
         let Ask { head, body } = ask;
@@ -247,7 +201,7 @@ async fn a_stream_is_not_held_back_by_the_request_behind_it() {
 }
 
 /// A frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
@@ -412,4 +366,32 @@ async fn s63_idle_connections_make_room_for_those_who_ask() {
     let server = start_with(Echo, |server| server.serving(settings)).await;
     let _idle = [say(&server, b"").await, say(&server, b"GET / HT").await, say(&server, b"").await];
     assert_eq!(server.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn s71_numbers_and_texts_of_any_length_are_kept_or_refused_as_they_are() {
+    let server = start(Echo).await;
+    let (digits, escapes) = ("9".repeat(300_000), "\\u00e9".repeat(100_000));
+    for form in FORMS {
+        let ask = form.ask(
+            "SendMessage",
+            json!({"message": form.message("hi", json!({"metadata": {"n": 7, "t": "TEXT"}}))}),
+        );
+        let body = ask.body.replace(r#""n":7"#, &format!(r#""n":{digits}"#)).replace("TEXT", &escapes);
+        let answer = server.ask(&Ask { body, ..ask.clone() }).await;
+        assert_eq!(answer.status, 200, "{form:?}");
+        assert!(answer.body.contains(&format!(r#""n":{digits}"#)), "not a digit is lost: {form:?}");
+        let text = answer.body.matches("\\u00e9").count() + answer.body.matches('é').count();
+        assert_eq!(text, 100_000, "{form:?}");
+        // Where a number of ours is wanted, such a one is none.
+        for number in [digits.as_str(), "1e999999999", &format!("0.5{digits}"), &format!("-{digits}")] {
+            let params =
+                json!({"message": form.message("hi", json!({})), "configuration": {"historyLength": 7}});
+            let ask = form.ask("SendMessage", params);
+            let body = ask.body.replace(":7", &format!(":{number}"));
+            let answer = server.ask(&Ask { body, ..ask.clone() }).await;
+            assert_eq!(form.refusal(&answer).0, -32602, "{form:?} {}", &number[..9]);
+            assert!(answer.body.len() < 1000, "{form:?}");
+        }
+    }
 }

@@ -418,7 +418,9 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
     }
     // 08 §5: typed details. 06 §2: a small object instead, where it says more than which task the caller named.
     let typed = carrier != Carrier::JsonRpc || version == Version::V1;
-    if typed || !error.metadata().all(|(key, _)| key == "taskId") {
+    // A caller who waited in vain for a task may not know its name.
+    let named = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
+    if typed || !error.metadata().all(|(key, _)| key == "taskId" && named) {
         left = error.metadata().fold(left, |left, (key, value)| left.with(key.to_owned(), value));
     }
     let violations = error.violations().iter().filter(|_| typed).cloned();

@@ -4,6 +4,7 @@
 #[cfg(feature = "server")]
 mod ambiguous;
 #[cfg(feature = "server")]
+mod besieged;
 mod bindings;
 #[cfg(all(feature = "client", feature = "server"))]
 mod client;

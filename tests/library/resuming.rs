@@ -1,12 +1,20 @@
 //! Readers that were cut off: they come again with the last position they saw, and miss nothing.
 
-use attache::model::Limits;
-use attache::{Agent, Failure, Outcome, Turn};
-use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use std::time::Duration;
 
-use crate::harness::{FORMS, Form, Puppet, Seen, start, start_with, task};
+use attache::model::{Binding, Limits, Message, SendMessageRequest, Seq, SubscribeToTaskRequest};
+use attache::{Agent, Client, Failure, Outcome, ServerSettings, Turn};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::everywhere::{self, CELLS, open};
+use crate::harness::{Answer, FORMS, Form, Puppet, Seen, soon, start, start_with, task};
+use crate::hostile::{send, to_end};
 use crate::streaming::{Scene, next, opening, rest};
 
 #[tokio::test]
@@ -237,7 +245,6 @@ fn told(mut text: String, mut at: u64, events: &[(u64, Seen)]) -> String {
 async fn a_reader_whose_server_stops_goes_on_at_the_next_one() {
     use attache::store::Sqlite;
     use attache::store::sqlite::Options;
-    use std::time::Duration;
 
     for form in FORMS {
         let folder = tempfile::tempdir().unwrap();
@@ -262,5 +269,77 @@ async fn a_reader_whose_server_stops_goes_on_at_the_next_one() {
         let mut reader = server.read(&form.subscribe(&id).resuming(5)).await;
         let failed = form.status("failed", "Agent execution failed (interrupted)", true);
         assert_eq!(rest(form, &mut reader).await.pop().map(|(_, seen)| seen), Some(failed));
+    }
+}
+
+/// A proxy between a client and the server that ends the answer in good order once it has passed on `on it`.
+async fn pass(listener: TcpListener, server: SocketAddr) {
+    let (client, _) = listener.accept().await.unwrap();
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = TcpStream::connect(server).await.unwrap().into_split();
+    let told = async {
+        let mut bytes = Vec::new();
+        while !(String::from_utf8_lossy(&bytes).contains("on it") && bytes.ends_with(b"\n\n\r\n")) {
+            assert_ne!(from_server.read_buf(&mut bytes).await.unwrap(), 0);
+        }
+        bytes.extend_from_slice(b"0\r\n\r\n");
+        to_client.write_all(&bytes).await.unwrap();
+    };
+    tokio::select! {
+        _ = tokio::io::copy(&mut from_client, &mut to_server) => {}
+        () = told => {}
+    }
+}
+
+#[tokio::test]
+async fn r02_a_stream_that_a_proxy_ends_in_good_order_is_taken_up_where_it_was() {
+    for &(binding, version) in CELLS.iter().filter(|(binding, _)| *binding != Binding::Grpc) {
+        let (agent, mut strings) = Puppet::new();
+        let server = start(agent).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = format!("http://{}/", listener.local_addr().unwrap());
+        let mut proxies = JoinSet::new();
+        proxies.spawn(pass(listener, server.address));
+        let client = Client::new(&proxy, binding, version).unwrap();
+        let work = async {
+            let id = strings.began().await;
+            strings.say("on it").await;
+            id
+        };
+        let opening = client.send_streaming_message(SendMessageRequest::new(Message::user("go")));
+        let (stream, id) = soon(async { tokio::join!(opening, work) }).await;
+        let (mut stream, mut seen) = (stream.unwrap(), Vec::new());
+        while let Some(event) = soon(stream.next()).await {
+            let (at, event) = event.unwrap();
+            seen.push((at.unwrap(), everywhere::told(&event)));
+        }
+        // It ended as if all were said, and it is not: no event said so.
+        let all = [(Seq(2), "task active"), (Seq(4), "status active"), (Seq(5), "status working: on it")];
+        assert_eq!(seen, all.map(|(at, text)| (at, text.to_owned())));
+        strings.write("more").await;
+        strings.end(Outcome::Completed).await;
+        let client = Client::new(&format!("http://{}/", server.address), binding, version).unwrap();
+        let request = SubscribeToTaskRequest { id: id.as_str().into(), ..Default::default() };
+        let rest = soon(open(client.subscribe_to_task(request, Some(Seq(5))))).await.unwrap();
+        assert_eq!(soon(rest.story()).await, ["artifact more", "status completed"]);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_cut_by_the_end_of_the_server_names_its_task() {
+    for form in FORMS {
+        let mut settings = ServerSettings::default();
+        settings.shutdown_grace = Duration::from_millis(50);
+        let (agent, mut strings) = Puppet::new();
+        let mut server = start_with(agent, |server| server.serving(settings)).await;
+        let ask = send(form, "go");
+        let call = server.begin(&ask.head, ask.body.as_bytes()).await;
+        let id = strings.began().await;
+        server.stop().await;
+        let answer = Answer::read(&to_end(call).await);
+        let (code, words) = form.refusal(&answer);
+        assert_eq!((code, answer.status), (-32000, 503), "{answer:?}");
+        assert!(words.contains(&id), "{words}");
+        assert!(answer.body.contains(&format!(r#""taskId":"{id}""#)), "{answer:?}");
     }
 }

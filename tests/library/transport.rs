@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 
-use crate::harness::{Echo, message, request, soon, start};
+use crate::harness::{Ask, Echo, FORMS, message, request, soon, start};
+use crate::hostile::send;
 use crate::operations::Held;
 
 #[tokio::test]
@@ -104,4 +105,25 @@ async fn a_server_that_stops_answers_the_calls_it_has() {
     let ((), text) = soon(async { tokio::join!(server.stop(), answer) }).await;
     assert!(text.contains("TASK_STATE_COMPLETED"), "{text}");
     assert!(tokio::net::TcpStream::connect(server.address).await.is_err());
+}
+
+#[tokio::test]
+async fn every_refusal_says_which_version_it_is_in() {
+    let server = start(Echo).await;
+    for form in FORMS {
+        let ask = send(form, "hi");
+        let head = ask.head.replace("application/json", "text/plain");
+        for wrong in [
+            Ask { head, ..ask.clone() },
+            Ask { body: "{".to_owned(), ..ask.clone() },
+            Ask { body: "{}".to_owned(), ..ask.clone() },
+            ask.clone().with("A2A-Version", "9.9"),
+        ] {
+            let answer = server.ask(&wrong).await;
+            assert!(form.refusal(&answer).0 < 0);
+            assert_eq!(answer.header("a2a-version"), Some(form.version()), "{answer:?}");
+        }
+    }
+    let answer = server.send("GET /nowhere HTTP/1.1", b"").await;
+    assert_eq!((answer.status, answer.header("a2a-version")), (404, Some("1.0")));
 }

@@ -9,6 +9,12 @@ use crate::serving::{self, Served, Try};
 pub(crate) async fn run(serving: Serving) -> anyhow::Result<()> {
     let agent = practice();
     let card = AgentCard::new("Attache demo", "A practice agent that shows everything an agent can do");
+    // It tells of every file that comes in, and gives text, data and a table.
+    let card = card.input_modes(["text/plain", "application/json", "*/*"]).output_modes([
+        "text/plain",
+        "application/json",
+        "text/csv",
+    ]);
     let card = agent.skills().fold(card.version(env!("CARGO_PKG_VERSION")), AgentCard::skill);
     let served = Served {
         server: Server::new(card, agent),

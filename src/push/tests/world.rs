@@ -218,7 +218,7 @@ impl Process {
     /// Opens a task with a webhook in this version.
     pub(super) async fn send(&self, text: &str, url: &str, version: Version) -> Head {
         let config = Some(registered(url, version));
-        let opening = Opening { message: Message::user(text), key: None, alias: None, config };
+        let opening = Opening { message: Message::user(text), key: None, alias: None, config, failure: None };
         let accepted = self.engine.start(call(), opening).await.unwrap();
         self.pushes.registered(&accepted.head, &"hook".into());
         accepted.head

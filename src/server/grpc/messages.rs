@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::sync::{CancellationToken, ReusableBoxFuture, WaitForCancellationFutureOwned};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Status;
 
 use super::{frame, too_late};
 use crate::model::{Error, ErrorKind, Result, Version};
-use crate::server::events::{Next, next};
 use crate::server::forms::event;
+use crate::server::outgoing::Outgoing;
 use crate::server::reply::{self, Fault};
 use crate::service::{Item, Stream};
 use crate::wire::grpc::to_status;
@@ -23,8 +23,7 @@ const FORMS: u8 = 16;
 
 /// The body of a stream.
 pub(super) struct Messages {
-    /// None when all is said.
-    next: Option<ReusableBoxFuture<'static, Next>>,
+    stream: Outgoing,
     version: Version,
     /// When the caller stops waiting.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -40,36 +39,24 @@ impl Messages {
         drain: CancellationToken,
     ) -> Self {
         Self {
-            next: Some(ReusableBoxFuture::new(next(stream))),
+            stream: Outgoing::new(stream),
             version,
             deadline: deadline.map(|at| Box::pin(sleep_until(at))),
             drain: Box::pin(drain.cancelled_owned()),
         }
     }
 
-    /// Everything there is, in one piece, or how the stream ended.
-    fn told(&mut self, (stream, items): Next) -> Frame<Bytes> {
-        match items {
-            Some(Ok(items)) => {
-                let mut out = Vec::with_capacity(1024);
-                items.iter().for_each(|item| write(&mut out, &stream, item, self.version));
-                if let Some(future) = &mut self.next {
-                    future.set(next(stream));
-                }
-                Frame::data(out.into())
-            }
-            Some(Err(error)) => self.failed(&error),
+    /// What comes next, or how the stream ended.
+    fn told(&mut self, told: Option<Result<Vec<u8>>>) -> Frame<Bytes> {
+        match told {
+            Some(Ok(out)) => Frame::data(out.into()),
+            Some(Err(error)) => self.end(&to_status(&reply::logged(error), self.version)),
             None => self.end(&Status::ok("")),
         }
     }
 
-    fn failed(&mut self, error: &Error) -> Frame<Bytes> {
-        reply::log(error);
-        self.end(&to_status(error, self.version))
-    }
-
     fn end(&mut self, status: &Status) -> Frame<Bytes> {
-        self.next = None;
+        self.stream.end();
         Frame::trailers(frame::trailers(status))
     }
 }
@@ -83,9 +70,13 @@ impl Body for Messages {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         let this = &mut *self;
-        let Some(next) = &mut this.next else { return Poll::Ready(None) };
-        let frame = if let Poll::Ready(next) = next.poll(context) {
-            this.told(next)
+        if this.stream.is_over() {
+            return Poll::Ready(None);
+        }
+        let version = this.version;
+        let told = this.stream.poll(context, |out, stream, item| write(out, stream, item, version));
+        let frame = if let Poll::Ready(told) = told {
+            this.told(told)
         } else if this.drain.as_mut().poll(context).is_ready() {
             this.end(&to_status(&stopping(), this.version))
         } else if this.deadline.as_mut().is_some_and(|at| at.as_mut().poll(context).is_ready()) {
@@ -97,7 +88,7 @@ impl Body for Messages {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.next.is_none()
+        self.stream.is_over()
     }
 }
 

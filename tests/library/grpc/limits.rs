@@ -83,7 +83,7 @@ async fn s63_a_message_that_does_not_come_is_not_waited_for() {
     let request =
         http::Request::post(format!("http://localhost{SEND}")).header(GRPC.0, GRPC.1).body(Silent).unwrap();
     let answer = soon(sender.send_request(request)).await.unwrap();
-    assert_eq!(Heard::read(answer).await.code(), Code::Cancelled);
+    assert_eq!(Heard::read(answer).await.code(), Code::DeadlineExceeded);
 }
 
 #[tokio::test]
@@ -108,4 +108,12 @@ async fn a_deadline_ends_the_call_and_not_the_task() {
     held.release();
     held.release();
     while soon(stream.message()).await.unwrap().is_some() {}
+}
+
+#[tokio::test]
+async fn s63_a_connection_that_only_answers_pings_is_closed() {
+    let server = start_set(|settings| settings.idle_timeout = Duration::from_millis(50)).await;
+    // Whoever has it could call, and does not.
+    let (_sender, mut connection) = connect::<http_body_util::Full<Bytes>>(&server).await;
+    soon(connection.join_next()).await.unwrap().unwrap();
 }

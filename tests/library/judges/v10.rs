@@ -175,6 +175,7 @@ fn classes(kind: ErrorKind) -> [&'static str; 3] {
         ErrorKind::ExtensionSupportRequired => ["ExtensionSupportRequiredError"; 3],
         ErrorKind::VersionNotSupported => ["VersionNotSupportedError"; 3],
         // By the code of gRPC, before it looks at anything else.
+        ErrorKind::RequestTimeout => ["InvalidRequestError", "InvalidRequestError", "A2AClientTimeoutError"],
         ErrorKind::DeadlineExceeded => [UNKNOWN, UNKNOWN, "A2AClientTimeoutError"],
         ErrorKind::Unauthenticated
         | ErrorKind::PermissionDenied

@@ -5,17 +5,18 @@
 
 mod down;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use attache::model::{
-    DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest, Message, PushConfig,
-    SendMessageConfiguration, SendMessageRequest, TaskId,
+    AgentSkill, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, Json, ListPushConfigsRequest,
+    Message, Part, PushConfig, SendMessageConfiguration, SendMessageRequest, TaskId, TaskState,
 };
 use attache::{Client, Server, ServerSettings, Settings};
 
 use down::Down;
 
-use super::{Led, Obeys, begin, cancel, configured, find, message, refused, say, subscribe};
+use super::{Led, Obeys, begin, cancel, configured, ended, find, message, refused, say, subscribe};
 use crate::everywhere::{can_list, card, everywhere, everywhere_on, has_details, has_retry_hint, open};
 
 /// Each of the operations on webhooks, with this task.
@@ -207,11 +208,89 @@ async fn r25_a_store_that_is_down() {
             if can_list(&client).await {
                 errors.push(client.list_tasks(Default::default()).await.err());
             }
-            for error in errors {
+            let mut ids = BTreeSet::new();
+            for (at, error) in errors.into_iter().enumerate() {
                 let error = error.expect("a refusal");
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                // S81: each under a name of its own, by which it is found in our log. What becomes of a message is the
+                // engine's to log.
+                if at > 1 && has_details(&client) {
+                    let id = error.metadata().find(|(key, _)| *key == "errorId").expect("an id").1;
+                    assert!(ids.insert(id.to_owned()), "{error:?}");
+                }
                 assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
                 assert_eq!(error.retry_after().is_some(), has_retry_hint(&client));
+            }
+        },
+    )
+    .await;
+}
+
+/// 02 §5: what a part says that it is must be one of the input modes of the card or of a skill; what says nothing is let
+/// in. 06 §3: who accepts none of the output modes is refused only where that is wanted.
+#[tokio::test]
+async fn a_media_type_that_is_not_taken() {
+    let sketch =
+        AgentSkill { input_modes: vec!["image/*".to_owned()], ..AgentSkill::new("s", "Sketch", "Draws") };
+    let mut serving = ServerSettings::default();
+    serving.enforce_output_modes = true;
+    let server = || Server::new(card().input_modes(["text/plain"]).skill(sketch.clone()), Obeys);
+    let file = |media_type: &str| {
+        SendMessageRequest::new(Message::user("hi").part(Part::file(b"x", media_type).with_filename("f")))
+    };
+    let wants = |modes: &[&str]| {
+        let accepted_output_modes = modes.iter().map(|mode| (*mode).to_owned()).collect();
+        configured(message("hi"), SendMessageConfiguration { accepted_output_modes, ..Default::default() })
+    };
+    everywhere_on(server, async |client: Client| {
+        for fine in ["image/png", "Text/Plain; charset=utf-8"] {
+            assert!(client.send_message(file(fine)).await.is_ok(), "{fine}");
+        }
+        let data = Part::data(Json::parse("{}").unwrap());
+        assert!(client.send_message(SendMessageRequest::new(Message::user(data))).await.is_ok());
+        assert_eq!(
+            send_both(&client, file("application/pdf")).await,
+            [ErrorKind::ContentTypeNotSupported; 2]
+        );
+        let error = client.send_message(file("application/pdf")).await.unwrap_err();
+        assert!(error.message().contains("message.parts[1].mediaType"), "{error}");
+        if has_details(&client) {
+            let supported = ("supported", "text/plain,image/*");
+            assert_eq!(error.metadata().collect::<Vec<_>>(), [supported]);
+        }
+        // As best it can.
+        assert!(client.send_message(wants(&["audio/ogg"])).await.is_ok());
+    })
+    .await;
+    everywhere_on(
+        || server().serving(serving.clone()),
+        async |client: Client| {
+            for fine in [&["audio/ogg", "text/*"][..], &[]] {
+                assert!(client.send_message(wants(fine)).await.is_ok(), "{fine:?}");
+            }
+            assert_eq!(
+                send_both(&client, wants(&["audio/ogg"])).await,
+                [ErrorKind::ContentTypeNotSupported; 2]
+            );
+        },
+    )
+    .await;
+}
+
+/// S65: whoever opens tasks and never answers what they ask keeps none of them for ever.
+#[tokio::test]
+async fn s65_tasks_that_nobody_answers_end_after_their_time() {
+    let settings = Settings {
+        max_parked_age: Some(Duration::from_millis(1)),
+        sweep_every: Duration::from_millis(1),
+        ..Default::default()
+    };
+    everywhere_on(
+        || Server::new(card(), Obeys).settings(settings.clone()),
+        async |client: Client| {
+            for text in ["ask", "auth"] {
+                let task = say(&client, text).await;
+                assert_eq!(ended(&client, &task).await.status.state, TaskState::Failed, "{text}");
             }
         },
     )

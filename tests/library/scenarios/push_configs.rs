@@ -202,3 +202,22 @@ async fn s53_reserved_metadata_is_dropped() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn r17_a_message_that_comes_again_does_not_register_again() {
+    everywhere_on(server, async |client: Client| {
+        let task = say(&client, "ask").await;
+        let keyed = client.clone().with_header("Idempotency-Key", "k").unwrap();
+        let request = with_inline(to(&task, "ask"), PushConfig::new(URL));
+        send(&keyed, request.clone()).await;
+        let configs = list(&client, &task.id).await.unwrap();
+        assert_eq!(configs.len(), 1);
+        send(&keyed, request.clone()).await;
+        assert_eq!(list(&client, &task.id).await.unwrap(), configs);
+        let id = configs[0].id.clone().unwrap();
+        delete(&client, &task.id, id.as_str()).await.unwrap();
+        send(&keyed, request).await;
+        assert_eq!(list(&client, &task.id).await.unwrap(), [], "what was removed stays removed");
+    })
+    .await;
+}

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use attache::model::{
-    Artifact, ErrorKind, GetTaskRequest, Json, Message, Part, Role, SendMessageConfiguration,
+    Artifact, ErrorKind, GetTaskRequest, Json, Limits, Message, Part, Role, SendMessageConfiguration,
     SendMessageRequest, SendMessageResponse, TaskState,
 };
 use attache::{Client, Outcome, Server, ServerSettings, Turn};
 
 use super::{
-    Led, Obeys, at_once, begin, configured, ended, find, get, message, refused, said, say, send, to,
+    Led, Obeys, at_once, begin, configured, ended, find, get, message, refused, said, say, send, stream, to,
 };
 use crate::everywhere::{card, everywhere, everywhere_on, history};
 
@@ -89,11 +89,16 @@ async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
                 assert_eq!((task.status.state, task.text().as_str()), (TaskState::Failed, words));
                 assert!(!format!("{task:?}").contains("hunter2"), "{task:?}");
             }
-            let error = client.send_message(message("ping panic")).await.unwrap_err();
+            // One that fails before there is a task fails a task all the same, and a stream tells of it.
+            let task = say(&client, "ping panic").await;
+            let failed = (TaskState::Failed, "Agent execution failed (panic)");
+            assert_eq!((task.status.state, task.text().as_str()), failed);
             assert_eq!(
-                (error.kind(), error.message()),
-                (ErrorKind::Internal, "Agent execution failed (panic)")
+                (get(&client, &task).await.status.state, said(&task)),
+                (failed.0, vec!["ping panic".to_owned()])
             );
+            let told = stream(&client, message("ping panic")).await.story().await;
+            assert_eq!(told, ["task active", "status failed: Agent execution failed (panic)"]);
             assert_eq!(say(&client, "hi").await.status.state, TaskState::Completed);
         },
     )
@@ -256,5 +261,23 @@ async fn s66_as_much_history_comes_as_was_asked_for() {
             assert_eq!(said(&get(&client, &asked).await).len(), 5);
         },
     )
+    .await;
+}
+
+#[tokio::test]
+async fn s66_no_more_history_goes_out_than_the_server_allows() {
+    let limits = Limits { max_history_length: 2, ..Default::default() };
+    let server = || Server::new(card(), Obeys).limits(limits.clone());
+    everywhere_on(server, async |client: Client| {
+        let task = say(&client, "ask").await;
+        send(&client, to(&task, "ask")).await;
+        let task = send(&client, to(&task, "ask")).await;
+        assert_eq!(task.history.len(), 2);
+        for (asked, expected) in [(None, 2), (Some(1), 1), (Some(100), 2)] {
+            let request = GetTaskRequest { id: task.id.clone(), history_length: asked, ..Default::default() };
+            let found = client.get_task(request).await.unwrap();
+            assert_eq!(said(&found), said(&task)[2 - expected..], "{asked:?}");
+        }
+    })
     .await;
 }

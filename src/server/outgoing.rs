@@ -1,0 +1,100 @@
+//! What comes out of a stream, in pieces: a reader that is far behind has no more of it in memory, written out, than
+//! one that keeps up.
+
+use std::task::{Context, Poll, ready};
+use std::vec;
+
+use tokio_util::sync::ReusableBoxFuture;
+
+use super::taken::PIECE;
+use crate::model::Result;
+use crate::service::{Item, Stream};
+
+/// A stream, and what came out of it.
+type Next = (Stream, Option<Result<Vec<Item>>>);
+
+/// A stream on its way out.
+pub(super) struct Outgoing {
+    /// None when all is said.
+    next: Option<ReusableBoxFuture<'static, Next>>,
+    /// What has come out and is not written yet.
+    left: Option<(Stream, vec::IntoIter<Item>)>,
+}
+
+impl Outgoing {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { next: Some(ReusableBoxFuture::new(next(stream))), left: None }
+    }
+
+    /// Whether nothing follows.
+    pub(super) fn is_over(&self) -> bool {
+        self.next.is_none()
+    }
+
+    /// Says no more.
+    pub(super) fn end(&mut self) {
+        (self.next, self.left) = (None, None);
+    }
+
+    /// The next piece, as `write` has it; `None` at the end. After an error nothing follows.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        write: impl FnMut(&mut Vec<u8>, &Stream, &Item),
+    ) -> Poll<Option<Result<Vec<u8>>>> {
+        let Some(future) = &mut self.next else { return Poll::Ready(None) };
+        let (stream, mut items) = match self.left.take() {
+            Some(left) => left,
+            None => match ready!(future.poll(context)) {
+                (stream, Some(Ok(items))) => (stream, items.into_iter()),
+                (_, failed) => {
+                    self.end();
+                    return Poll::Ready(failed.map(|items| items.map(|_| Vec::new())));
+                }
+            },
+        };
+        let piece = piece(&stream, &mut items, write);
+        match items.len() {
+            0 => future.set(next(stream)),
+            _ => self.left = Some((stream, items)),
+        }
+        Poll::Ready(Some(Ok(piece)))
+    }
+}
+
+/// Writes items until there is enough: what one item is too much for goes out all the same.
+fn piece<S, I>(
+    stream: &S,
+    items: &mut vec::IntoIter<I>,
+    mut write: impl FnMut(&mut Vec<u8>, &S, &I),
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    while out.len() < PIECE
+        && let Some(item) = items.next()
+    {
+        write(&mut out, stream, &item);
+    }
+    out
+}
+
+async fn next(mut stream: Stream) -> Next {
+    let items = stream.next().await;
+    (stream, items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r06_what_a_lagging_reader_has_missed_comes_in_pieces() {
+        let mut items = vec![vec![0_u8; PIECE / 4 + 1]; 1000].into_iter();
+        let mut pieces = Vec::new();
+        while items.len() > 0 {
+            pieces.push(piece(&(), &mut items, |out, (), item| out.extend_from_slice(item)).len());
+        }
+        assert_eq!((pieces.len(), pieces.iter().max()), (250, Some(&(PIECE + 4))));
+        let mut one = vec![vec![0_u8; 3 * PIECE]].into_iter();
+        assert_eq!(piece(&(), &mut one, |out, (), item| out.extend_from_slice(item)).len(), 3 * PIECE);
+    }
+}
