@@ -22,6 +22,8 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "egress/no_tls.rs"]
 mod tls;
+#[cfg(feature = "client")]
+mod trusted;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -72,18 +74,6 @@ pub(crate) enum Protocol {
 }
 
 impl Egress {
-    /// A door to what the operator names: it is trusted to lead where they want.
-    #[cfg(feature = "client")]
-    pub(crate) fn trusted() -> Self {
-        Self::with_tls(&ClientTls::new())
-    }
-
-    /// The same, for those who trust whom these settings trust.
-    #[cfg(feature = "client")]
-    pub(crate) fn with_tls(tls: &ClientTls) -> Self {
-        Self::over(Connector::tcp(), tls)
-    }
-
     /// Sends requests over connections that are made in this way.
     pub(crate) fn over(connector: Connector, tls: &ClientTls) -> Self {
         let stop = CancellationToken::new();
