@@ -39,6 +39,8 @@ pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
 #[cfg(feature = "server")]
 pub use push::{Deliveries, Letter, PushSettings, Stopped};
+#[cfg(all(feature = "server", unix))]
+pub use server::Admin;
 #[cfg(all(feature = "client", feature = "server"))]
 pub use server::Local;
 #[cfg(all(feature = "server", feature = "tls"))]
@@ -48,6 +50,8 @@ pub use server::{Bound, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 
+#[cfg(feature = "server")]
+pub mod auth;
 #[cfg(feature = "jws")]
 pub mod jws;
 pub mod model;
@@ -77,6 +81,7 @@ mod service;
 #[doc = include_str!("../docs/codecs.md")]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/push.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/auth.md"))]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/serve.md"))]
 #[cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../docs/client.md"))]
 #[cfg_attr(all(feature = "client", feature = "jws", feature = "tls"), doc = include_str!("../docs/credentials.md"))]

@@ -1,6 +1,7 @@
 //! The operations of the protocol, whatever carries them: validate, look within the caller's scope, call the engine.
 
 mod answers;
+mod budget;
 mod cursor;
 mod directory;
 mod offer;
@@ -25,6 +26,7 @@ use crate::model::{
 use crate::push::Pushes;
 use crate::store::{self, Head, Key, Registered};
 
+pub(crate) use budget::Budget;
 pub(crate) use directory::{Asking, Directory, Resident};
 pub(crate) use offer::Offer;
 pub(crate) use places::{Most, Places};
@@ -38,6 +40,7 @@ pub(crate) struct Service {
     limits: Limits,
     places: Arc<Places>,
     pushes: Pushes,
+    budget: Budget,
     /// How long a stream stays with a task that waits for somebody outside.
     patience: Option<Duration>,
     /// How long a call waits for the end of a turn.
@@ -61,7 +64,12 @@ impl Service {
         (places, pushes): (Arc<Places>, Pushes),
         (patience, max_wait): (Option<Duration>, Option<Duration>),
     ) -> Self {
-        Self { engine, agent, offer, limits, places, pushes, patience, max_wait }
+        Self { engine, agent, offer, limits, places, pushes, budget: Budget::default(), patience, max_wait }
+    }
+
+    /// Lets callers have so many tasks.
+    pub(crate) fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
     }
 
     /// Those of the extensions asked for that the agent knows.
@@ -232,6 +240,7 @@ impl Service {
         if let Some(reply) = self.reply(&request.message, call).await? {
             return Ok(Sent::Reply(reply));
         }
+        self.budget.check(&self.engine, &call.scope).await?;
         let SendMessageRequest { message, alias, .. } = request;
         let webhook = config.as_ref().and_then(|config| config.config.id.clone());
         let opened = self.engine.start(call.clone(), Opening { message, key, alias, config }).await;

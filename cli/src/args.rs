@@ -19,6 +19,53 @@ pub(crate) enum Command {
     Demo(Serving),
     /// Serve an agent.
     Serve(Serve),
+    /// Make, list and revoke the keys that callers of an agent show.
+    Keys(Keys),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Keys {
+    #[command(subcommand)]
+    pub(crate) verb: KeysVerb,
+
+    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysVerb {
+    /// Make a key and print it, once: only its digest is kept. From then on callers are asked for one.
+    Add(KeysAdd),
+    /// List the keys: their ids, whose they are, and what they are for.
+    List,
+    /// Revoke a key by its id, or all keys of a name.
+    Revoke {
+        /// The id of a key, or the name of a caller.
+        key: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct KeysAdd {
+    /// Whose key it is. Keys of one name are one caller, who sees the same tasks with each of them.
+    pub(crate) name: String,
+
+    /// A scope that it gives; may be repeated.
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub(crate) scopes: Vec<String>,
+
+    /// An agent that it is for, by its name; may be repeated [default: all]
+    #[arg(long = "agent", value_name = "NAME")]
+    pub(crate) agents: Vec<String>,
+
+    /// A tenant that it is for; may be repeated, `*` is every one [default: none]
+    #[arg(long = "tenant", value_name = "NAME")]
+    pub(crate) tenants: Vec<String>,
+
+    /// After how many days it ends [default: never]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub(crate) days: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,7 +98,7 @@ pub(crate) struct Serving {
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:41241")]
     pub(crate) listen: String,
 
-    /// Listen where others can reach it, although nobody is asked who they are.
+    /// Serve those too who show no key: where others can reach it, anybody may come.
     #[arg(long)]
     pub(crate) allow_anonymous: bool,
 
@@ -66,6 +113,11 @@ pub(crate) struct Serving {
     /// The private key of the certificate: a PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+
+    /// Verify the certificates that callers show against these authorities: a PEM file. The name in a certificate says who
+    /// calls.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
 
     /// Also call webhooks on this machine: for development, since whoever may call the agent then reaches what listens
     /// here. The demo does while it listens on this machine alone.

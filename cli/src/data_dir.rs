@@ -6,14 +6,19 @@ use anyhow::Context;
 
 /// The folder that was named, or `otherwise` in the one that the system has for such things; it is made if need be.
 pub(crate) fn make(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
-    let folder = match named {
-        Some(folder) => folder.to_owned(),
-        None => users().context("there is no data directory; name one: --data-dir <DIR>")?.join(otherwise),
-    };
+    let folder = find(named, otherwise).context("there is no data directory; name one: --data-dir <DIR>")?;
     std::fs::create_dir_all(&folder).with_context(|| {
         format!("cannot make the folder {}; name another: --data-dir <DIR>", folder.display())
     })?;
     Ok(folder)
+}
+
+/// The folder that was named, or `otherwise` in the one that the system has for such things, whether it is there or not.
+pub(crate) fn find(named: Option<&Path>, otherwise: &str) -> Option<PathBuf> {
+    match named {
+        Some(folder) => Some(folder.to_owned()),
+        None => Some(users()?.join(otherwise)),
+    }
 }
 
 /// The user's data directory, as each system has it.

@@ -1,5 +1,6 @@
 //! The attache program: serve and talk to A2A agents.
 
+mod access;
 mod args;
 mod commands;
 mod data_dir;

@@ -9,8 +9,9 @@ use std::path::Path;
 use anyhow::Context;
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, PushSettings, Server, Tls};
+use attache::{Bound, PushSettings, Server};
 
+use crate::access::{self, Reloading};
 use crate::args::{Serving, StoreKind};
 use crate::data_dir;
 use crate::interrupts::Interrupts;
@@ -29,21 +30,20 @@ pub(crate) struct Served {
 
 /// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
 pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
-    let addresses = listen::allowed(&args).await?;
-    let (mut server, place) = with_store(served.server, served.folder, &args)?;
+    let folder = data_dir::find(args.data_dir.as_deref(), served.folder);
+    let access = access::prepare(&args, folder.as_deref())?;
+    let addresses = listen::allowed(&args, access.asks(&args)).await?;
+    let (server, place) = with_store(served.server, served.folder, &args)?;
+    let mut server = reachable(access::guard(server, &args, &access), folder.as_deref(), &access);
     if let Some(url) = &args.public_url {
         server = server.public_url(url);
-    }
-    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
-        let tls = Tls::from_pem(&read(certificate)?, &read(key)?);
-        server = server.tls(tls.context("cannot serve over TLS; check --tls-cert and --tls-key")?);
     }
     if args.local_webhooks || (served.tries_webhooks && listen::are_private(&addresses)) {
         server = server.push(with_local_webhooks());
     }
     let bound = server.bind(&*addresses).await.map_err(|error| listen::cannot_listen(&args.listen, error))?;
     let (mut first, mut again) = (Interrupts::new()?, Interrupts::new()?);
-    greet(&bound, &place, &served.tries).context("cannot write to stdout")?;
+    greet(&bound, &place, &served.tries, access.asks(&args)).context("cannot write to stdout")?;
     let twice = async {
         again.next().await;
         again.next().await;
@@ -51,6 +51,7 @@ pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
     tokio::select! {
         served = bound.serve_until(first.next()) => Ok(served?),
         () = twice => Ok(()),
+        told = hangups(&access) => told,
     }
 }
 
@@ -61,8 +62,36 @@ fn with_local_webhooks() -> PushSettings {
     settings
 }
 
-fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+/// The server, which the operator reaches while it runs if it has a folder.
+#[cfg(unix)]
+fn reachable(server: Server, folder: Option<&Path>, access: &Reloading) -> Server {
+    let Some(folder) = folder.filter(|folder| folder.is_dir()) else { return server };
+    let access = access.clone();
+    server.admin(attache::Admin::below(folder).on_reload(move || access.reload()))
+}
+
+#[cfg(not(unix))]
+fn reachable(server: Server, _: Option<&Path>, _: &Reloading) -> Server {
+    server
+}
+
+/// Takes in keys and certificates anew whenever the system says so.
+#[cfg(unix)]
+async fn hangups(access: &Reloading) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangups = signal(SignalKind::hangup())?;
+    while hangups.recv().await.is_some() {
+        match access.reload() {
+            Ok(()) => eprintln!("Keys and certificates are as they are now."),
+            Err(error) => eprintln!("error: keys and certificates are as they were: {error:#}"),
+        }
+    }
+    std::future::pending().await
+}
+
+#[cfg(not(unix))]
+async fn hangups(_: &Reloading) -> anyhow::Result<()> {
+    std::future::pending().await
 }
 
 /// The server with its store, and where that is, in words.
@@ -84,7 +113,7 @@ fn with_store(server: Server, folder: &str, args: &Serving) -> anyhow::Result<(S
 }
 
 /// The first line is for scripts, which wait for it.
-fn greet(bound: &Bound, place: &str, tries: &[Try]) -> io::Result<()> {
+fn greet(bound: &Bound, place: &str, tries: &[Try], asks: bool) -> io::Result<()> {
     let (url, public) = (bound.local_url(), bound.url());
     let mut out = io::stdout().lock();
     writeln!(out, "Listening on {url}")?;
@@ -93,6 +122,9 @@ fn greet(bound: &Bound, place: &str, tries: &[Try]) -> io::Result<()> {
     }
     writeln!(out, "Card: {}", tries::card(&url))?;
     writeln!(out, "Tasks: {place}")?;
+    if asks {
+        writeln!(out, "Callers are asked who they are; with a key add: -H 'Authorization: Bearer <KEY>'")?;
+    }
     for attempt in tries {
         writeln!(out, "{}:", attempt.about())?;
         writeln!(out, "  {}", attempt.command(&url))?;

@@ -17,7 +17,8 @@ use super::reply::{self, Reply};
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE");
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Retry-After, WWW-Authenticate",
+    "A2A-Version, A2A-Extensions, X-A2A-Extensions, ETag, Retry-After, WWW-Authenticate, X-RateLimit-Limit, \
+     X-RateLimit-Remaining, X-RateLimit-Reset",
 );
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 

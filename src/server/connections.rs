@@ -41,7 +41,17 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Bytes for T {}
 /// What comes before HTTP on a connection.
 #[async_trait]
 pub(super) trait Handshake: Send + Sync {
-    async fn shake(&self, stream: TcpStream) -> io::Result<Connection>;
+    /// The connection, and the certificate that the caller has shown.
+    async fn shake(&self, stream: TcpStream) -> io::Result<(Connection, Option<Certificate>)>;
+}
+
+/// A certificate that the handshake has verified, in DER.
+pub(super) type Certificate = Arc<[u8]>;
+
+/// Who is at the other end of a connection.
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) certificate: Option<Certificate>,
 }
 
 /// Serves until `shutdown` is ready, then drains. Whatever is left after the grace period is dropped.
@@ -102,9 +112,10 @@ impl Connections {
         // Answers are written whole: waiting for more to send with them only makes them late.
         let _ = stream.set_nodelay(true);
         let Some(handshake) = self.handshake.clone() else { return self.take(stream, peer, place, watcher) };
-        let (http, visit) = (self.http.clone(), self.visit(peer, place, watcher));
+        let (http, mut visit) = (self.http.clone(), self.visit(peer, place, watcher));
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
-            if let Some(connection) = visit.begin(handshake.shake(stream)).await {
+            if let Some((connection, certificate)) = visit.begin(handshake.shake(stream)).await {
+                visit.peer.certificate = certificate;
                 http.open(connection, visit).await;
             }
         }));
@@ -121,6 +132,7 @@ impl Connections {
     }
 
     fn visit(&self, peer: SocketAddr, place: Place, watcher: Watcher) -> Visit {
+        let peer = Peer { address: peer, certificate: None };
         Visit { routes: self.routes.clone(), peer, watcher, _place: place }
     }
 
@@ -146,7 +158,7 @@ impl Connections {
 /// A connection's time with us.
 struct Visit {
     routes: Arc<Routes>,
-    peer: SocketAddr,
+    peer: Peer,
     watcher: Watcher,
     _place: Place,
 }
@@ -189,9 +201,10 @@ impl Http {
         let opened = visit.begin(Io::open(stream, visit.routes.settings.write_timeout));
         let Some((io, is_http2)) = opened.await else { return };
         let Visit { routes, peer, watcher, _place } = visit;
+        let peer = Arc::new(peer);
         let service = service_fn(move |request| {
-            let routes = routes.clone();
-            async move { Ok::<_, Infallible>(routes.answer(peer, request).await) }
+            let (routes, peer) = (routes.clone(), peer.clone());
+            async move { Ok::<_, Infallible>(routes.answer(&peer, request).await) }
         });
         let io = TokioIo::new(io);
         let ended = match is_http2 {

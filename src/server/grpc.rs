@@ -12,12 +12,12 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
-use super::incoming::{asked, asking, mark, span};
+use super::guest::Guest;
+use super::incoming::{asked, span};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Caller, Error, ErrorKind, GetTaskRequest, Operation, Request, Response, Result, StreamResponse,
-    Version,
+    Binding, Error, ErrorKind, GetTaskRequest, Operation, Request, Response, Result, StreamResponse, Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Refusal, decide};
@@ -39,7 +39,7 @@ struct Rpc {
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
-    caller: Caller,
+    guest: Guest,
     request: HttpRequest<Incoming>,
 ) -> Reply {
     if is_compressed(request.headers()) {
@@ -48,7 +48,7 @@ pub(super) async fn answer(
     let path = request.uri().path();
     if let Some((operation, version)) = operation(path) {
         let rpc = Rpc { operation, version, deadline: deadline(request.headers()) };
-        return called(routes, resident, caller, rpc, request).await;
+        return called(routes, resident, guest, rpc, request).await;
     }
     if let Some(rpc) = health::rpc(path) {
         let answer = health::answer(routes, rpc, request.into_body()).await;
@@ -62,10 +62,20 @@ pub(super) async fn answer(
     refused(&ErrorKind::MethodNotFound.into(), Version::V1)
 }
 
+/// Whether anybody may call this, whoever they are: probes ask whether the server is well.
+pub(super) fn is_public(path: &str) -> bool {
+    health::rpc(path).is_some()
+}
+
+/// Answers a call of somebody whom we do not serve.
+pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: &Error) -> Reply {
+    refused(error, operation(request.uri().path()).map_or(Version::V1, |(_, version)| version))
+}
+
 async fn called(
     routes: &Routes,
     resident: &Resident,
-    caller: Caller,
+    guest: Guest,
     rpc: Rpc,
     request: HttpRequest<Incoming>,
 ) -> Reply {
@@ -73,8 +83,8 @@ async fn called(
     if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
         return refused(&error, form);
     }
-    let span = span(rpc.operation, Binding::Grpc, rpc.version, &caller);
-    let answer = served(routes, resident, caller, rpc, request).instrument(span);
+    let span = span(rpc.operation, Binding::Grpc, rpc.version, guest.caller());
+    let answer = served(routes, resident, guest, rpc, request).instrument(span);
     let answer = match rpc.deadline {
         Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
         None => answer.await,
@@ -85,7 +95,7 @@ async fn called(
 async fn served(
     routes: &Routes,
     resident: &Resident,
-    caller: Caller,
+    guest: Guest,
     rpc: Rpc,
     request: HttpRequest<Incoming>,
 ) -> Result<Reply> {
@@ -93,13 +103,10 @@ async fn served(
     let (head, body) = request.into_parts();
     let message = frame::read(body, routes).await?;
     let decoded = read_grpc(operation, version, &message)?;
-    let asking = asking(caller, &head.headers, version)?;
-    let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
+    let entered = routes.enter(resident, guest, &head.headers, version, &decoded, message.len())?;
     let get = get_ended(operation, version, &decoded);
-    let answer = match resident.service.call(&call, decoded).await {
-        Err(error) if has_ended(&error) => {
-            resident.service.call(&call, Request::GetTask(get.ok_or(error)?)).await?
-        }
+    let answer = match entered.call(decoded).await {
+        Err(error) if has_ended(&error) => entered.call(Request::GetTask(get.ok_or(error)?)).await?,
         answer => answer?,
     };
     let mut reply = match answer {
@@ -109,7 +116,7 @@ async fn served(
             frame::reply(Box::new(messages))
         }
     };
-    mark(reply.headers_mut(), &head.headers, &call);
+    entered.mark(reply.headers_mut(), &head.headers);
     Ok(reply)
 }
 

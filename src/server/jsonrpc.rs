@@ -1,5 +1,5 @@
 //! The JSON-RPC binding: decode, call, encode, in the version of the caller. HTTP 200 whatever the answer is, but for
-//! what a caller can only wait for.
+//! what a caller can only wait for, or has no right to.
 
 use http::header::ACCEPT;
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
@@ -8,12 +8,12 @@ use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
-use super::incoming::{asked, asking, form, mark, say_version, span};
+use super::guest::Guest;
+use super::incoming::{asked, form, say_version, span};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Caller, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest,
-    Version,
+    Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Asked, Refusal, decide};
@@ -27,7 +27,7 @@ pub(super) const PATHS: [&str; 3] = ["", "/a2a", "/api/a2a"];
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
-    caller: Caller,
+    guest: Guest,
     request: HttpRequest<Incoming>,
 ) -> Reply {
     let (head, body) = request.into_parts();
@@ -37,15 +37,20 @@ pub(super) async fn answer(
         Err(error) => Err(error),
     };
     match read {
-        Ok(body) => called(routes, resident, caller, &head.headers, &asked, &body).await,
+        Ok(body) => called(routes, resident, guest, &head.headers, &asked, &body).await,
         Err(error) => refused(&Id::NULL, &error, form(&asked)),
     }
+}
+
+/// Answers a request of somebody whom we do not serve; what else it says is not even read.
+pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: &Error) -> Reply {
+    refused(&Id::NULL, error, form(&asked(request.headers(), request.uri().query())))
 }
 
 async fn called(
     routes: &Routes,
     resident: &Resident,
-    caller: Caller,
+    guest: Guest,
     headers: &HeaderMap,
     asked: &Asked,
     body: &[u8],
@@ -56,8 +61,8 @@ async fn called(
     };
     match version(&request, asked, routes.settings.strict_version) {
         Ok((method, version)) => {
-            let span = span(method.operation, Binding::JsonRpc, version, &caller);
-            let answer = served(routes, resident, caller, headers, method, &request);
+            let span = span(method.operation, Binding::JsonRpc, version, guest.caller());
+            let answer = served(routes, resident, guest, headers, method, &request, body.len());
             let answer = answer.instrument(span).await;
             answer.unwrap_or_else(|error| {
                 let mut reply = match refuses_in_stream(method.operation, version) {
@@ -85,16 +90,16 @@ fn version(
 async fn served(
     routes: &Routes,
     resident: &Resident,
-    caller: Caller,
+    guest: Guest,
     headers: &HeaderMap,
     method: Method,
     request: &jsonrpc::Request<'_>,
+    bytes: usize,
 ) -> Result<Reply> {
     let (decoded, dialect) = read_params(method, request.params)?;
     let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
-    let asking = asking(caller, headers, method.key.version())?;
-    let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
-    let mut reply = match resident.service.call(&call, decoded).await? {
+    let entered = routes.enter(resident, guest, headers, method.key.version(), &decoded, bytes)?;
+    let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => reply::json(StatusCode::OK, result(&request.id, &response, &dialect)?),
         Answer::Stream(stream) => {
             let envelope = Envelope { id: Some(request.id.clone().into_owned()), dialect };
@@ -102,7 +107,7 @@ async fn served(
             reply::events(Body::Frames(Box::new(events)))
         }
     };
-    mark(reply.headers_mut(), headers, &call);
+    entered.mark(reply.headers_mut(), headers);
     Ok(reply)
 }
 
@@ -142,11 +147,13 @@ fn refused_stream(id: &Id<'_>, error: &Error, version: Version) -> Reply {
     with_status(reply::events(Body::Whole(out.into())), error)
 }
 
-/// 01 §9: what asks a caller to wait is said to proxies too.
+/// 01 §9: what asks a caller to wait, or to say who it is, is said to proxies too.
 fn with_status(mut reply: Reply, error: &Error) -> Reply {
     match error.kind() {
         ErrorKind::Unavailable => *reply.status_mut() = StatusCode::SERVICE_UNAVAILABLE,
         ErrorKind::RateLimited => *reply.status_mut() = StatusCode::TOO_MANY_REQUESTS,
+        ErrorKind::Unauthenticated => *reply.status_mut() = StatusCode::UNAUTHORIZED,
+        ErrorKind::PermissionDenied => *reply.status_mut() = StatusCode::FORBIDDEN,
         _ => {}
     }
     reply::retry_after(&mut reply, error);

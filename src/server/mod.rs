@@ -1,5 +1,7 @@
 //! The server: puts the rooms together, listens, serves, drains.
 
+#[cfg(unix)]
+mod admin;
 mod body;
 mod browser;
 mod card;
@@ -11,6 +13,7 @@ mod grpc;
 #[cfg(not(feature = "grpc"))]
 #[path = "no_grpc.rs"]
 mod grpc;
+mod guest;
 mod incoming;
 mod io;
 mod jsonrpc;
@@ -34,11 +37,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
+use crate::auth::{Access, Meter};
 use crate::bus;
 use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
 use crate::push::{Deliveries, PushSettings, Pushes};
-use crate::service::{Directory, Offer, Places, Resident, Service};
+use crate::service::{Budget, Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
 use crate::wire::path::is_tenant;
 use body::Reading;
@@ -48,6 +52,8 @@ use connections::Handshake;
 use place::Place;
 use routes::Routes;
 
+#[cfg(unix)]
+pub use admin::Admin;
 #[cfg(feature = "client")]
 pub use local::Local;
 pub use served::Served;
@@ -75,6 +81,9 @@ pub struct Server {
     serving: ServerSettings,
     limits: Limits,
     push: PushSettings,
+    access: Option<Access>,
+    #[cfg(unix)]
+    admin: Option<Admin>,
     public_url: Option<String>,
     handshake: Option<Arc<dyn Handshake>>,
 }
@@ -82,6 +91,8 @@ pub struct Server {
 /// A server that has its address and takes connections; they are answered once it serves.
 pub struct Bound {
     listener: TcpListener,
+    #[cfg(unix)]
+    door: Option<admin::Door>,
     address: SocketAddr,
     built: Built,
 }
@@ -109,6 +120,9 @@ impl Server {
             serving: ServerSettings::default(),
             limits: Limits::default(),
             push: PushSettings::default(),
+            access: None,
+            #[cfg(unix)]
+            admin: None,
             public_url: None,
             handshake: None,
         }
@@ -142,6 +156,13 @@ impl Server {
         self
     }
 
+    /// Asks callers who they are. Until it is called nobody is asked, and all are one caller.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = Some(access);
+        self
+    }
+
     /// Says where clients reach the server, if that is not where it listens.
     #[must_use]
     pub fn public_url(mut self, url: impl Into<String>) -> Self {
@@ -149,8 +170,8 @@ impl Server {
         self
     }
 
-    /// Shows another card to callers who have authenticated; the public card says that there is one. As long as nobody
-    /// is asked who they are, that is everybody.
+    /// Shows another card to callers who have authenticated, without the skills that rules keep from them; the public card
+    /// says that there is one. As long as nobody is asked who they are, that is everybody.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.first = self.first.extended_card(card);
@@ -193,7 +214,18 @@ impl Server {
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
-        Ok(Bound { listener, address, built: self.build(address).await? })
+        #[cfg(unix)]
+        let door = match self.admin.clone() {
+            Some(admin) => admin.bind().await,
+            None => None,
+        };
+        Ok(Bound {
+            listener,
+            #[cfg(unix)]
+            door,
+            address,
+            built: self.build(address).await?,
+        })
     }
 
     /// Puts everything together for callers who come to this address.
@@ -221,13 +253,24 @@ impl Server {
         engine.recover().await?;
         let pushes = pushes(&engine, self.push, &stop);
         let places = Places::new(self.serving.most());
+        let budget =
+            self.access.as_ref().map(|access| access.allowed()).map_or_else(Budget::default, |allowed| {
+                Budget { open: allowed.open_tasks, parked: allowed.parked_tasks }
+            });
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
             let tenant = (at > 0).then(|| served.name.to_string());
             let mut card = served.card;
             offer(&mut card, engine.keeps_tasks());
+            let describe = |card: &mut AgentCard| {
+                if let Some(access) = &self.access {
+                    access.describe(&served.name, card);
+                }
+            };
+            describe(&mut card);
             let extended_card = served.extended_card.map(|mut extended| {
                 offer(&mut extended, engine.keeps_tasks());
+                describe(&mut extended);
                 card::complete(extended, &root, tenant.as_deref()).published()
             });
             let service = Service::new(
@@ -237,7 +280,8 @@ impl Server {
                 self.limits.clone(),
                 (places.clone(), pushes.clone()),
                 (self.serving.parked_stream_timeout, self.serving.max_blocking),
-            );
+            )
+            .with_budget(budget);
             residents.push(Resident { name: served.name, service, tenants: served.tenants });
             cards.push(Card::new(card, &root, tenant, &self.serving)?);
         }
@@ -247,6 +291,8 @@ impl Server {
             root: root.clone(),
             is_public: self.public_url.is_some(),
             browsers,
+            meter: self.access.as_ref().map(|access| Meter::new(access.allowed())),
+            access: self.access,
             settings: self.serving,
             reading: Reading::default(),
             drain: CancellationToken::new(),
@@ -331,10 +377,20 @@ impl Bound {
         tracing::info!(address = %self.address, "server started");
         let Built { routes, handshake, engine, pushes, tasks, stop, .. } = self.built;
         let stopped = stop.clone();
+        #[cfg(unix)]
+        let operator = async {
+            match &self.door {
+                Some(door) => door.serve().await,
+                None => std::future::pending::<std::convert::Infallible>().await,
+            }
+        };
+        #[cfg(not(unix))]
+        let operator = std::future::pending::<std::convert::Infallible>();
         tokio::select! {
             () = connections::serve(self.listener, routes, handshake, (tasks, stop), shutdown) => {}
             never = engine.keep_house() => match never {},
             never = pushes.keep_delivering() => match never {},
+            never = operator => match never {},
         }
         stopped.cancel();
         pushes.ended().await;

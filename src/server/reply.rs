@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::taken;
@@ -101,7 +101,19 @@ pub(super) fn retry_after(reply: &mut Reply, error: &Error) {
     if let Some(after) = error.retry_after() {
         let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+        let limit =
+            error.metadata().find(|(key, _)| *key == "limit").and_then(|(_, limit)| limit.parse().ok());
+        if let Some(limit) = limit {
+            rate_limit(reply.headers_mut(), limit, 0, seconds);
+        }
     }
+}
+
+/// Tells how many calls there may be, how many are left, and in how many seconds all of them will be.
+pub(super) fn rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32, reset: u64) {
+    headers.insert(HeaderName::from_static("x-ratelimit-limit"), limit.into());
+    headers.insert(HeaderName::from_static("x-ratelimit-remaining"), remaining.into());
+    headers.insert(HeaderName::from_static("x-ratelimit-reset"), reset.into());
 }
 
 /// What is wrong with us and not with the caller goes to the log, and nothing of it to the caller.

@@ -7,10 +7,11 @@ use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
-use super::incoming::{asked, asking, mark, say_version, span};
+use super::guest::Guest;
+use super::incoming::{asked, say_version, span};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
-use crate::model::{Binding, Caller, Error, ErrorKind, Result, Version};
+use crate::model::{Binding, Error, ErrorKind, Result, Version};
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Key, Refusal, decide};
 use crate::wire::errors::{RestError, http_status};
@@ -21,7 +22,7 @@ use crate::wire::{self, A2A_JSON, read_rest, rest_type, write_body};
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
-    caller: Caller,
+    guest: Guest,
     path: &str,
     request: HttpRequest<Incoming>,
 ) -> Reply {
@@ -45,13 +46,22 @@ pub(super) async fn answer(
         Ok(version) => version,
         Err(Refusal { error, form }) => return refused(&error, form),
     };
-    let span = span(route.operation, Binding::HttpJson, version, &caller);
-    let answer = served(routes, resident, caller, &route, request).instrument(span).await;
+    let span = span(route.operation, Binding::HttpJson, version, guest.caller());
+    let answer = served(routes, resident, guest, &route, request).instrument(span).await;
     answer.unwrap_or_else(|error| {
         let mut reply = refused(&error, version);
         say_version(reply.headers_mut(), version);
         reply
     })
+}
+
+/// Answers a request of somebody whom we do not serve: whatever it asks for, they are told no more.
+pub(super) fn turned_away(path: &str, request: &HttpRequest<Incoming>, error: &Error) -> Reply {
+    let key = match route(request.method().as_str(), path) {
+        Ok(route) => route.key,
+        Err(NoRoute::NotFound(key) | NoRoute::NotAllowed(key, _)) => key,
+    };
+    refused(error, key.version())
 }
 
 /// Answers a request to an agent that is not there.
@@ -62,7 +72,7 @@ pub(super) fn unknown() -> Reply {
 async fn served(
     routes: &Routes,
     resident: &Resident,
-    caller: Caller,
+    guest: Guest,
     route: &Route,
     request: HttpRequest<Incoming>,
 ) -> Result<Reply> {
@@ -72,13 +82,13 @@ async fn served(
         _ => Vec::new(),
     };
     let (decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
-    let asking = asking(caller, &head.headers, route.key.version())?;
-    let (resident, call) = routes.directory.enter(resident, asking, &decoded)?;
-    let mut reply = match resident.service.call(&call, decoded).await? {
+    let version = route.key.version();
+    let entered = routes.enter(resident, guest, &head.headers, version, &decoded, body.len())?;
+    let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => {
             let mut out = Vec::with_capacity(1024);
             write_body(&mut out, &response, &dialect)?;
-            reply::whole(StatusCode::OK, rest_type(names_a2a(&head.headers), call.version), out.into())
+            reply::whole(StatusCode::OK, rest_type(names_a2a(&head.headers), version), out.into())
         }
         Answer::Stream(stream) => {
             let envelope = Envelope { id: None, dialect };
@@ -86,7 +96,7 @@ async fn served(
             reply::events(Body::Frames(Box::new(events)))
         }
     };
-    mark(reply.headers_mut(), &head.headers, &call);
+    entered.mark(reply.headers_mut(), &head.headers);
     Ok(reply)
 }
 

@@ -1,7 +1,5 @@
 //! Which path is what.
 
-use std::net::SocketAddr;
-
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -11,12 +9,15 @@ use tokio_util::sync::CancellationToken;
 use super::body::Reading;
 use super::browser::{Browsers, Visit, allow};
 use super::card::{self, CATALOG, Card};
+use super::connections::Peer;
+use super::guest::Guest;
 use super::incoming::is_grpc;
 use super::place::Place;
 use super::reply::{self, Reply, not_allowed, plain};
 use super::settings::ServerSettings;
 use super::{grpc, jsonrpc, rest};
-use crate::model::{Caller, Error, Result};
+use crate::auth::{Access, Meter};
+use crate::model::{Error, Result};
 use crate::service::{Directory, Resident};
 use crate::wire::card::WELL_KNOWN;
 
@@ -30,6 +31,9 @@ pub(super) struct Routes {
     /// Whether the operator has said so: then no proxy knows better.
     pub(super) is_public: bool,
     pub(super) browsers: Browsers,
+    /// Who may call; `None`: nobody is asked.
+    pub(super) access: Option<Access>,
+    pub(super) meter: Option<Meter>,
     pub(super) settings: ServerSettings,
     pub(super) reading: Reading,
     /// Cancelled when the server is to stop: streams end, and whoever reads them comes again.
@@ -37,7 +41,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    pub(super) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+    pub(super) async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Reply {
         let origin = match self.browsers.visit(
             request.method(),
             request.uri().authority().map(Authority::as_str),
@@ -49,20 +53,21 @@ impl Routes {
             Visit::Answered(reply) => return reply,
         };
         let mut reply = self.route(peer, request).await;
+        self.challenge(&mut reply);
         if let Some(origin) = origin {
             allow(reply.headers_mut(), origin);
         }
         reply
     }
 
-    async fn route(&self, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+    async fn route(&self, peer: &Peer, request: Request<Incoming>) -> Reply {
         if is_grpc(&request) {
             // Apart, so that connections of the other bindings keep no room for it.
-            return Box::pin(grpc::answer(self, self.directory.first(), Caller::anonymous(), request)).await;
+            return Box::pin(self.grpc(peer, request)).await;
         }
         // Before anything else of the path is looked at: most requests are this.
         if request.uri().path() == "/" && request.method() == Method::POST {
-            return jsonrpc::answer(self, self.directory.first(), Caller::anonymous(), request).await;
+            return self.json_rpc(self.directory.first(), peer, request).await;
         }
         let path = request.uri().path().to_owned();
         let Some((at, path)) = self.agent(&path) else { return rest::unknown() };
@@ -71,7 +76,7 @@ impl Routes {
         };
         let short = path.strip_suffix('/').unwrap_or(path);
         match short {
-            _ if jsonrpc::PATHS.contains(&short) => self.json_rpc(resident, request).await,
+            _ if jsonrpc::PATHS.contains(&short) => self.json_rpc(resident, peer, request).await,
             _ if WELL_KNOWN.contains(&short) => read(&request, |headers| {
                 card.answer(headers, self.forwarded(peer, headers).as_ref(), &self.settings)
             }),
@@ -81,14 +86,30 @@ impl Routes {
             }),
             "/healthz" => read(&request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
             "/readyz" => self.ready(&request).await,
-            _ => rest::answer(self, resident, Caller::anonymous(), path, request).await,
+            _ => match self.admit(peer, &request).await {
+                Ok(guest) => rest::answer(self, resident, guest, path, request).await,
+                Err(error) => rest::turned_away(path, &request, &error),
+            },
         }
     }
 
-    async fn json_rpc(&self, resident: &Resident, request: Request<Incoming>) -> Reply {
-        match *request.method() {
-            Method::POST => jsonrpc::answer(self, resident, Caller::anonymous(), request).await,
-            _ => not_allowed("POST"),
+    async fn json_rpc(&self, resident: &Resident, peer: &Peer, request: Request<Incoming>) -> Reply {
+        if *request.method() != Method::POST {
+            return not_allowed("POST");
+        }
+        match self.admit(peer, &request).await {
+            Ok(guest) => jsonrpc::answer(self, resident, guest, request).await,
+            Err(error) => jsonrpc::turned_away(&request, &error),
+        }
+    }
+
+    async fn grpc(&self, peer: &Peer, request: Request<Incoming>) -> Reply {
+        if grpc::is_public(request.uri().path()) {
+            return grpc::answer(self, self.directory.first(), Guest::unasked(peer), request).await;
+        }
+        match self.admit(peer, &request).await {
+            Ok(guest) => grpc::answer(self, self.directory.first(), guest, request).await,
+            Err(error) => grpc::turned_away(&request, &error),
         }
     }
 
@@ -101,13 +122,13 @@ impl Routes {
     }
 
     /// Where a proxy that we believe says that the client is.
-    fn forwarded(&self, peer: SocketAddr, headers: &HeaderMap) -> Option<Place> {
+    fn forwarded(&self, peer: &Peer, headers: &HeaderMap) -> Option<Place> {
         let believed = !self.is_public && self.trusts(peer);
         believed.then(|| Place::forwarded(headers)).flatten()
     }
 
-    fn trusts(&self, peer: SocketAddr) -> bool {
-        self.settings.trusted_proxies.contains(&peer.ip().to_canonical())
+    fn trusts(&self, peer: &Peer) -> bool {
+        self.settings.trusted_proxies.contains(&peer.address.ip().to_canonical())
     }
 
     /// Whether new calls should come here.

@@ -2,22 +2,39 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::Server;
-use super::connections::{Connection, Handshake};
+use super::connections::{Certificate, Connection, Handshake};
 use crate::model::{Error, Result};
 
-/// A certificate with its key: what a server proves its name with.
+/// A certificate with its key: what a server proves its name with. Clones are the same one: what [`renew`](Self::renew) gives
+/// to one, all have, also while a server runs.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct Tls {
+    shown: Arc<Shown>,
+    acceptor: TlsAcceptor,
+}
+
+/// The certificate that is shown now.
+#[derive(Debug)]
+struct Shown(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
 
 impl Tls {
     /// From PEM: the certificate first, then those that vouch for it; and its private key. TLS 1.3 and 1.2 are spoken,
@@ -26,25 +43,71 @@ impl Tls {
     /// # Errors
     /// One of them is not what it should be, or they do not belong together.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self> {
-        let wrong = |field: &'static str, why: &'static str| move || Error::invalid(field, why);
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(certificates)
-            .collect::<std::result::Result<_, _>>()
-            .unwrap_or_default();
-        if chain.is_empty() {
-            return Err(wrong("certificate", "must be a PEM file with at least one certificate")());
-        }
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|_| wrong("key", "must be a PEM file with one private key")())?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(Error::internal)?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(|cause| wrong("key", "does not belong to the certificate")().with_source(cause))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        let shown = Arc::new(Shown(RwLock::new(Arc::new(certified(certificates, key)?))));
+        let acceptor = acceptor(&shown, None)?;
+        Ok(Self { shown, acceptor })
     }
+
+    /// Verifies the certificates that callers show against these authorities, in PEM: who shows one that is not good gets no
+    /// further, and if they are `required`, nor does who shows none. Whom they name is for
+    /// [`Certificates`](crate::auth::Certificates) to say.
+    ///
+    /// # Errors
+    /// There is no authority in it.
+    pub fn clients(self, authorities: &[u8], required: bool) -> Result<Self> {
+        Ok(Self { acceptor: acceptor(&self.shown, Some((authorities, required)))?, ..self })
+    }
+
+    /// Proves its name with another certificate from now on. Connections that are there stay as they are.
+    ///
+    /// # Errors
+    /// As [`from_pem`](Self::from_pem); then the old one stays.
+    pub fn renew(&self, certificates: &[u8], key: &[u8]) -> Result<()> {
+        let fresh = Arc::new(certified(certificates, key)?);
+        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+}
+
+fn acceptor(shown: &Arc<Shown>, clients: Option<(&[u8], bool)>) -> Result<TlsAcceptor> {
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(Error::internal)?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some((authorities, required)) => {
+            let wrong = || Error::invalid("client_ca", "must be a PEM file with at least one certificate");
+            let mut roots = RootCertStore::empty();
+            for authority in chain(authorities) {
+                roots.add(authority).map_err(|cause| wrong().with_source(cause))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+            let verifier = if required { verifier } else { verifier.allow_unauthenticated() };
+            builder.with_client_cert_verifier(verifier.build().map_err(|cause| wrong().with_source(cause))?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(shown.clone());
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn certified(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey> {
+    let chain = chain(certificates);
+    if chain.is_empty() {
+        return Err(Error::invalid("certificate", "must be a PEM file with at least one certificate"));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_| Error::invalid("key", "must be a PEM file with one private key"))?;
+    CertifiedKey::from_der(chain, key, &provider())
+        .map_err(|cause| Error::invalid("key", "does not belong to the certificate").with_source(cause))
+}
+
+fn chain(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem).collect::<std::result::Result<_, _>>().unwrap_or_default()
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
 impl fmt::Debug for Tls {
@@ -64,7 +127,11 @@ impl Server {
 
 #[async_trait]
 impl Handshake for Tls {
-    async fn shake(&self, stream: TcpStream) -> io::Result<Connection> {
-        Ok(Box::new(self.0.accept(stream).await?))
+    async fn shake(&self, stream: TcpStream) -> io::Result<(Connection, Option<Certificate>)> {
+        let stream = self.acceptor.accept(stream).await?;
+        let (_, session) = stream.get_ref();
+        let certificate =
+            session.peer_certificates().and_then(|chain| chain.first()).map(|own| own.to_vec().into());
+        Ok((Box::new(stream), certificate))
     }
 }

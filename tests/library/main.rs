@@ -29,6 +29,8 @@ mod harness;
 mod hostile;
 #[cfg(feature = "grpc")]
 mod judges;
+#[cfg(all(feature = "jwt", feature = "tls"))]
+mod jwt;
 mod lossy;
 #[cfg(feature = "server")]
 mod many;

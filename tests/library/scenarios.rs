@@ -1,5 +1,6 @@
 //! What the protocol promises, told with the client, whatever is spoken in between.
 
+mod access;
 mod cancel;
 mod cards;
 mod continuing;
@@ -9,6 +10,7 @@ mod idempotency;
 mod list;
 mod push_configs;
 mod send;
+mod strangers;
 mod streams;
 mod subscribe;
 mod tenants;

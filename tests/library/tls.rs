@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use attache::auth::{Access, Certificates};
 use attache::{ErrorKind, Tls};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -93,4 +94,98 @@ fn what_is_no_certificate_is_refused_by_name() {
         let error = Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err();
         assert_eq!((error.kind(), error.violations()[0].field()), (ErrorKind::InvalidParams, field));
     }
+}
+
+/// An authority, and those for whom it vouches.
+struct Authority {
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: rcgen::Issuer::new(params, key), pem }
+    }
+
+    /// A client's certificate with these names, good until a year.
+    fn vouch(&self, names: &[&str], until: i32) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        let mut params = rcgen::CertificateParams::default();
+        for name in names {
+            let name = (*name).try_into().unwrap();
+            params.subject_alt_names.push(rcgen::SanType::URI(name));
+        }
+        params.distinguished_name.push(rcgen::DnType::CommonName, "spiffe://example.com/ci");
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.der().clone(), PrivatePkcs8KeyDer::from(key.serialize_der()).into())
+    }
+}
+
+/// Asks for a task that is not there, with a certificate or without; `None` if the connection came to nothing.
+async fn ask(
+    server: &Running,
+    issued: &Issued,
+    own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+) -> Option<u16> {
+    let mut roots = RootCertStore::empty();
+    roots.add(issued.der.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = builder.with_root_certificates(roots);
+    let config = match own {
+        Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key).unwrap(),
+        None => builder.with_no_client_auth(),
+    };
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = soon(TlsConnector::from(Arc::new(config)).connect(name, stream)).await.ok()?;
+    let head = "GET /tasks/none HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\nConnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.ok()?;
+    let mut answer = String::new();
+    let _ = soon(stream.read_to_string(&mut answer)).await;
+    (!answer.is_empty()).then(|| Answer::read(&answer).status)
+}
+
+#[tokio::test]
+async fn s39_a_certificate_is_of_whom_its_alternative_name_says() {
+    let (issued, authority, stranger) = (issue(), Authority::new(), Authority::new());
+    let known = Certificates::of("spiffe://example.com/ci", |ci| ci);
+    for (required, anonymous) in [(true, None), (false, Some(401))] {
+        let tls = Tls::from_pem(issued.certificate.as_bytes(), issued.key.as_bytes()).unwrap();
+        let tls = tls.clients(authority.pem.as_bytes(), required).unwrap();
+        let access = Access::by(known.clone());
+        let server = start_with(Echo, |server| server.tls(tls).access(access)).await;
+        for (own, expected) in [
+            (Some(authority.vouch(&["spiffe://example.com/ci"], 2999)), Some(404)),
+            // The common name says the same in all of them, and means nothing.
+            (Some(authority.vouch(&["spiffe://example.com/other"], 2999)), Some(401)),
+            (Some(authority.vouch(&[], 2999)), Some(401)),
+            (Some(authority.vouch(&["spiffe://example.com/ci"], 2001)), None),
+            (Some(stranger.vouch(&["spiffe://example.com/ci"], 2999)), None),
+            (None, anonymous),
+        ] {
+            assert_eq!(ask(&server, &issued, own).await, expected, "{required}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_while_the_server_runs() {
+    let (old, new) = (issue(), issue());
+    let tls = Tls::from_pem(old.certificate.as_bytes(), old.key.as_bytes()).unwrap();
+    let server = start_with(Echo, |server| server.tls(tls.clone())).await;
+    assert_eq!(ask(&server, &old, None).await, Some(404));
+    assert!(tls.renew(new.certificate.as_bytes(), old.key.as_bytes()).is_err());
+    assert_eq!(ask(&server, &old, None).await, Some(404), "what does not belong together changes nothing");
+    tls.renew(new.certificate.as_bytes(), new.key.as_bytes()).unwrap();
+    assert_eq!(ask(&server, &new, None).await, Some(404));
+    assert_eq!(ask(&server, &old, None).await, None);
 }

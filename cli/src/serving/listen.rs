@@ -8,19 +8,19 @@ use anyhow::{Context, bail};
 
 use crate::args::Serving;
 
-/// The addresses to listen on. One that others can reach has to be allowed: nobody is asked who they are.
-pub(super) async fn allowed(args: &Serving) -> anyhow::Result<Vec<SocketAddr>> {
+/// The addresses to listen on. One that others can reach has to be allowed where nobody is asked who they are.
+pub(super) async fn allowed(args: &Serving, asks: bool) -> anyhow::Result<Vec<SocketAddr>> {
     let named = &args.listen;
     let addresses: Vec<_> =
         tokio::net::lookup_host(named).await.with_context(|| format!("--listen {named}"))?.collect();
-    match (are_private(&addresses), args.allow_anonymous) {
+    match (are_private(&addresses) || (asks && !args.allow_anonymous), args.allow_anonymous) {
         (true, _) => {}
         (false, true) => {
             eprintln!("warning: whoever reaches {named} may use the agent: nobody is asked who they are")
         }
         (false, false) => bail!(
-            "others can reach {named}, and nobody would be asked who they are; listen on 127.0.0.1 behind a proxy \
-             that asks them, or say that anybody may come: --allow-anonymous"
+            "others can reach {named}, and nobody would be asked who they are; make a key for those who may come: \
+             attache keys add <NAME>, or say that anybody may: --allow-anonymous (or listen on 127.0.0.1)"
         ),
     }
     Ok(addresses)

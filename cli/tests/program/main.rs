@@ -5,4 +5,6 @@
 mod clients;
 mod demo;
 mod harness;
+#[cfg(unix)]
+mod keys;
 mod serve;

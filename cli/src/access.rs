@@ -1,0 +1,122 @@
+//! Who may call: keys in the data directory, certificates, and a way to tell a running server of what has changed.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use attache::auth::{Access, Certificates, KeyFile, Keys};
+use attache::{Server, Tls};
+
+use crate::args::Serving;
+
+/// The file of keys in a data directory.
+pub(crate) fn key_file(folder: &Path) -> KeyFile {
+    KeyFile::new(folder.join("keys.json"))
+}
+
+/// What a running server reads again when it is told to.
+#[derive(Clone, Default)]
+pub(crate) struct Reloading {
+    /// Where keys would be, if there were any when it started.
+    absent: Option<KeyFile>,
+    keys: Option<(KeyFile, Keys)>,
+    tls: Option<(PathBuf, PathBuf, Tls)>,
+}
+
+impl Reloading {
+    /// Takes in keys and certificates as they are now. What cannot be read leaves what there was.
+    pub(crate) fn reload(&self) -> anyhow::Result<()> {
+        if self.absent.as_ref().is_some_and(|file| file.path().exists()) {
+            bail!("it was started when there were no keys, and asks for none; restart it");
+        }
+        if let Some((file, keys)) = &self.keys {
+            keys.replace(&file.read().with_context(|| file.path().display().to_string())?);
+        }
+        if let Some((certificate, key, tls)) = &self.tls {
+            tls.renew(&read(certificate)?, &read(key)?).context("--tls-cert and --tls-key")?;
+        }
+        Ok(())
+    }
+
+    /// Whether callers are asked who they are.
+    pub(crate) fn asks(&self, args: &Serving) -> bool {
+        self.keys.is_some() || args.tls_client_ca.is_some()
+    }
+}
+
+/// What is asked of callers: a key if the folder has a file of keys, be it an empty one, or a certificate.
+pub(crate) fn prepare(args: &Serving, folder: Option<&Path>) -> anyhow::Result<Reloading> {
+    let (there, absent) = match folder.map(key_file) {
+        Some(file) if file.path().exists() => (Some(file), None),
+        absent => (None, absent),
+    };
+    let keys = there.map(|file| (file, Keys::new()));
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => {
+            let mut tls = Tls::from_pem(&read(certificate)?, &read(key)?)
+                .context("cannot serve over TLS; check --tls-cert and --tls-key")?;
+            if let Some(authorities) = &args.tls_client_ca {
+                // Whoever shows none may have a key.
+                let required = keys.is_none() && !args.allow_anonymous;
+                tls = tls.clients(&read(authorities)?, required).context("--tls-client-ca")?;
+            }
+            Some((certificate.clone(), key.clone(), tls))
+        }
+        _ => None,
+    };
+    let reloading = Reloading { absent, keys, tls };
+    reloading.reload()?;
+    Ok(reloading)
+}
+
+/// The server that asks them.
+pub(crate) fn guard(mut server: Server, args: &Serving, reloading: &Reloading) -> Server {
+    if let Some((_, _, tls)) = &reloading.tls {
+        server = server.tls(tls.clone());
+    }
+    let keys = reloading.keys.as_ref().map(|(_, keys)| keys.clone());
+    let access = match (keys, args.tls_client_ca.is_some()) {
+        (Some(keys), true) => Access::by(keys).or(Certificates::of_everybody()),
+        (Some(keys), false) => Access::by(keys),
+        (None, true) => Access::by(Certificates::of_everybody()),
+        (None, false) => return server,
+    };
+    server.access(if args.allow_anonymous { access.or_anonymous() } else { access })
+}
+
+/// Tells the server of this folder, if one runs, that something has changed.
+#[cfg(unix)]
+pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
+    use std::io::{Read, Write};
+    use std::time::Duration;
+    let socket = attache::Admin::below(folder).socket();
+    let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else { return Ok(()) };
+    let asked = stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .and_then(|()| {
+            stream.write_all(
+                b"POST /reload HTTP/1.1\r\nHost: admin\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            )
+        })
+        .and_then(|()| {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).map(|_| answer)
+        });
+    let answer = asked.context("the running server does not answer; restart it")?;
+    match answer.starts_with("HTTP/1.1 200") {
+        true => Ok(()),
+        false => bail!(
+            "the running server has not taken it in: {}",
+            answer.split("\r\n\r\n").nth(1).unwrap_or_default().trim()
+        ),
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn tell(_: &Path) -> anyhow::Result<()> {
+    eprintln!("Restart the server to take it in.");
+    Ok(())
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}

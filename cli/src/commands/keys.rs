@@ -1,0 +1,89 @@
+//! `attache keys`: who may call.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, bail};
+use attache::auth::{Key, KeyFile};
+
+use crate::access;
+use crate::args::{Keys, KeysAdd, KeysVerb};
+use crate::data_dir;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+pub(crate) fn run(args: Keys) -> anyhow::Result<()> {
+    let folder = data_dir::make(args.data_dir.as_deref(), "attache")?;
+    let file = access::key_file(&folder);
+    match args.verb {
+        KeysVerb::Add(add) => {
+            self::add(&file, add)?;
+            access::tell(&folder)
+        }
+        KeysVerb::List => list(&file),
+        KeysVerb::Revoke { key } => {
+            revoke(&file, &key)?;
+            access::tell(&folder)
+        }
+    }
+}
+
+fn add(file: &KeyFile, add: KeysAdd) -> anyhow::Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    if add.name.is_empty() || add.name.len() > 64 || !add.name.chars().all(is_plain) {
+        bail!("a name has 1 to 64 letters, digits, '-', '_', '.' and '@'");
+    }
+    let (secret, mut key) = Key::fresh(&add.name);
+    key.scopes = add.scopes;
+    key.tenants = add.tenants;
+    key.agents = (!add.agents.is_empty()).then_some(add.agents);
+    key.expires_ms = add.days.map(|days| key.created_ms + i64::from(days) * DAY_MS);
+    let id = key.id.clone();
+    file.change(|keys| keys.push(key)).with_context(|| cannot(file))?;
+    // The key alone on stdout, so that a script can take it.
+    writeln!(io::stdout(), "{}", secret.expose())?;
+    eprintln!(
+        "Key {id} of {}. It is shown this once; callers send it as `Authorization: Bearer <KEY>`.",
+        add.name
+    );
+    Ok(())
+}
+
+fn list(file: &KeyFile) -> anyhow::Result<()> {
+    let keys = file.read().with_context(|| cannot(file))?;
+    let mut out = io::stdout().lock();
+    for key in keys {
+        write!(out, "{}  {}  since {}", key.id, key.name, key.created())?;
+        match key.expires() {
+            Some(end) if key.is_expired() => write!(out, "  ended {end}")?,
+            Some(end) => write!(out, "  until {end}")?,
+            None => {}
+        }
+        for (about, list) in
+            [("scopes", Some(&key.scopes)), ("agents", key.agents.as_ref()), ("tenants", Some(&key.tenants))]
+        {
+            if let Some(list) = list.filter(|list| !list.is_empty()) {
+                write!(out, "  {about} {}", list.join(","))?;
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn revoke(file: &KeyFile, key: &str) -> anyhow::Result<()> {
+    let revoked = file.change(|keys| {
+        let before = keys.len();
+        keys.retain(|own| own.id != key && own.name != key);
+        before - keys.len()
+    });
+    match revoked.with_context(|| cannot(file))? {
+        0 => bail!("there is no key `{key}`; `attache keys list` has them all"),
+        1 => eprintln!("Revoked 1 key."),
+        many => eprintln!("Revoked {many} keys."),
+    }
+    Ok(())
+}
+
+fn cannot(file: &KeyFile) -> String {
+    format!("{}", file.path().display())
+}

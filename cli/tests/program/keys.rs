@@ -1,0 +1,111 @@
+//! `attache keys`, and a server that asks for them.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{attache, complaint, send, serve_in};
+
+/// Runs `attache keys`; gives what it prints.
+fn keys(folder: &Path, args: &[&str]) -> String {
+    let output = attache(&["keys"]).args(args).arg("--data-dir").arg(folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Lists tasks with a header more.
+fn list(url: &str, header: &str) -> Value {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}});
+    let headers = ["Content-Type: application/json", "A2A-Version: 1.0", header];
+    send(url, "POST", &headers, &body.to_string())
+}
+
+fn bearer(key: &str) -> String {
+    format!("Authorization: Bearer {key}")
+}
+
+#[test]
+fn s41_a_key_lets_its_caller_in_until_it_is_revoked() {
+    let folder = TempDir::new().unwrap();
+    let ann = keys(folder.path(), &["add", "ann", "--scope", "deploy", "--days", "30"]);
+    // With keys others may reach it: they are asked.
+    let server = serve_in(&["serve", "--echo", "--store", "memory", "--listen", "0.0.0.0:0"], folder);
+    let url = server.line("Listening on ");
+    let folder = server.folder.path();
+    assert_eq!(list(&url, "X-Nothing: x")["error"]["code"], -31401);
+    assert_eq!(list(&url, &bearer("att_nonsense"))["error"]["code"], -31401);
+    assert_eq!(list(&url, &bearer(&ann))["result"]["totalSize"], 0);
+    let listed = keys(folder, &["list"]);
+    assert!(listed.contains("ann") && listed.contains("deploy") && !listed.contains(&ann), "{listed}");
+    // The running server hears of it at once.
+    let bob = keys(folder, &["add", "bob"]);
+    assert_eq!(list(&url, &format!("X-API-Key: {bob}"))["result"]["totalSize"], 0);
+    keys(folder, &["revoke", "ann"]);
+    assert_eq!(list(&url, &bearer(&ann))["error"]["code"], -31401);
+    assert_eq!(list(&url, &bearer(&bob))["result"]["totalSize"], 0);
+    let output = attache(&["keys", "revoke", "ann", "--data-dir"]).arg(folder).output().unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains("keys list"));
+}
+
+#[test]
+fn a_server_that_asks_for_no_keys_says_so_when_one_is_made() {
+    let server = serve_in(&["serve", "--echo"], TempDir::new().unwrap());
+    server.line("Listening on ");
+    let folder = server.folder.path();
+    let output = attache(&["keys", "add", "ann", "--data-dir"]).arg(folder).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("restart"), "{said}");
+}
+
+#[test]
+fn a_refusal_names_both_ways_out() {
+    let folder = TempDir::new().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let (code, said) =
+        complaint(&["serve", "--echo", "--store", "memory", "--listen", "0.0.0.0:0", "--data-dir", folder]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("attache keys add") && said.contains("--allow-anonymous"), "{said}");
+}
+
+/// Whatever is logged, no credential is in it.
+#[test]
+fn s38_no_key_is_in_the_log() {
+    let folder = TempDir::new().unwrap();
+    let key = keys(folder.path(), &["add", "ann"]);
+    let log = folder.path().join("log");
+    let mut process = attache(&["serve", "--echo", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(folder.path())
+        .env("RUST_LOG", "trace")
+        .stdout(Stdio::piped())
+        .stderr(File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut stdout = std::io::BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+    let url = line.trim().strip_prefix("Listening on ").unwrap().to_owned();
+    let wrong = "att_wrong-canary-0123456789";
+    for secret in [&*key, wrong] {
+        let basic = format!("Authorization: Basic {secret}");
+        for header in [bearer(secret), format!("X-API-Key: {secret}"), basic, format!("Cookie: key={secret}")]
+        {
+            let answer = list(&url, &header).to_string();
+            assert!(!answer.contains(secret), "{answer}");
+        }
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("caller refused"), "the log was on");
+    for secret in [&*key, "canary"] {
+        assert!(!log.contains(secret), "a secret is in the log");
+    }
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = if path.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+        assert!(!bytes.windows(key.len()).any(|part| part == key.as_bytes()), "{}", path.display());
+    }
+}

@@ -1,0 +1,128 @@
+//! Keys in a file that only its owner can read.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Key;
+
+/// Keys in a file. It is written anew as a whole, so that whoever reads it reads all of one moment.
+#[derive(Debug, Clone)]
+pub struct KeyFile(PathBuf);
+
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    keys: Vec<Key>,
+}
+
+impl KeyFile {
+    /// The file at this place; it need not be there yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The keys in it; none if there is no file.
+    ///
+    /// # Errors
+    /// It cannot be read, others than its owner can read it, or it is not what we write.
+    pub fn read(&self) -> io::Result<Vec<Key>> {
+        let file = match File::open(&self.0) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        check_private(&file)?;
+        let content: Content = serde_json::from_reader(io::BufReader::new(file))
+            // What it says of a wrong place could say what is there.
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "this is no file of keys"))?;
+        Ok(content.keys)
+    }
+
+    /// Changes the keys; nobody else does so meanwhile.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), or it cannot be written.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Vec<Key>) -> T) -> io::Result<T> {
+        let lock = private().create(true).truncate(false).write(true).open(self.beside(".lock"))?;
+        lock.lock()?;
+        let mut keys = self.read()?;
+        let told = change(&mut keys);
+        self.write(&Content { keys })?;
+        Ok(told)
+    }
+
+    fn write(&self, content: &Content) -> io::Result<()> {
+        let fresh = self.beside(".new");
+        let mut file = private().create(true).truncate(true).write(true).open(&fresh)?;
+        serde_json::to_writer_pretty(&mut file, content)?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(fresh, &self.0)
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.0.clone().into_os_string();
+        name.push(ending);
+        name.into()
+    }
+}
+
+/// How to open a file that only its owner can read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+#[cfg(unix)]
+fn check_private(file: &File) -> io::Result<()> {
+    let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata()?.permissions());
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can read the file of keys; chmod it to 600"))
+}
+
+#[cfg(not(unix))]
+fn check_private(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_back_and_the_key_itself_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        assert_eq!(file.read().unwrap(), []);
+        let (secret, key) = Key::fresh("ann");
+        file.change(|keys| keys.push(key.clone())).unwrap();
+        assert_eq!(file.read().unwrap(), [key]);
+        assert!(!fs::read_to_string(file.path()).unwrap().contains(secret.expose()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn s82_a_file_that_others_can_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = KeyFile::new(folder.path().join("keys.json"));
+        file.change(|keys| keys.push(Key::fresh("ann").1)).unwrap();
+        assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
+        let error = file.read().unwrap_err();
+        assert!(error.to_string().contains("chmod"), "{error}");
+    }
+}

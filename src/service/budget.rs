@@ -1,0 +1,59 @@
+//! How many tasks a caller may have.
+
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::model::{Caller, Error, ErrorKind, Result, Scope, TaskState};
+use crate::store::Query;
+
+/// How long a caller with too many tasks is told to wait.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+const ACTIVE: [TaskState; 2] = [TaskState::Submitted, TaskState::Working];
+const PARKED: [TaskState; 2] = [TaskState::InputRequired, TaskState::AuthRequired];
+
+/// How many tasks of one agent a caller whom we know may have; `None`: as many as they like.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Budget {
+    /// That have not ended.
+    pub(crate) open: Option<u64>,
+    /// That wait for their caller.
+    pub(crate) parked: Option<u64>,
+}
+
+impl Budget {
+    /// Whether there is room for one more. Those who ask at the same moment may all be told that there is.
+    ///
+    /// # Errors
+    /// Rate limited: some have to end first.
+    pub(super) async fn check(self, engine: &Engine, scope: &Scope) -> Result<()> {
+        if (self.open.is_none() && self.parked.is_none()) || scope.owner == Caller::anonymous() {
+            return Ok(());
+        }
+        let parked = count(engine, scope, PARKED).await?;
+        if self.parked.is_some_and(|most| parked >= most) {
+            return Err(full(
+                "as many tasks wait for the caller as parked_tasks allows: answer or cancel some",
+            ));
+        }
+        match self.open {
+            Some(most) if parked + count(engine, scope, ACTIVE).await? >= most => {
+                Err(full("as many tasks of the caller are open as open_tasks allows"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn count(engine: &Engine, scope: &Scope, states: [TaskState; 2]) -> Result<u64> {
+    let mut all = 0;
+    for state in states {
+        let query = Query { state: Some(state), limit: 1, ..Query::default() };
+        all += engine.list(scope, &query).await?.total;
+    }
+    Ok(all)
+}
+
+fn full(message: &'static str) -> Error {
+    Error::new(ErrorKind::RateLimited).with_message(message).with_retry_after(RETRY_AFTER)
+}

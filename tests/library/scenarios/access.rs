@@ -1,0 +1,294 @@
+//! Who may call, what they need for what, and how they are told.
+
+use std::num::NonZeroU32;
+
+use attache::auth::{Access, Allowance, Keys, Rule};
+use attache::model::{
+    AgentSkill, Binding, ErrorKind, Message, Object, Operation, SendMessageRequest, Version,
+};
+use attache::{Client, Served, Server};
+use serde_json::{Value, json};
+
+use super::strangers::{ANN, BOB, by, keys};
+use super::{Obeys, begin, cancel, find, get, message, refused, say};
+use crate::everywhere::{card, everywhere_on, has_retry_hint, has_tenants};
+use crate::harness::{FORMS, run};
+
+const CARL: &str = "carl-has-a-long-key-0003";
+
+fn server(access: Access) -> Server {
+    Server::new(card(), Obeys).access(access)
+}
+
+#[tokio::test]
+async fn s34_s41_whoever_is_not_known_is_told_nothing_else() {
+    everywhere_on(
+        || server(Access::by(keys())),
+        async |client: Client| {
+            let words: Vec<_> = ["", "x", "ann", &ANN[..22], &format!("{ANN}x"), "att_0000"]
+                .into_iter()
+                .map(|key| if key.is_empty() { client.clone() } else { by(&client, key) })
+                .collect();
+            for client in words {
+                let sent = client.send_message(message("hi")).await.unwrap_err();
+                assert_eq!(sent.kind(), ErrorKind::Unauthenticated);
+                let found = find(&client, &"t".into()).await.unwrap_err();
+                assert_eq!((found.kind(), found.message()), (sent.kind(), sent.message()));
+            }
+            assert_eq!(say(&by(&client, ANN), "hi").await.history.len(), 1);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn s34_a_refusal_says_what_to_bring() {
+    let server = run(server(Access::by(keys()))).await;
+    for form in FORMS {
+        let ask = form.ask("SendMessage", json!({"message": form.message("hi", json!({}))}));
+        let answer = server.ask(&ask).await;
+        assert_eq!(answer.status, 401, "{answer:?}");
+        assert!(answer.head.contains("www-authenticate: bearer realm="), "{answer:?}");
+        assert!(answer.head.contains("www-authenticate: apikey "), "{answer:?}");
+        let body: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(body["error"]["code"], if form.is_rpc() { -31401 } else { 401 });
+        assert_eq!(body["error"]["message"], "Authentication required");
+        // A credential that is not good is no better than none, and worse where none is needed.
+        let answer = server.ask(&ask.with("Authorization", "Bearer nonsense")).await;
+        assert_eq!(answer.status, 401);
+    }
+    for public in ["/.well-known/agent-card.json", "/.well-known/ai-catalog.json", "/healthz", "/readyz"] {
+        assert_eq!(server.get(public).await.status, 200, "{public}");
+    }
+    for closed in ["/tasks", "/extendedAgentCard", "/v1/card", "/tasks/x", "/nothing/like/it"] {
+        assert_eq!(server.get(closed).await.status, 401, "{closed}");
+    }
+}
+
+#[tokio::test]
+async fn s84_two_credentials_are_not_chosen_from() {
+    let server = run(server(Access::by(keys()).or_anonymous())).await;
+    let ask = FORMS[0].ask("ListTasks", json!({}));
+    for (name, value) in [
+        ("Authorization", format!("Bearer {ANN}\r\nAuthorization: Bearer {BOB}")),
+        ("Authorization", format!("Bearer {ANN}\r\nX-API-Key: {BOB}")),
+    ] {
+        assert_eq!(server.ask(&ask.clone().with(name, &value)).await.status, 401);
+    }
+    assert_eq!(server.ask(&ask).await.status, 200);
+}
+
+fn skilled() -> attache::AgentCard {
+    card()
+        .skill(AgentSkill::new("refund", "Refund", "Pays back"))
+        .skill(AgentSkill::new("look", "Look", "Looks"))
+}
+
+fn entitled() -> Access {
+    let keys = Keys::new();
+    keys.take("ann", &ANN.into(), |ann| ann.scopes(["refunds", "cancel"])).unwrap();
+    keys.take("bob", &BOB.into(), |bob| bob).unwrap();
+    Access::by(keys)
+        .rule(Rule::needs(["refunds"]).skill("refund"))
+        .rule(Rule::needs(["cancel"]).operations([Operation::CancelTask]))
+}
+
+fn skill(id: &str) -> SendMessageRequest {
+    let mut message = Message::user("please");
+    message.metadata = Some(Object::from_iter([("skillId", Value::from(id))]));
+    SendMessageRequest::new(message)
+}
+
+#[tokio::test]
+async fn s36_a_skill_and_an_operation_need_what_the_rules_say() {
+    everywhere_on(
+        || Server::new(skilled(), Obeys).access(entitled().or_anonymous()),
+        async |client: Client| {
+            let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+            ann.send_message(skill("refund")).await.unwrap();
+            let denied = bob.send_message(skill("refund")).await.unwrap_err();
+            assert_eq!(denied.kind(), ErrorKind::PermissionDenied);
+            assert_eq!(refused(client.send_message(skill("refund")).await), ErrorKind::Unauthenticated);
+            for client in [&bob, &client] {
+                client.send_message(skill("look")).await.unwrap();
+            }
+            let (hers, his) = (begin(&ann, "ask").await, begin(&bob, "ask").await);
+            cancel(&ann, &hers.id).await.unwrap();
+            assert_eq!(refused(cancel(&bob, &his.id).await), ErrorKind::PermissionDenied);
+            assert!(!get(&bob, &his).await.is_ended());
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_theirs() {
+    let extended = || skilled().skill(AgentSkill::new("audit", "Audit", "Audits"));
+    let server = || Server::new(skilled(), Obeys).extended_card(extended()).access(entitled().or_anonymous());
+    everywhere_on(server, async |client: Client| {
+        assert_eq!(refused(client.get_extended_agent_card().await), ErrorKind::Unauthenticated);
+        assert_eq!(refused(by(&client, "x").get_extended_agent_card().await), ErrorKind::Unauthenticated);
+        let skills = async |client: Client| {
+            let card = client.get_extended_agent_card().await.unwrap();
+            card.skills.into_iter().map(|skill| skill.id).collect::<Vec<_>>()
+        };
+        assert_eq!(skills(by(&client, ANN)).await, ["refund", "look", "audit"]);
+        assert_eq!(skills(by(&client, BOB)).await, ["look", "audit"]);
+    })
+    .await;
+    let running = run(server()).await;
+    for form in FORMS {
+        let ask = form.ask("GetExtendedAgentCard", json!({})).with("X-API-Key", BOB);
+        let answer = running.ask(&ask).await;
+        assert_eq!((answer.status, answer.header("cache-control")), (200, Some("private, no-store")));
+    }
+}
+
+#[tokio::test]
+async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
+    let server = || {
+        let keys = keys();
+        keys.take("carl", &CARL.into(), |carl| carl.agents(["Echo"]).tenants(["acme"])).unwrap();
+        let access = Access::by(keys);
+        Server::new(card(), Obeys)
+            .tenants(["acme", "globex"])
+            .agent(Served::new("other", card(), Obeys))
+            .access(access)
+    };
+    everywhere_on(server, async |client: Client| {
+        if !has_tenants(&client) {
+            return;
+        }
+        let at = |key, tenant: &str| by(&client, key).with_tenant(tenant);
+        at(CARL, "acme").send_message(message("hi")).await.unwrap();
+        // What is not theirs is like what is not there.
+        let foreign = at(CARL, "globex").send_message(message("hi")).await.unwrap_err();
+        let unknown = at(CARL, "nowhere").send_message(message("hi")).await.unwrap_err();
+        assert_eq!(foreign.kind(), ErrorKind::TaskNotFound);
+        assert_eq!(format!("{foreign:?}"), format!("{unknown:?}"));
+        assert_eq!(refused(at(ANN, "acme").send_message(message("hi")).await), ErrorKind::TaskNotFound);
+        assert_eq!(refused(at(CARL, "other").send_message(message("hi")).await), ErrorKind::PermissionDenied);
+        at(ANN, "other").send_message(message("hi")).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s36_the_card_says_what_is_enforced_in_every_version() {
+    let running = run(Server::new(skilled(), Obeys).access(entitled())).await;
+    let card = running.get("/.well-known/agent-card.json").await.json();
+    assert_eq!(card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"], "Bearer");
+    assert_eq!(card["securitySchemes"]["bearer"]["type"], "http");
+    assert_eq!(card["securitySchemes"]["headerKey"]["in"], "header");
+    let both = json!([{"schemes": {"bearer": {"list": []}}}, {"schemes": {"headerKey": {"list": []}}}]);
+    assert_eq!(card["securityRequirements"], both);
+    assert_eq!(card["security"], json!([{"bearer": []}, {"headerKey": []}]));
+    assert_eq!(card["skills"][0]["security"], card["security"]);
+    assert_eq!(card["skills"][1].get("security"), None);
+    let open = run(Server::new(skilled(), Obeys).access(entitled().or_anonymous())).await;
+    let card = open.get("/.well-known/agent-card.json").await.json();
+    assert_eq!(card["security"], json!([{"bearer": []}, {"headerKey": []}, {}]));
+}
+
+fn few(change: impl Fn(&mut Allowance)) -> Server {
+    let mut allowance = Allowance::default();
+    change(&mut allowance);
+    server(Access::by(keys()).or_anonymous().allowance(allowance))
+}
+
+#[tokio::test]
+async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
+    let slow = |allowance: &mut Allowance| {
+        allowance.calls_per_second = NonZeroU32::new(1);
+        allowance.burst = NonZeroU32::new(2).unwrap();
+    };
+    everywhere_on(
+        || few(slow),
+        async |client: Client| {
+            let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+            let mut refusals = Vec::new();
+            // One call is given back in every second that this takes.
+            for _ in 0..20 {
+                refusals.extend(
+                    find(&ann, &"x".into())
+                        .await
+                        .err()
+                        .filter(|error| error.kind() == ErrorKind::RateLimited),
+                );
+            }
+            let refusal = refusals.first().expect("twenty calls are too many");
+            if has_retry_hint(&client) {
+                assert!(refusal.retry_after().is_some());
+            }
+            assert_eq!(refused(find(&bob, &"x".into()).await), ErrorKind::TaskNotFound);
+            // Whom nobody knows has an address.
+            assert_eq!(refused(find(&client, &"x".into()).await), ErrorKind::TaskNotFound);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn s67_what_is_left_is_told() {
+    let running = run(few(|allowance| allowance.burst = NonZeroU32::new(1).unwrap())).await;
+    let ask = FORMS[0].ask("ListTasks", json!({})).with("X-API-Key", ANN);
+    let answer = running.ask(&ask).await;
+    assert_eq!(
+        (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")),
+        (Some("1"), Some("0"))
+    );
+    let refused = loop {
+        let answer = running.ask(&ask).await;
+        if answer.status == 429 {
+            break answer;
+        }
+    };
+    assert_eq!(
+        (refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-remaining")),
+        (Some("1"), Some("0"))
+    );
+    assert!(refused.header("retry-after").is_some());
+    assert_eq!(refused.json()["error"]["code"], -32000);
+}
+
+#[tokio::test]
+async fn s65_nobody_leaves_more_tasks_waiting_than_allowed() {
+    everywhere_on(
+        || few(|allowance| allowance.parked_tasks = Some(2)),
+        async |client: Client| {
+            let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+            let first = say(&ann, "ask").await;
+            say(&ann, "auth").await;
+            assert_eq!(refused(ann.send_message(message("ask")).await), ErrorKind::RateLimited);
+            say(&bob, "ask").await;
+            cancel(&ann, &first.id).await.unwrap();
+            say(&ann, "ask").await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn s72_nobody_has_more_tasks_open_than_allowed() {
+    let server = || few(|allowance| allowance.open_tasks = Some(2));
+    everywhere_on(server, async |client: Client| {
+        let ann = by(&client, ANN);
+        let (first, _) = (begin(&ann, "hang").await, begin(&ann, "ask").await);
+        assert_eq!(refused(ann.send_message(message("hi")).await), ErrorKind::RateLimited);
+        cancel(&ann, &first.id).await.unwrap();
+        say(&ann, "hi").await;
+    })
+    .await;
+}
+
+/// A key that is taken away is no key from that moment on.
+#[tokio::test]
+async fn s41_a_key_is_revoked_while_the_server_runs() {
+    let keys = Keys::new();
+    let key = keys.issue("ann", |identity| identity);
+    let server = Server::new(card(), Obeys).access(Access::by(keys.clone())).local().await.unwrap();
+    let client = server.client(Binding::JsonRpc, Version::V1).unwrap().with_bearer(&key).unwrap();
+    say(&client, "hi").await;
+    keys.replace([]);
+    assert_eq!(refused(client.send_message(message("hi")).await), ErrorKind::Unauthenticated);
+}
