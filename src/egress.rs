@@ -22,6 +22,8 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "egress/no_tls.rs"]
 mod tls;
+#[cfg(feature = "client")]
+mod trusted;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -74,18 +76,6 @@ pub(crate) enum Protocol {
 }
 
 impl Egress {
-    /// A door to what the operator names: it is trusted to lead where they want.
-    #[cfg(feature = "client")]
-    pub(crate) fn trusted() -> Self {
-        Self::with_tls(&ClientTls::new(), CONNECT_TIMEOUT)
-    }
-
-    /// The same, for those who trust whom these settings trust, and make connections within this time.
-    #[cfg(feature = "client")]
-    pub(crate) fn with_tls(tls: &ClientTls, connect: Duration) -> Self {
-        Self::over(Connector::tcp(connect), tls)
-    }
-
     /// Sends requests over connections that are made in this way.
     pub(crate) fn over(connector: Connector, tls: &ClientTls) -> Self {
         let stop = CancellationToken::new();

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower_service::Service;
@@ -47,19 +47,6 @@ impl Connector {
             let connecting = connect(uri);
             Box::pin(async move { connecting.await.map(TokioIo::new) })
         }))
-    }
-
-    /// Over TCP, to the host that the url names, within this time.
-    pub(super) fn tcp(limit: Duration) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(limit));
-        connector.set_nodelay(true);
-        // What goes over it is not its business.
-        connector.enforce_http(false);
-        Self::new(move |uri| {
-            let connecting = connector.clone().call(uri);
-            async move { connecting.await.map(TokioIo::into_inner) }
-        })
     }
 }
 

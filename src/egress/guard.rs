@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::address::{is_public, meant};
+use super::connect::CONNECT_TIMEOUT;
 use super::target::{Host, Target};
 
 /// Where others may have us connect: the public internet over TLS, unless more is said.
@@ -197,8 +198,6 @@ impl Net for Internet {
 
 /// How long a name may take to be resolved.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long one address may take to answer.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many addresses of one host are looked at; more are not tried.
 const MOST_ADDRESSES: usize = 64;
 
@@ -236,7 +235,7 @@ impl<N: Net> Guard<N> {
     pub(super) async fn connect(self: Arc<Self>, url: String) -> Result<N::Stream, Failed> {
         let mut last = None;
         for address in self.addresses(&url).await? {
-            match timeout(DIAL_TIMEOUT, self.net.dial(address)).await {
+            match timeout(CONNECT_TIMEOUT, self.net.dial(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(cause)) => last = Some(cause),
                 Err(_) => last = Some(io::ErrorKind::TimedOut.into()),

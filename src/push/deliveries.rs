@@ -2,8 +2,9 @@
 
 use super::Pushes;
 use super::notice::EventId;
-use crate::model::{Error, ErrorKind, PushConfigId, Result, Scope, Seq, TaskId, Timestamp};
+use crate::model::{Error, ErrorKind, Event, PushConfigId, Result, Scope, Seq, TaskId, Timestamp};
 use crate::store::{Delivery, Push, Standing, Which};
+use crate::wire::{Carries, carries};
 
 /// What became of deliveries to webhooks. For operators: it knows no scope.
 #[derive(Clone)]
@@ -73,7 +74,10 @@ impl Deliveries {
             if entries.is_empty() {
                 break;
             }
-            let told = entries.iter().filter(|entry| entry.update(&task.id, &task.context_id).is_some());
+            let told = entries.iter().filter(|entry| match carries(push.registered.version) {
+                Carries::Update => entry.update(&task.id, &task.context_id).is_some(),
+                Carries::Task => matches!(entry.event, Event::Status { .. }),
+            });
             letters.extend(told.take(limit - letters.len()).map(|entry| Letter {
                 event_id: EventId::of(&push, entry.seq).to_string(),
                 seq: entry.seq,
