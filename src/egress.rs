@@ -3,6 +3,7 @@
 //! Plain HTTP so far. Redirects are never followed: whoever asked decides what a 3xx means.
 
 mod connect;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
 pub(crate) use connect::Connector;
+pub(crate) use watch::Watcher;
+pub use watch::{Header, Traffic};
 
 /// How long a connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,6 +34,7 @@ pub(crate) struct Egress {
     http1: Client<Connector, Full<Bytes>>,
     http2: Client<Connector, Full<Bytes>>,
     open: Arc<DropGuard>,
+    watcher: Option<Watcher>,
 }
 
 /// Which HTTP to speak: without TLS there is nothing to negotiate it.
@@ -53,7 +57,13 @@ impl Egress {
             http1: client(connector.clone(), connections.clone(), Protocol::Http1),
             http2: client(connector, connections, Protocol::Http2),
             open: Arc::new(stop.drop_guard()),
+            watcher: None,
         }
+    }
+
+    /// Lets somebody see what passes.
+    pub(crate) fn watched(self, watcher: Watcher) -> Self {
+        Self { watcher: Some(watcher), ..self }
     }
 
     /// Sends a request and waits for the head of the answer.
@@ -66,12 +76,34 @@ impl Egress {
             Protocol::Http1 => &self.http1,
             Protocol::Http2 => &self.http2,
         };
+        if let Some(watcher) = &self.watcher {
+            watch::request(watcher, &request);
+        }
         let response = client.request(request.map(Full::new)).await.map_err(|cause| {
             let what = if cause.is_connect() { "cannot connect to the agent" } else { LOST };
-            unreachable(what, cause)
+            self.lost(what, cause)
         })?;
-        Ok(response.map(|incoming| Body { incoming, _open: self.open.clone() }))
+        if let Some(watcher) = &self.watcher {
+            watch::response(watcher, &response);
+        }
+        let watcher = self.watcher.clone();
+        Ok(response.map(|incoming| Body { incoming, _open: self.open.clone(), watcher }))
     }
+}
+
+impl Egress {
+    fn lost(&self, what: &'static str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+        if let Some(watcher) = &self.watcher {
+            watcher(&Traffic::Lost(format!("{what}: {}", causes(&cause))));
+        }
+        unreachable(what, cause)
+    }
+}
+
+/// An error with all that caused it, on one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let all = std::iter::successors(Some(error), |error| error.source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 const LOST: &str = "the connection to the agent was lost";
@@ -131,6 +163,7 @@ where
 pub(crate) struct Body {
     incoming: Incoming,
     _open: Arc<DropGuard>,
+    watcher: Option<Watcher>,
 }
 
 impl Body {
@@ -140,6 +173,9 @@ impl Body {
     /// The connection was lost.
     pub(crate) async fn next(&mut self) -> Option<Result<Frame<Bytes>>> {
         let frame = self.incoming.frame().await?;
+        if let (Some(watcher), Ok(frame)) = (&self.watcher, &frame) {
+            frame.data_ref().into_iter().for_each(|data| watcher(&Traffic::Received(data)));
+        }
         Some(frame.map_err(|cause| unreachable(LOST, cause)))
     }
 

@@ -23,7 +23,7 @@
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
-pub use client::{Client, EventStream};
+pub use client::{Client, EventStream, Header, Traffic};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;

@@ -1,5 +1,6 @@
 //! The other side of the wire: the eleven operations, over every binding and version.
 
+mod card_text;
 mod discover;
 mod events;
 #[cfg(feature = "grpc")]
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use ::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use crate::egress::{self, Egress};
+pub use crate::egress::{Header, Traffic};
 use crate::model::{
     AgentCard, AgentInterface, Binding, CancelTaskRequest, DeletePushConfigRequest, Error, ErrorKind,
     GetExtendedAgentCardRequest, GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest,
@@ -134,6 +136,12 @@ impl Client {
     #[must_use]
     pub fn with_max_bytes(self, max_bytes: usize) -> Self {
         Self { max_bytes, ..self }
+    }
+
+    /// Lets somebody see all that passes between this client and its agent, credentials included.
+    #[must_use]
+    pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
+        Self { egress: self.egress.watched(Arc::new(watcher)), ..self }
     }
 
     /// Where it talks to, and how.
