@@ -77,9 +77,9 @@ impl Failure {
         Self::new(name(kind).unwrap_or("A2ACLI_ERR_INTERNAL"), 1, message)
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint.get_or_insert(hint.into());
-        self
+    /// Says what to do next; a later hint knows more.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 
     /// Whether there is nobody left to tell.
@@ -100,6 +100,9 @@ impl Failure {
                 Self::credentials_missing(said(error))
                     .hint("give a credential: --bearer or --api-key, better A2ACLI_BEARER or A2ACLI_API_KEY")
             }
+            ErrorKind::TaskNotFound => {
+                Self::protocol(error.kind(), said(error)).hint("check the id, or see the wire with --debug")
+            }
             kind => match name(kind) {
                 Some(name) => Self::new(name, 1, said(error)),
                 None => Self::internal(said(error)),
@@ -117,7 +120,7 @@ impl Failure {
     }
 }
 
-/// The error's own words, and the fields at fault where they do not name them.
+/// The error's own words.
 fn said(error: &Error) -> String {
     error.message().to_owned()
 }

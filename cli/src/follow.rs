@@ -8,6 +8,7 @@ use attache::model::{
     GetTaskRequest, SendMessageResponse, Seq, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
 };
 use attache::{Error, ErrorKind, EventStream};
+use tokio::time::sleep;
 
 use crate::failure::{Failure, Outcome};
 use crate::session::Session;
@@ -144,7 +145,7 @@ impl<'a, 's> Follow<'a, 's> {
 
     async fn reconnect(&mut self) -> Outcome<Option<StreamResponse>> {
         let Some(task) = &self.task else { return Ok(None) };
-        self.pace.before_retry().await;
+        sleep(self.pace.before_retry()).await;
         if !self.session.streams() {
             self.from = Source::Look { at_once: true };
             return Ok(None);
@@ -171,7 +172,7 @@ impl<'a, 's> Follow<'a, 's> {
         let Some(task) = &self.task else { return Ok(None) };
         let request = GetTaskRequest { id: task.id.clone(), ..GetTaskRequest::default() };
         if !at_once {
-            self.pace.before_look().await;
+            sleep(self.pace.before_look()).await;
         }
         let looked = tokio::time::timeout(LOOK_TIMEOUT, self.session.client.get_task(request)).await;
         match looked.unwrap_or_else(|_| Err(ErrorKind::DeadlineExceeded.into())) {

@@ -28,17 +28,15 @@ pub(crate) struct Ordered(Vec<Typed>);
 impl Ordered {
     pub(crate) fn new(send: &Send, matches: &ArgMatches) -> Self {
         let Parts { text, file, data, media_type } = &send.parts;
-        let lists: [(&str, &[String], fn(String) -> Typed); 4] = [
-            ("text", text, Typed::Text),
-            ("file", file, Typed::File),
-            ("data", data, Typed::Data),
-            ("media_type", media_type, Typed::MediaType),
-        ];
         let mut all: Vec<(usize, Typed)> = Vec::new();
-        for (name, values, make) in lists {
+        let mut add = |name, values: &[String], make: fn(String) -> Typed| {
             let places = matches.indices_of(name).into_iter().flatten();
             all.extend(places.zip(values.iter().cloned().map(make)));
-        }
+        };
+        add("text", text, Typed::Text);
+        add("file", file, Typed::File);
+        add("data", data, Typed::Data);
+        add("media_type", media_type, Typed::MediaType);
         if let (Some(place), Some(text)) = (matches.index_of("message"), &send.message) {
             all.push((place, Typed::Plain(text.clone())));
         }

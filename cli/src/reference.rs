@@ -18,8 +18,16 @@ const CARD_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) card: AgentCard,
+    pub(crate) received: Received,
+}
+
+/// A card that has not been read yet.
+#[derive(Debug)]
+pub(crate) struct Received {
     /// As it was received.
     pub(crate) text: String,
+    /// Where it was.
+    place: String,
     /// Its host; a file has none, and the user vouches for it.
     pub(crate) host: Option<String>,
     /// What an address without a host in it is below.
@@ -35,6 +43,11 @@ enum Place {
 
 /// Finds and reads the card.
 pub(crate) async fn find(settings: &Settings) -> Outcome<Found> {
+    receive(settings).await?.read()
+}
+
+/// Finds the card.
+pub(crate) async fn receive(settings: &Settings) -> Outcome<Received> {
     if let Some(url) = &settings.endpoint {
         return Ok(at_endpoint(settings, url));
     }
@@ -47,13 +60,13 @@ pub(crate) async fn find(settings: &Settings) -> Outcome<Found> {
     }
 }
 
-fn from_file(path: &Path) -> Outcome<Found> {
+fn from_file(path: &Path) -> Outcome<Received> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::card_not_found(format!("cannot read {}: {error}", path.display())))?;
-    Ok(Found { card: read(&text, &path.display().to_string())?, text, host: None, origin: None })
+    Ok(Received { text, place: path.display().to_string(), host: None, origin: None })
 }
 
-async fn from_url(settings: &Settings, url: &str) -> Outcome<Found> {
+async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
     let wanted = Wanted::of(settings)?;
     let mut tried = Vec::new();
     let old = url.strip_suffix(WELL_KNOWN[0]).map(|base| format!("{base}{}", WELL_KNOWN[1]));
@@ -65,7 +78,7 @@ async fn from_url(settings: &Settings, url: &str) -> Outcome<Found> {
         let reader = if settings.debug { wire_log::watch(reader, settings) } else { reader };
         let fetched = tokio::time::timeout(CARD_TIMEOUT, reader.card_text()).await;
         match fetched.map_err(|_| Failure::unreachable(format!("no card came from {url} within 30s")))? {
-            Ok(text) => return found(&url, text),
+            Ok(text) => return Ok(received(url, text)),
             Err(error) if error.kind() == ErrorKind::TaskNotFound => tried.push(url),
             Err(error) => return Err(no_card(&url, &error)),
         }
@@ -73,18 +86,21 @@ async fn from_url(settings: &Settings, url: &str) -> Outcome<Found> {
     Err(nowhere(&tried, wanted.takes_old()))
 }
 
-fn found(url: &str, text: String) -> Outcome<Found> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+fn received(url: String, text: String) -> Received {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    let card = read(&text, url)?;
-    Ok(Found { card, text, host: Some(host(authority)), origin: Some(format!("{scheme}://{authority}")) })
+    let (host, origin) = (host(authority), format!("{scheme}://{authority}"));
+    Received { text, place: url, host: Some(host), origin: Some(origin) }
 }
 
-fn read(text: &str, place: &str) -> Outcome<AgentCard> {
-    read_card(text.as_bytes()).map_err(|error| {
-        Failure::card_invalid(format!("{place} is no card: {}", error.message()))
-            .hint("is this the address of an agent? a card is JSON, with name, url or supportedInterfaces")
-    })
+impl Received {
+    pub(crate) fn read(self) -> Outcome<Found> {
+        let card = read_card(self.text.as_bytes()).map_err(|error| {
+            Failure::card_invalid(format!("{} is no card: {}", self.place, error.message()))
+                .hint("is this the address of an agent? see what is wrong with: attache card get --validate")
+        })?;
+        Ok(Found { card, received: self })
+    }
 }
 
 fn bad_url(url: &str, error: &Error) -> Failure {
@@ -119,7 +135,7 @@ fn nowhere(tried: &[String], old: bool) -> Failure {
 }
 
 /// No card: the user says where and how, and vouches for it.
-fn at_endpoint(settings: &Settings, url: &str) -> Found {
+fn at_endpoint(settings: &Settings, url: &str) -> Received {
     let binding = settings.transports.first().map_or(Binding::JsonRpc.as_str(), String::as_str);
     let interface = AgentInterface {
         url: url.to_owned(),
@@ -133,13 +149,18 @@ fn at_endpoint(settings: &Settings, url: &str) -> Found {
     };
     let card = AgentCard { supported_interfaces: vec![interface], ..AgentCard::default() };
     let text = serde_json::to_string(&card).unwrap_or_default();
-    Found { card, text, host: None, origin: None }
+    Received { text, place: url.to_owned(), host: None, origin: None }
 }
 
 impl Found {
+    /// The host that the card came from.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.received.host.as_deref()
+    }
+
     /// The url of an interface; some cards leave out the host.
     pub(crate) fn address(&self, interface: &AgentInterface) -> String {
-        match &self.origin {
+        match &self.received.origin {
             Some(origin) if interface.url.starts_with('/') => format!("{origin}{}", interface.url),
             _ => interface.url.clone(),
         }

@@ -71,11 +71,11 @@ pub(crate) fn format_of(words: &[OsString]) -> (Format, bool) {
         words.iter().map(|word| word.to_string_lossy()).take_while(|word| word != "--").collect();
     let stream = words.iter().any(|word| word == "--stream" || word == "--stream=true");
     let behind =
-        |flag: &str| words.windows(2).filter(|pair| pair[0] == *flag).map(|pair| pair[1].to_string()).last();
-    let joined = words.iter().filter_map(|word| {
+        |flag: &str| words.windows(2).rfind(|pair| pair[0] == *flag).map(|pair| pair[1].to_string());
+    let mut joined = words.iter().filter_map(|word| {
         word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o").filter(|rest| !rest.is_empty()))
     });
-    let typed = behind("-o").or_else(|| behind("--output")).or_else(|| joined.last().map(str::to_owned));
+    let typed = behind("-o").or_else(|| behind("--output")).or_else(|| joined.next_back().map(str::to_owned));
     let common = Common { output: typed, ..Common::default() };
     let sources = Sources::of_process(behind("--config").as_deref()).unwrap_or_default();
     let output = sources.resolve(&common).into_iter().find(|setting| setting.name == "output");

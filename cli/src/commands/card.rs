@@ -13,14 +13,15 @@ use crate::session::Session;
 use crate::settings::Settings;
 
 pub(crate) async fn get(args: CardGet, settings: &Settings, out: &mut Output) -> Outcome {
-    let found = reference::find(settings).await?;
+    let received = reference::receive(settings).await?;
     if args.validate {
-        validate(&found.text, out)?;
+        validate(&received.text, out)?;
     }
+    let found = received.read()?;
     if args.extended {
         return extended(Session::on(settings, found, out)?, out).await;
     }
-    let text = as_new(&found.card, &found.text, out);
+    let text = as_new(&found.card, &found.received.text, out);
     out.card(&found.card, &text, signature(&found.card))
 }
 

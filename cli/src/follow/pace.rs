@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
-
 use crate::settings::POLL_INTERVAL;
 
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
@@ -27,19 +25,20 @@ impl Pace {
         Self { interval: interval.unwrap_or(POLL_INTERVAL), fixed, failures: 0, retry_after: None, cuts: 0 }
     }
 
-    /// Waits until it is time to look again.
-    pub(super) async fn before_look(&mut self) {
-        sleep(self.interval.max(self.penalty())).await;
+    /// How long to wait before looking again.
+    pub(super) fn before_look(&mut self) -> Duration {
+        let wait = self.interval.max(self.penalty());
         if !self.fixed {
             self.interval = self.interval.mul_f32(1.5).min(LONGEST_INTERVAL);
         }
+        wait
     }
 
-    /// Waits before a stream is opened again: a server that cuts every one of them is not asked all the time.
-    pub(super) async fn before_retry(&mut self) {
+    /// How long to wait before a stream is opened again: a server that cuts each of them is not asked all the time.
+    pub(super) fn before_retry(&mut self) -> Duration {
         let cut = FIRST_RETRY.saturating_mul(1 << self.cuts.min(8));
-        sleep(cut.max(self.penalty()).min(LONGEST_RETRY)).await;
         self.cuts += 1;
+        cut.max(self.penalty()).min(LONGEST_RETRY)
     }
 
     pub(super) fn worked(&mut self) {
@@ -66,31 +65,23 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::time::Instant;
 
-    #[tokio::test(start_paused = true)]
-    async fn task_poll_002_an_interval_that_was_asked_for_is_kept_and_the_default_stretches() {
-        let start = Instant::now();
+    #[test]
+    fn task_poll_002_an_interval_that_was_asked_for_is_kept_and_the_default_stretches() {
         let mut asked = Pace::new(Some(Duration::from_secs(3)));
-        for _ in 0..3 {
-            asked.before_look().await;
-        }
-        assert_eq!(start.elapsed().as_secs(), 9);
-        let (start, mut own) = (Instant::now(), Pace::new(None));
-        for _ in 0..6 {
-            own.before_look().await;
-        }
-        assert_eq!(start.elapsed().as_millis(), 2000 + 3000 + 4500 + 6750 + 10_000 + 10_000);
+        assert!((0..3).all(|_| asked.before_look() == Duration::from_secs(3)));
+        let mut own = Pace::new(None);
+        let waits: Vec<_> = (0..6).map(|_| own.before_look().as_millis()).collect();
+        assert_eq!(waits, [2000, 3000, 4500, 6750, 10_000, 10_000]);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn task_poll_002_failures_are_waited_out_longer_and_longer_but_not_for_ever() {
+    #[test]
+    fn task_poll_002_failures_are_waited_out_longer_and_longer_but_not_for_ever() {
         let mut pace = Pace::new(Some(Duration::from_millis(100)));
         assert!(pace.failed(Some(Duration::from_secs(7))));
-        let start = Instant::now();
-        pace.before_look().await;
-        assert_eq!(start.elapsed().as_secs(), 7);
+        assert_eq!(pace.before_look(), Duration::from_secs(7));
         assert!((0..3).all(|_| pace.failed(None)));
+        assert_eq!(pace.before_look(), Duration::from_secs(4));
         assert!(!pace.failed(None));
         pace.worked();
         assert!(pace.failed(None));

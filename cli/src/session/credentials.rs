@@ -88,11 +88,11 @@ fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
 fn is_trusted(found: &Found, interface: &AgentInterface, settings: &Settings, out: &mut Output) -> bool {
     let to = target(interface);
     let allowed = settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&to));
-    let own = found.host.as_ref().is_none_or(|card| *card == to);
+    let own = found.host().is_none_or(|card| card == to);
     if !own && !allowed && settings.has_credential() {
         out.warn(&format!(
             "credentials are kept back: the card of {} points to {to}; allow it with --allow-host {to}",
-            found.host.as_deref().unwrap_or_default()
+            found.host().unwrap_or_default()
         ));
     }
     own || allowed

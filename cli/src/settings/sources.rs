@@ -132,11 +132,11 @@ impl fmt::Display for Source {
 pub(crate) struct Sources {
     pub(crate) env: BTreeMap<String, String>,
     /// The file that was named, or the nearest `.env`.
-    local: Option<Dotenv>,
-    named: bool,
-    global: Option<Dotenv>,
+    pub(super) local: Option<Dotenv>,
+    pub(super) named: bool,
+    pub(super) global: Option<Dotenv>,
     /// `a2a-cli` in the user's configuration directory.
-    folder: Option<PathBuf>,
+    pub(super) folder: Option<PathBuf>,
 }
 
 impl Sources {
