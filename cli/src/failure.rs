@@ -115,8 +115,11 @@ impl Failure {
     fn lost(error: &Error) -> Self {
         let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
         let why = causes.last().map(|cause| format!(": {cause}")).unwrap_or_default();
-        Self::unreachable(format!("{}{why}", error.message()))
-            .hint("check the address and that the agent is running, or see the wire with --debug")
+        let failure = Self::unreachable(format!("{}{why}", error.message()));
+        failure.hint(match error.message().contains("certificate") {
+            true => "if you know who vouches for it, say so: --ca <file>",
+            false => "check the address and that the agent is running, or see the wire with --debug",
+        })
     }
 }
 

@@ -16,6 +16,7 @@ mod resume;
 mod serving;
 mod session;
 mod settings;
+mod tls;
 mod typed;
 mod version;
 mod waiting;

@@ -75,6 +75,7 @@ async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
             Client::new(&url, Binding::HttpJson, Version::V1).map_err(|error| bad_url(&url, &error))?;
         let reader =
             reader.with_header("a2a-version", wanted.of_card()).map_err(|error| bad_url(&url, &error))?;
+        let reader = reader.with_tls(&crate::tls::of(settings)?);
         let reader = if settings.debug { wire_log::watch(reader, settings) } else { reader };
         let fetched = tokio::time::timeout(CARD_TIMEOUT, reader.card_text()).await;
         match fetched.map_err(|_| Failure::unreachable(format!("no card came from {url} within 30s")))? {

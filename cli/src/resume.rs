@@ -24,6 +24,9 @@ impl Resume {
         settings.version.iter().for_each(|version| add("--a2a-version", version));
         settings.extensions.iter().for_each(|uri| add("--extension", uri));
         settings.allowed_hosts.iter().for_each(|host| add("--allow-host", host));
+        settings.ca.iter().for_each(|file| add("--ca", file));
+        settings.cert.iter().for_each(|file| add("--cert", file));
+        settings.key.iter().for_each(|file| add("--key", file));
         if settings.insecure {
             options.push_str(" --insecure");
         }

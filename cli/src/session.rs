@@ -43,6 +43,7 @@ impl<'a> Session<'a> {
         let unusable = |error: Error| Failure::internal(format!("cannot use {}: {error}", interface.url));
         let binding = interface.binding().unwrap_or(Binding::JsonRpc);
         let client = Client::from_interface(&interface).map_err(unusable)?;
+        let client = client.with_tls(&crate::tls::of(settings)?);
         let client = client.with_header("a2a-version", &signal).map_err(unusable)?;
         let client = extensions(client, &found.card, settings)?;
         let (client, supplied) = credentials::attach(client, &found, &interface, settings, out)?;

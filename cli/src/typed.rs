@@ -70,8 +70,7 @@ pub(crate) fn format_of(words: &[OsString]) -> (Format, bool) {
     let words: Vec<_> =
         words.iter().map(|word| word.to_string_lossy()).take_while(|word| word != "--").collect();
     let stream = words.iter().any(|word| word == "--stream" || word == "--stream=true");
-    let behind =
-        |flag: &str| words.windows(2).rfind(|pair| pair[0] == *flag).map(|pair| pair[1].to_string());
+    let behind = |flag: &str| words.windows(2).rfind(|pair| pair[0] == *flag).map(|pair| pair[1].to_string());
     let mut joined = words.iter().filter_map(|word| {
         word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o").filter(|rest| !rest.is_empty()))
     });

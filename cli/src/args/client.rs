@@ -91,6 +91,18 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST", help_heading = "Credentials")]
     pub(crate) allow_host: Vec<String>,
 
+    /// Trust the certificate authorities of this PEM file too [ATTACHE_CA]
+    #[arg(long, value_name = "FILE", help_heading = "Credentials")]
+    pub(crate) ca: Option<String>,
+
+    /// Show this certificate to the agent: a PEM file [ATTACHE_CERT]
+    #[arg(long, value_name = "FILE", help_heading = "Credentials")]
+    pub(crate) cert: Option<String>,
+
+    /// The private key of the certificate: a PEM file [ATTACHE_KEY]
+    #[arg(long, value_name = "FILE", help_heading = "Credentials")]
+    pub(crate) key: Option<String>,
+
     /// Another name for the address of an interface, without a card.
     #[arg(short = 'e', long, value_name = "URL", hide = true)]
     pub(crate) endpoint: Option<String>,
@@ -329,6 +341,9 @@ impl Common {
             "debug" => one(&self.debug),
             "extension" => self.extension.clone(),
             "allow-host" => self.allow_host.clone(),
+            "ca" => one(&self.ca),
+            "cert" => one(&self.cert),
+            "key" => one(&self.key),
             _ => Vec::new(),
         }
     }

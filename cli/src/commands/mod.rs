@@ -117,6 +117,13 @@ async fn talk(
         }
     };
     let mut out = Output::new(&settings);
+    match (settings.insecure, settings.has_credential()) {
+        (true, true) => {
+            out.warn("CERTIFICATES ARE NOT CHECKED (--insecure): anybody on the way can take the credential")
+        }
+        (true, false) => out.warn("certificates are not checked (--insecure)"),
+        (false, _) => {}
+    }
     let result = match Interrupts::new() {
         Ok(interrupts) => bounded(verb, interrupts, &settings, &mut out).await,
         Err(error) => Err(error.into()),

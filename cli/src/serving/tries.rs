@@ -42,7 +42,8 @@ impl Try {
     /// The command, for the agent at a URL.
     pub(crate) fn command(&self, url: &str) -> String {
         let program = std::env::args_os().next();
-        let program = program.map_or_else(|| "attache".to_owned(), |word| word.to_string_lossy().into_owned());
+        let program =
+            program.map_or_else(|| "attache".to_owned(), |word| word.to_string_lossy().into_owned());
         let words: Vec<&str> = match self.what {
             What::Say(text) => vec!["send", "-a", url, text],
             What::Stream(text) => vec!["send", "-a", url, "--stream", text],

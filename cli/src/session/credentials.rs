@@ -106,11 +106,6 @@ fn target(interface: &AgentInterface) -> String {
 /// Says aloud what weakens the protection of a credential.
 fn warn(interface: &AgentInterface, settings: &Settings, out: &mut Output) {
     let (credential, to) = (settings.has_credential(), target(interface));
-    match (settings.insecure, credential) {
-        (true, true) => out.warn("CERTIFICATES ARE NOT CHECKED (--insecure) AND A CREDENTIAL IS SENT: anybody on the way can take it"),
-        (true, false) => out.warn("certificates are not checked (--insecure)"),
-        (false, _) => {}
-    }
     if credential && interface.url.starts_with("http://") && !is_loopback(&to) {
         out.warn(&format!("A CREDENTIAL IS SENT WITHOUT TLS to {to}: anybody on the way can take it"));
     }

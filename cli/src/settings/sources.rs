@@ -30,6 +30,9 @@ const SPECS: &[Spec] = &[
     Spec { default: Some("false"), ..Spec::of("debug") },
     Spec { variable: Some("ATTACHE_"), many: Some(','), ..Spec::of("extension") },
     Spec { variable: Some("ATTACHE_"), many: Some(','), ..Spec::of("allow-host") },
+    Spec { variable: Some("ATTACHE_"), ..Spec::of("ca") },
+    Spec { variable: Some("ATTACHE_"), ..Spec::of("cert") },
+    Spec { variable: Some("ATTACHE_"), ..Spec::of("key") },
 ];
 
 struct Spec {

@@ -13,4 +13,5 @@ mod send;
 mod subscribe;
 mod task;
 mod terminal;
+mod tls;
 mod wire;
