@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub(crate) use client::{
-    Card, CardGet, Common, Config, Parts, PushConfig, PushCreate, Send, Task, TaskDownload, TaskGet,
+    Card, CardGet, Common, Config, Parts, PushConfig, PushCreate, Send, Talk, Task, TaskDownload, TaskGet,
     TaskList, TaskOne, TaskWait,
 };
 
@@ -27,6 +27,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Send a message to an agent, and wait for what comes of it.
     Send(Box<Send>),
+    /// Talk with an agent, a line at a time.
+    Chat(Box<Talk>),
     /// Show, list, follow and cancel tasks.
     #[command(subcommand)]
     Task(Box<Task>),

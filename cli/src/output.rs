@@ -97,6 +97,11 @@ impl Output {
         Page::new(self.verbose)
     }
 
+    /// Another result begins.
+    pub(crate) fn begin(&mut self) {
+        (self.announced, self.resume) = (false, None);
+    }
+
     /// Remembers how to go on, in case that we are stopped.
     pub(crate) fn resume_with(&mut self, command: String) {
         self.resume = Some(command);

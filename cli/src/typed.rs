@@ -1,5 +1,7 @@
 //! The command line, read; what is not understood is reported like every other failure.
 
+mod hoist;
+
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ErrorKind};
@@ -18,7 +20,9 @@ pub(crate) enum Typed {
 }
 
 pub(crate) fn read(words: Vec<OsString>) -> Typed {
-    let read = Args::command().try_get_matches_from(words);
+    let program = Args::command();
+    let words = hoist::behind_the_verb(words, &program);
+    let read = program.try_get_matches_from(words);
     let read = read.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
     match read {
         Ok((args, matches)) => Typed::Command(Box::new(args), matches),

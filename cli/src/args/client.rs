@@ -155,6 +155,8 @@ pub(crate) struct Parts {
 pub(crate) enum Card {
     /// Show the card of an agent.
     Get(CardGet),
+    /// Say what could be better about a card, beyond what the schema asks.
+    Lint(CardLint),
 }
 
 #[derive(Debug, Args)]
@@ -167,6 +169,14 @@ pub(crate) struct CardGet {
     /// The card that authenticated callers see
     #[arg(long)]
     pub(crate) extended: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CardLint {
+    /// The agent, as with -a
+    pub(crate) reference: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -307,11 +317,12 @@ pub(crate) struct PushOne {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
     /// Show the settings in force, and where each comes from.
-    Show(Shown),
+    Show(Talk),
 }
 
+/// A verb without options of its own.
 #[derive(Debug, Args)]
-pub(crate) struct Shown {
+pub(crate) struct Talk {
     #[command(flatten)]
     pub(crate) common: Common,
 }

@@ -1,6 +1,8 @@
 //! One file per verb.
 
 mod card;
+mod card_lint;
+mod chat;
 mod completion;
 mod config;
 mod demo;
@@ -39,12 +41,21 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             })
             .await
         }
+        Command::Chat(args) => {
+            talk(words, &args.common, async |settings, out| chat::run(settings, out).await.map(|()| 0)).await
+        }
         Command::Task(verb) => task_verb(*verb, words).await,
         Command::Card(verb) => match *verb {
             Card::Get(mut args) => {
                 let mut common = std::mem::take(&mut args.common);
                 common.agent_card = args.reference.take().or(common.agent_card);
                 talk(words, &common, async |settings, out| card::get(args, settings, out).await.map(|()| 0))
+                    .await
+            }
+            Card::Lint(mut args) => {
+                let mut common = std::mem::take(&mut args.common);
+                common.agent_card = args.reference.take().or(common.agent_card);
+                talk(words, &common, async |settings, out| card_lint::run(settings, out).await.map(|()| 0))
                     .await
             }
         },

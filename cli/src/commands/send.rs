@@ -22,7 +22,7 @@ pub(crate) async fn run(args: Send, parts: Ordered, settings: &Settings, out: &m
     out.sent(&message);
     match settings.detach {
         true => detached(&session, message, out).await,
-        false => waited(&session, message, out).await,
+        false => exchange(&session, message, out).await.map(|_| ()),
     }
 }
 
@@ -51,30 +51,39 @@ fn request(session: &Session<'_>, message: Message, return_immediately: bool) ->
 async fn detached(session: &Session<'_>, message: Message, out: &mut Output) -> Outcome {
     let sent = session.client.send_message(request(session, message.clone(), true)).await;
     let answer = sent.map_err(|error| refused(session, &message, &error))?;
-    let resume = match &answer {
-        SendMessageResponse::Task(task) => Some(session.resume.of(task)),
-        SendMessageResponse::Message(message) => session.resume.of_reply(message),
-    };
-    out.answer(&answer, resume.as_deref())
+    out.answer(&answer, next(session, &answer).as_deref())
 }
 
-async fn waited(session: &Session<'_>, message: Message, out: &mut Output) -> Outcome {
+/// Sends a message, waits until what comes of it is settled, and says what was asked for.
+pub(super) async fn exchange(
+    session: &Session<'_>,
+    message: Message,
+    out: &mut Output,
+) -> Outcome<SendMessageResponse> {
     let continuing = message.task_id.is_some();
+    let live = session.settings.stream;
     let mut follow = open(session, message, out).await?.continuing(continuing);
-    let last = waiting::until_settled(&mut follow, session, session.settings.stream, out).await?;
-    match (last, follow.task) {
-        _ if session.settings.stream => Ok(()),
-        (Some(StreamResponse::Message(reply)), _) => {
-            let resume = session.resume.of_reply(&reply);
-            out.answer(&SendMessageResponse::Message(reply), resume.as_deref())
+    let last = waiting::until_settled(&mut follow, session, live, out).await?;
+    let answer = match (last, follow.task) {
+        (Some(StreamResponse::Message(reply)), _) => SendMessageResponse::Message(reply),
+        (_, Some(task)) if live => SendMessageResponse::Task(task),
+        // The folded task has no history; the agent's own word is better where it can be had.
+        (_, Some(task)) => SendMessageResponse::Task(session.task(&task.id, None).await.unwrap_or(task)),
+        (_, None) => {
+            return Err(Failure::protocol(ErrorKind::InvalidAgentResponse, "the agent said nothing"));
         }
-        (_, Some(task)) => {
-            // The folded task has no history; the agent's own word is better where it can be had.
-            let task = session.task(&task.id, None).await.unwrap_or(task);
-            let resume = session.resume.of(&task);
-            out.answer(&SendMessageResponse::Task(task), Some(&resume))
-        }
-        (_, None) => Err(Failure::protocol(ErrorKind::InvalidAgentResponse, "the agent said nothing")),
+    };
+    if !live {
+        out.answer(&answer, next(session, &answer).as_deref())?;
+    }
+    Ok(answer)
+}
+
+/// The command that goes on from an answer.
+fn next(session: &Session<'_>, answer: &SendMessageResponse) -> Option<String> {
+    match answer {
+        SendMessageResponse::Task(task) => Some(session.resume.of(task)),
+        SendMessageResponse::Message(message) => session.resume.of_reply(message),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod auth;
 mod card;
+mod chat;
 mod config;
 mod errors;
 mod interact;

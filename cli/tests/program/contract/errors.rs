@@ -117,6 +117,12 @@ fn cli_001_help_and_version_are_there_with_the_effective_defaults() {
 }
 
 #[test]
+fn default_001_what_every_verb_takes_may_stand_before_it() {
+    let said = verb(&["-a", &DEMO, "-o", "json", "--transport", "rest", "send", "hi"]).run();
+    assert_eq!(said.json()["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{said:?}");
+}
+
+#[test]
 fn cli_002_a_script_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let said = verb(&["completion", shell]).run();
