@@ -10,6 +10,7 @@ mod peer;
 mod streams;
 #[cfg(feature = "tls")]
 mod tls;
+mod watching;
 
 use attache::model::{Error, Request, Response, StreamResponse};
 use attache::{Client, EventStream};

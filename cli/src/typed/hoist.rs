@@ -63,8 +63,17 @@ mod tests {
             words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(moved("attache -a x -ojson --debug task get t"), "attache task get -a x -ojson --debug t");
-        assert_eq!(moved("attache --async=true --output json send -- hi"), "attache send --async=true --output json -- hi");
-        for line in ["attache send -a x hi", "attache --nonsense send", "attache -v", "attache -a x", "attache --help"] {
+        assert_eq!(
+            moved("attache --async=true --output json send -- hi"),
+            "attache send --async=true --output json -- hi"
+        );
+        for line in [
+            "attache send -a x hi",
+            "attache --nonsense send",
+            "attache -v",
+            "attache -a x",
+            "attache --help",
+        ] {
             assert_eq!(moved(line), line);
         }
     }
