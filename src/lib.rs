@@ -23,7 +23,13 @@
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
+pub use client::{
+    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+};
+#[cfg(feature = "client")]
 pub use client::{Client, EventStream, Header, Traffic};
+#[cfg(feature = "client")]
+pub use client::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
 #[cfg(all(feature = "client", feature = "tls"))]
 pub use egress::ClientTls;
 #[cfg(feature = "server")]
@@ -66,4 +72,5 @@ mod service;
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/serve.md"))]
 #[cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../docs/client.md"))]
+#[cfg_attr(all(feature = "client", feature = "jws", feature = "tls"), doc = include_str!("../docs/credentials.md"))]
 struct Docs;

@@ -1,6 +1,7 @@
 //! The other side of the wire: the eleven operations, over every binding and version.
 
 mod card_text;
+mod credentials;
 mod discover;
 mod events;
 #[cfg(feature = "grpc")]
@@ -10,6 +11,7 @@ mod grpc;
 mod grpc;
 mod http;
 mod jsonrpc;
+mod receiver;
 mod rest;
 
 use std::fmt;
@@ -29,7 +31,12 @@ use crate::model::{
 };
 use crate::wire::decide::Asked;
 use crate::wire::header;
+use credentials::Wallet;
+pub use credentials::{
+    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+};
 pub use events::EventStream;
+pub use receiver::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
 
 /// How much of one answer, or of one event, is read unless said otherwise.
 const MAX_BYTES: usize = 10 << 20;
@@ -49,6 +56,9 @@ pub struct Client {
     max_bytes: usize,
     egress: Egress,
     card: Option<Arc<AgentCard>>,
+    /// Where the card came from.
+    home: Option<Uri>,
+    wallet: Wallet,
 }
 
 impl Client {
@@ -76,7 +86,18 @@ impl Client {
                 HeaderValue::from_static(concat!("attache/", env!("CARGO_PKG_VERSION"))),
             ),
         ]);
-        Ok(Self { url, binding, version, tenant: None, headers, max_bytes: MAX_BYTES, egress, card: None })
+        Ok(Self {
+            url,
+            binding,
+            version,
+            tenant: None,
+            headers,
+            max_bytes: MAX_BYTES,
+            egress,
+            card: None,
+            home: None,
+            wallet: Wallet::default(),
+        })
     }
 
     /// A client of an interface that a card names, with its tenant.
@@ -120,7 +141,8 @@ impl Client {
         Ok(self)
     }
 
-    /// Sends this token as `Authorization: Bearer`.
+    /// Sends this token as `Authorization: Bearer`, whatever the card says and wherever it leads; rather use
+    /// [`with_credentials`](Self::with_credentials).
     ///
     /// # Errors
     /// Invalid parameters: the token has characters that a header cannot carry.

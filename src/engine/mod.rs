@@ -38,7 +38,7 @@ use crate::model::{
     TaskId, TaskState,
 };
 use crate::store::{self, Head, Key, Page, Query, Registered, Seen, Store, Unwritable};
-use clock::Clock;
+use clock::{Calendar, Clock};
 use journal::Journal;
 use live::{Incoming, Passed, Registry, Wish};
 use log::Log;
@@ -60,6 +60,7 @@ pub(crate) struct Engine {
     journal: Journal,
     staff: Staff,
     clock: Arc<dyn Clock>,
+    calendar: Arc<Calendar>,
     tracker: TaskTracker,
     stop: CancellationToken,
     settings: Arc<Settings>,
@@ -104,7 +105,10 @@ impl Engine {
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
         let settings = settings.for_store(&*store);
-        let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
+        let registry = Registry::new(
+            settings.max_waiting_messages,
+            (settings.max_tail_entries, settings.max_tail_bytes),
+        );
         let resting = Resting::new(settings.max_resting_bytes);
         Self {
             journal: Journal::new(
@@ -116,6 +120,7 @@ impl Engine {
             ),
             staff,
             clock,
+            calendar: Arc::default(),
             tracker,
             stop,
             turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),
