@@ -24,6 +24,7 @@ mod tls;
 mod tls;
 #[cfg(feature = "client")]
 mod trusted;
+mod watch;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub(crate) use guarded::{Answer, Caps, Guarded, Silence};
 pub(crate) use tls::ClientTls;
 #[cfg(feature = "tls")]
 pub use tls::ClientTls;
+pub(crate) use watch::Watcher;
+pub use watch::{Header, Traffic};
 
 /// How long a connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,6 +68,7 @@ pub(crate) struct Egress {
     http1: Client<Connector, Full<Bytes>>,
     http2: Client<Connector, Full<Bytes>>,
     open: Arc<DropGuard>,
+    watcher: Option<Watcher>,
 }
 
 /// Which HTTP to speak: without TLS there is nothing to negotiate it.
@@ -84,7 +88,13 @@ impl Egress {
             http1: client(tls.over(connector.clone(), Protocol::Http1), connections.clone(), Protocol::Http1),
             http2: client(tls.over(connector, Protocol::Http2), connections, Protocol::Http2),
             open: Arc::new(stop.drop_guard()),
+            watcher: None,
         }
+    }
+
+    /// Lets somebody see what passes.
+    pub(crate) fn watched(self, watcher: Watcher) -> Self {
+        Self { watcher: Some(watcher), ..self }
     }
 
     /// Sends a request and waits for the head of the answer.
@@ -97,16 +107,37 @@ impl Egress {
             Protocol::Http1 => &self.http1,
             Protocol::Http2 => &self.http2,
         };
+        if let Some(watcher) = &self.watcher {
+            watch::request(watcher, &request);
+        }
         let response = client.request(request.map(Full::new)).await.map_err(|cause| {
             match (tls::distrust(&cause), cause.is_connect()) {
                 (Some(why), _) => {
-                    unreachable(format!("the certificate of the agent is not trusted: {why}"), cause)
+                    self.lost(format!("the certificate of the agent is not trusted: {why}"), cause)
                 }
-                (None, true) => unreachable("cannot connect to the agent", cause),
-                (None, false) => unreachable(LOST, cause),
+                (None, true) => self.lost("cannot connect to the agent", cause),
+                (None, false) => self.lost(LOST, cause),
             }
         })?;
-        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone() }))
+        if let Some(watcher) = &self.watcher {
+            watch::response(watcher, &response);
+        }
+        let watcher = self.watcher.clone();
+        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone(), watcher }))
+    }
+}
+
+impl Egress {
+    fn lost(
+        &self,
+        what: impl Into<Cow<'static, str>>,
+        cause: impl std::error::Error + Send + Sync + 'static,
+    ) -> Error {
+        let what = what.into();
+        if let Some(watcher) = &self.watcher {
+            watcher(&Traffic::Lost(format!("{what}: {}", causes(&cause))));
+        }
+        unreachable(what, cause)
     }
 }
 
@@ -116,6 +147,12 @@ pub(crate) fn never_arrived(error: &Error) -> bool {
     let cause = source.and_then(|cause| cause.downcast_ref::<legacy::Error>());
     // Whoever is not trusted now is not trusted in a moment.
     cause.is_some_and(|cause| cause.is_connect() && tls::distrust(cause).is_none())
+}
+
+/// An error with all that caused it, on one line.
+fn causes(error: &dyn std::error::Error) -> String {
+    let all = std::iter::successors(Some(error), |error| error.source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 const LOST: &str = "the connection to the agent was lost";
@@ -179,6 +216,7 @@ pub(crate) struct Body {
     incoming: Incoming,
     idle: Option<Duration>,
     _open: Arc<DropGuard>,
+    watcher: Option<Watcher>,
 }
 
 impl Body {
@@ -199,6 +237,9 @@ impl Body {
                 Err(silent) => return Some(Err(unreachable("the agent went silent", silent))),
             },
         };
+        if let (Some(watcher), Ok(frame)) = (&self.watcher, &frame) {
+            frame.data_ref().into_iter().for_each(|data| watcher(&Traffic::Received(data)));
+        }
         Some(frame.map_err(|cause| unreachable(LOST, cause)))
     }
 

@@ -30,8 +30,8 @@ pub use client::{
 };
 #[cfg(feature = "client")]
 pub use client::{
-    Budgets, CardStore, Choice, Client, ClientBuilder, ClientSettings, EventStream, KeptCard, MemoryCards,
-    Polling, Retries, TaskStream,
+    Budgets, CardStore, Choice, Client, ClientBuilder, ClientSettings, EventStream, Header, KeptCard,
+    MemoryCards, Polling, Retries, TaskStream, Traffic,
 };
 #[cfg(feature = "client")]
 pub use client::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};

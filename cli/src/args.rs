@@ -1,19 +1,48 @@
 //! What can be typed.
 
+mod client;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+pub(crate) use client::{
+    Card, CardGet, Common, Config, Parts, PushConfig, PushCreate, Send, Talk, Task, TaskDownload, TaskGet,
+    TaskList, TaskOne, TaskWait,
+};
+
 /// Serve and talk to A2A agents.
 #[derive(Debug, Parser)]
-#[command(name = "attache", version)]
+#[command(name = "attache", version, disable_version_flag = true)]
 pub(crate) struct Args {
+    /// Print the version
+    #[arg(short = 'v', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Send a message to an agent, and wait for what comes of it.
+    Send(Box<Send>),
+    /// Talk with an agent, a line at a time.
+    Chat(Box<Talk>),
+    /// Show, list, follow and cancel tasks.
+    #[command(subcommand)]
+    Task(Box<Task>),
+    /// Show and check cards.
+    #[command(subcommand)]
+    Card(Box<Card>),
+    /// Show the settings in force.
+    #[command(subcommand)]
+    Config(Box<Config>),
+    /// Print a script that completes commands in a shell.
+    Completion {
+        /// bash, zsh, fish, powershell or elvish
+        shell: clap_complete::Shell,
+    },
     /// Serve a practice agent that shows everything an agent can do.
     #[command(visible_alias = "demo-server")]
     Demo(Serving),

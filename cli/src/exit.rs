@@ -1,9 +1,9 @@
-//! How the program ends: 0 it worked, 1 it did not, 2 it was not understood.
+//! How the program ends: 0 it worked, 1 it did not, 2 it was not understood; verbs that talk to agents also have 3
+//! not reached, 4 not let in, 5 out of time. A [`Failure`](crate::failure::Failure) knows its own.
 
 use std::process::ExitCode;
 
 const FAILED: u8 = 1;
-const NOT_UNDERSTOOD: u8 = 2;
 
 /// Says on stderr what went wrong, with every cause.
 pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
@@ -14,11 +14,4 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
-}
-
-/// Help and version come this way too, and are no error.
-pub(crate) fn not_understood(error: &clap::Error) -> ExitCode {
-    // Nobody is left to tell if the terminal is gone.
-    let _ = error.print();
-    if error.use_stderr() { ExitCode::from(NOT_UNDERSTOOD) } else { ExitCode::SUCCESS }
 }

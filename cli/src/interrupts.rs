@@ -2,6 +2,8 @@
 
 use std::io;
 
+const INTERRUPTED: u8 = 130;
+
 /// Ctrl-C, and the system asking the program to end. Heard from the moment this is made.
 #[cfg(unix)]
 pub(crate) struct Interrupts([tokio::signal::unix::Signal; 2]);
@@ -14,10 +16,15 @@ impl Interrupts {
     }
 
     pub(crate) async fn next(&mut self) {
+        self.exit_code().await;
+    }
+
+    /// The exit code of a program that was ended in this way.
+    pub(crate) async fn exit_code(&mut self) -> u8 {
         let [interrupt, terminate] = &mut self.0;
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            _ = interrupt.recv() => INTERRUPTED,
+            _ = terminate.recv() => 143,
         }
     }
 }
@@ -33,8 +40,14 @@ impl Interrupts {
     }
 
     pub(crate) async fn next(&mut self) {
+        self.exit_code().await;
+    }
+
+    /// The exit code of a program that was ended in this way.
+    pub(crate) async fn exit_code(&mut self) -> u8 {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await
         }
+        INTERRUPTED
     }
 }

@@ -2,27 +2,54 @@
 
 mod access;
 mod args;
+mod card;
 mod commands;
 mod data_dir;
 mod exit;
+mod failure;
+mod follow;
 mod interrupts;
+mod masks;
+mod output;
+mod parts;
+mod reference;
+mod resume;
 mod serving;
+mod session;
+mod settings;
+mod tls;
+mod typed;
+mod version;
+mod waiting;
+mod wire_log;
 
+use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use args::Args;
+use output::Output;
+use typed::Typed;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(error) => return exit::not_understood(&error),
-    };
-    log();
-    exit::code(commands::run(args.command).await)
+    let words: Vec<_> = std::env::args_os().collect();
+    match typed::read(words.clone()) {
+        Typed::Command(args, matches) => {
+            log();
+            commands::run(args.command, &matches, &words).await
+        }
+        Typed::Shown(text) => {
+            // Nobody is left to tell if the reader is gone.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Typed::Wrong(failure) => {
+            let (format, stream) = typed::format_of(&words);
+            Output::plain(format, stream).failure(&failure);
+            ExitCode::from(failure.exit)
+        }
+    }
 }
 
 /// The log goes to stderr: stdout is for results. `RUST_LOG` says how much of it; without it, what is odd, and what

@@ -3,6 +3,7 @@
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
+mod card_text;
 mod cards;
 mod chat;
 mod credentials;
@@ -35,6 +36,7 @@ use tokio_util::task::TaskTracker;
 #[cfg(feature = "tls")]
 use crate::egress::ClientTls;
 use crate::egress::Egress;
+pub use crate::egress::{Header, Traffic};
 use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Version};
 pub use builder::ClientBuilder;
 pub use cards::{CardStore, KeptCard, MemoryCards};
@@ -164,6 +166,12 @@ impl Client {
     #[must_use]
     pub fn settings(&self) -> &ClientSettings {
         &self.settings
+    }
+
+    /// Lets somebody see all that passes between this client and its agent, credentials included.
+    #[must_use]
+    pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
+        Self { egress: self.egress.watched(Arc::new(watcher)), ..self }
     }
 
     /// Where it talks to, and how.

@@ -21,6 +21,7 @@ mod signatures;
 mod streams;
 #[cfg(feature = "tls")]
 mod tls;
+mod watching;
 
 use attache::model::{Error, Request, Response, StreamResponse};
 use attache::{Client, EventStream};

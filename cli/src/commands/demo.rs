@@ -22,8 +22,8 @@ pub(crate) async fn run(serving: Serving) -> anyhow::Result<()> {
         tries_webhooks: true,
         tries: [
             Try::say("Say hello", "hello"),
+            Try::stream("Watch it write", "stream 5"),
             Try::say("Ask what else it can do", "help"),
-            Try::tasks("Look at its tasks"),
         ],
     };
     serving::run(served, serving).await

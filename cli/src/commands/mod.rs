@@ -1,15 +1,185 @@
 //! One file per verb.
 
+mod card;
+mod card_lint;
+mod chat;
+mod completion;
+mod config;
 mod demo;
 mod keys;
+mod push_config;
+mod send;
 mod serve;
+mod task;
+mod task_download;
+mod task_list;
+mod task_wait;
 
-use crate::args::Command;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
 
-pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
+use clap::ArgMatches;
+
+use crate::args::{Card, Command, Common, Config, PushConfig, Task};
+use crate::exit;
+use crate::failure::{Failure, Outcome};
+use crate::interrupts::Interrupts;
+use crate::output::Output;
+use crate::parts::Ordered;
+use crate::settings::Settings;
+use crate::typed;
+
+pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsString]) -> ExitCode {
     match command {
-        Command::Demo(args) => demo::run(args).await,
-        Command::Serve(args) => serve::run(args).await,
-        Command::Keys(args) => keys::run(args),
+        Command::Demo(args) => exit::code(demo::run(args).await),
+        Command::Serve(args) => exit::code(serve::run(args).await),
+        Command::Keys(args) => exit::code(keys::run(args)),
+        Command::Send(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            let parts = Ordered::new(&args, matches.subcommand_matches("send").unwrap_or(matches));
+            talk(words, &common, async |settings, out| {
+                send::run(*args, parts, settings, out).await.map(|()| 0)
+            })
+            .await
+        }
+        Command::Chat(args) => {
+            talk(words, &args.common, async |settings, out| chat::run(settings, out).await.map(|()| 0)).await
+        }
+        Command::Task(verb) => task_verb(*verb, words).await,
+        Command::Card(verb) => match *verb {
+            Card::Get(mut args) => {
+                let mut common = std::mem::take(&mut args.common);
+                common.agent_card = args.reference.take().or(common.agent_card);
+                talk(words, &common, async |settings, out| card::get(args, settings, out).await.map(|()| 0))
+                    .await
+            }
+            Card::Lint(mut args) => {
+                let mut common = std::mem::take(&mut args.common);
+                common.agent_card = args.reference.take().or(common.agent_card);
+                talk(words, &common, async |settings, out| card_lint::run(settings, out).await.map(|()| 0))
+                    .await
+            }
+        },
+        Command::Config(verb) => match *verb {
+            Config::Show(args) => {
+                talk(words, &args.common, async |settings, out| config::show(settings, out).map(|()| 0)).await
+            }
+        },
+        Command::Completion { shell } => completion::run(shell),
     }
+}
+
+async fn task_verb(verb: Task, words: &[OsString]) -> ExitCode {
+    match verb {
+        Task::Get(mut args) => {
+            let common = std::mem::take(&mut args.one.common);
+            talk(words, &common, async |settings, out| task::get(args, settings, out).await.map(|()| 0)).await
+        }
+        Task::Cancel(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| task::cancel(args, settings, out).await.map(|()| 0))
+                .await
+        }
+        Task::Subscribe(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| task::subscribe(args, settings, out).await.map(|()| 0))
+                .await
+        }
+        Task::List(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| task_list::run(args, settings, out).await.map(|()| 0))
+                .await
+        }
+        Task::Download(mut args) => {
+            let common = std::mem::take(&mut args.one.common);
+            talk(words, &common, async |settings, out| {
+                task_download::run(args, settings, out).await.map(|()| 0)
+            })
+            .await
+        }
+        Task::Wait(mut args) => {
+            let common = std::mem::take(&mut args.one.common);
+            talk(words, &common, async |settings, out| task_wait::run(args, settings, out).await).await
+        }
+        Task::PushConfig(verb) => push_verb(verb, words).await,
+    }
+}
+
+async fn push_verb(mut verb: PushConfig, words: &[OsString]) -> ExitCode {
+    let common = std::mem::take(match &mut verb {
+        PushConfig::Create(args) => &mut args.one.common,
+        PushConfig::Get(args) | PushConfig::Delete(args) => &mut args.one.common,
+        PushConfig::List(args) => &mut args.common,
+    });
+    talk(words, &common, async |settings, out| push_config::run(verb, settings, out).await.map(|()| 0)).await
+}
+
+/// Runs a verb that talks to an agent: within its time, until somebody stops it, and whatever happens is reported.
+async fn talk(
+    words: &[OsString],
+    common: &Common,
+    verb: impl AsyncFnOnce(&Settings, &mut Output) -> Outcome<u8>,
+) -> ExitCode {
+    let settings = match typed::settings(common) {
+        Ok(settings) => settings,
+        Err(failure) => {
+            let (format, stream) = typed::format_of(words);
+            Output::plain(format, stream).failure(&failure);
+            return ExitCode::from(failure.exit);
+        }
+    };
+    let mut out = Output::new(&settings);
+    match (settings.insecure, settings.has_credential()) {
+        (true, true) => {
+            out.warn("CERTIFICATES ARE NOT CHECKED (--insecure): anybody on the way can take the credential")
+        }
+        (true, false) => out.warn("certificates are not checked (--insecure)"),
+        (false, _) => {}
+    }
+    let result = match Interrupts::new() {
+        Ok(interrupts) => bounded(verb, interrupts, &settings, &mut out).await,
+        Err(error) => Err(error.into()),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            out.failure(&failure);
+            ExitCode::from(failure.exit)
+        }
+    }
+}
+
+async fn bounded(
+    verb: impl AsyncFnOnce(&Settings, &mut Output) -> Outcome<u8>,
+    mut interrupts: Interrupts,
+    settings: &Settings,
+    out: &mut Output,
+) -> Outcome<u8> {
+    let time_is_up = async {
+        match settings.timeout {
+            Some(timeout) => tokio::time::sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
+    let stopped = tokio::select! {
+        done = verb(settings, out) => return done,
+        exit = interrupts.exit_code() => Failure::interrupted(exit),
+        () = time_is_up => Failure::timeout(format!("it took longer than {}", shown(settings.timeout))),
+    };
+    Err(match out.resume() {
+        Some(command) => stopped.hint(command),
+        None => stopped,
+    })
+}
+
+fn shown(timeout: Option<Duration>) -> String {
+    timeout.map(|timeout| format!("{timeout:?}")).unwrap_or_default()
+}
+
+/// The task that a verb is about: named, or set.
+fn task_id(named: Option<String>, settings: &Settings) -> Outcome<attache::model::TaskId> {
+    let id = named.or_else(|| settings.task_id.clone());
+    id.map(Into::into)
+        .ok_or_else(|| Failure::usage("no task is named").hint("say which: its id, or --task-id"))
 }

@@ -1,7 +1,5 @@
 //! Commands that work as they are printed, whatever the program was started as.
 
-use std::fmt::Write;
-
 /// A command to paste.
 pub(crate) struct Try {
     about: &'static str,
@@ -10,14 +8,20 @@ pub(crate) struct Try {
 
 enum What {
     Say(&'static str),
+    Stream(&'static str),
     Tasks,
     Card,
 }
 
 impl Try {
-    /// Says a text to the agent; one without quotes or backslashes, as it goes into both JSON and a shell.
+    /// Says a text to the agent.
     pub(crate) const fn say(about: &'static str, text: &'static str) -> Self {
         Self { about, what: What::Say(text) }
+    }
+
+    /// Says a text to the agent, and follows what happens.
+    pub(crate) const fn stream(about: &'static str, text: &'static str) -> Self {
+        Self { about, what: What::Stream(text) }
     }
 
     /// Lists tasks.
@@ -25,7 +29,7 @@ impl Try {
         Self { about, what: What::Tasks }
     }
 
-    /// Fetches the card.
+    /// Shows the card.
     pub(crate) const fn card(about: &'static str) -> Self {
         Self { about, what: What::Card }
     }
@@ -35,28 +39,22 @@ impl Try {
         self.about
     }
 
-    /// The command, for the agent at a URL. No quote in it ends the quotes around it.
+    /// The command, for the agent at a URL.
     pub(crate) fn command(&self, url: &str) -> String {
-        match self.what {
-            What::Say(text) => {
-                let parts = format!(r#"[{{"text":"{text}"}}]"#);
-                let message = format!(r#"{{"messageId":"m-1","role":"ROLE_USER","parts":{parts}}}"#);
-                call(url, "SendMessage", &format!(r#"{{"message":{message}}}"#))
-            }
-            What::Tasks => call(url, "ListTasks", "{}"),
-            What::Card => format!("curl -sS '{}'", card(url)),
-        }
+        let program = std::env::args_os().next();
+        let program =
+            program.map_or_else(|| "attache".to_owned(), |word| word.to_string_lossy().into_owned());
+        let words: Vec<&str> = match self.what {
+            What::Say(text) => vec!["send", "-a", url, text],
+            What::Stream(text) => vec!["send", "-a", url, "--stream", text],
+            What::Tasks => vec!["task", "list", "-a", url],
+            What::Card => vec!["card", "get", "-a", url],
+        };
+        shell_words::join([program.as_str()].into_iter().chain(words))
     }
 }
 
 /// Where the card of the agent at a URL is.
 pub(super) fn card(url: &str) -> String {
     format!("{url}.well-known/agent-card.json")
-}
-
-fn call(url: &str, method: &str, params: &str) -> String {
-    let mut command = format!("curl -sS '{url}' -H 'Content-Type: application/json' -H 'A2A-Version: 1.0'");
-    // Writing to a string cannot fail.
-    let _ = write!(command, r#" -d '{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}'"#);
-    command
 }

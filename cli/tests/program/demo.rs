@@ -4,17 +4,16 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::sync::mpsc::RecvTimeoutError;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, arguments, attache, call, complaint, say, send, serve, serve_in};
+use crate::harness::{DEADLINE, attache, call, complaint, say, send, serve, serve_in};
 
-/// Sends what a printed command sends.
-fn paste(url: &str, command: &str) -> Value {
-    let words = arguments(command);
-    assert!(words.iter().any(|word| word == url), "{command}");
-    let after = |flag| words.windows(2).filter(move |pair| pair[0] == flag).map(|pair| pair[1].as_str());
-    send(url, "POST", &after("-H").collect::<Vec<_>>(), after("-d").next().unwrap())["result"].clone()
+/// Runs a printed command in a shell; gives what it printed.
+fn paste(command: &str) -> String {
+    let output = Command::new("sh").args(["-c", command]).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
@@ -24,14 +23,14 @@ fn the_demo_answers_the_commands_that_it_prints() {
     let card = demo.line("Card: ");
     assert_eq!(demo.line("Tasks: "), demo.folder.path().join("tasks.db").display().to_string());
     demo.line("Say hello:");
-    let hello = paste(&url, &demo.line("curl "));
-    assert_eq!(hello["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{hello}");
-    assert_eq!(hello["task"]["artifacts"][0]["parts"], json!([{"text": "hello"}]));
+    let hello = paste(&demo.line(""));
+    assert!(hello.contains("State: TASK_STATE_COMPLETED\n") && hello.contains("Text:\n  hello\n"), "{hello}");
+    demo.line("Watch it write:");
+    let written = paste(&demo.line(""));
+    assert!(written.matches("Event: artifact\n").count() >= 5, "{written}");
     demo.line("Ask what else it can do:");
-    let help = paste(&url, &demo.line("curl "));
-    assert!(help["task"]["artifacts"][0].to_string().contains("slow [seconds]"), "{help}");
-    demo.line("Look at its tasks:");
-    assert_eq!(paste(&url, &demo.line("curl "))["totalSize"], 2);
+    let help = paste(&demo.line(""));
+    assert!(help.contains("slow [seconds]"), "{help}");
     let card = send(&card, "GET", &["Accept: application/json"], "");
     assert_eq!(card["supportedInterfaces"][0]["url"], json!(url));
     assert!(card["skills"].as_array().unwrap().iter().any(|skill| skill["id"] == "stream"), "{card}");
@@ -39,18 +38,9 @@ fn the_demo_answers_the_commands_that_it_prints() {
 
 #[test]
 fn the_printed_commands_work_in_a_shell() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        return;
-    }
-    for args in [&["demo-server"][..], &["serve", "--echo"]] {
-        let server = serve(args);
-        for command in server.commands() {
-            let command = format!("curl --fail --max-time 30 {command}");
-            let output = Command::new("sh").args(["-c", &command]).output().unwrap();
-            assert!(output.status.success(), "{output:?}");
-            let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-            assert_eq!(answer.get("error"), None, "{answer}");
-        }
+    let server = serve(&["serve", "--echo"]);
+    for command in server.commands() {
+        assert!(!paste(&command).is_empty());
     }
 }
 

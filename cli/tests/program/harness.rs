@@ -56,7 +56,7 @@ impl Serving {
         assert!(greeting[1].starts_with(&greeting[0]), "{greeting:?}");
         let commands = [(); 3].map(|()| {
             assert!(self.line("").ends_with(':'));
-            self.line("curl ")
+            self.line("")
         });
         self.line("Stop with Ctrl-C.");
         commands
@@ -105,14 +105,4 @@ pub(crate) fn send(url: &str, method: &str, headers: &[&str], body: &str) -> Val
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
-}
-
-/// What the shell makes of the arguments of the printed command: words apart, single quotes off.
-pub(crate) fn arguments(command: &str) -> Vec<String> {
-    let pieces = command.split('\'').enumerate();
-    let words = pieces.flat_map(|(at, piece)| match at % 2 {
-        0 => piece.split_whitespace().map(str::to_owned).collect(),
-        _ => vec![piece.to_owned()],
-    });
-    words.collect()
 }

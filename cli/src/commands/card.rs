@@ -1,0 +1,76 @@
+//! `attache card get`: what an agent says of itself.
+
+use attache::ErrorKind;
+use attache::model::AgentCard;
+use serde_json::Value;
+
+use crate::args::CardGet;
+use crate::card::findings;
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::reference;
+use crate::session::Session;
+use crate::settings::Settings;
+
+pub(crate) async fn get(args: CardGet, settings: &Settings, out: &mut Output) -> Outcome {
+    let received = reference::receive(settings).await?;
+    if args.validate {
+        validate(&received.text, out)?;
+    }
+    let found = received.read()?;
+    if args.extended {
+        return extended(Session::on(settings, found, out)?, out).await;
+    }
+    let text = as_new(&found.card, &found.received.text, out);
+    out.card(&found.card, &text, signature(&found.card))
+}
+
+/// Names every finding, and ends with the first.
+fn validate(text: &str, out: &mut Output) -> Outcome {
+    let card: Value = serde_json::from_str(text)
+        .map_err(|error| Failure::card_invalid(format!("the card is no JSON: {error}")))?;
+    let found = findings(&card);
+    let Some(first) = found.first() else { return Ok(()) };
+    found.iter().for_each(|finding| out.note(finding));
+    let more = match found.len() {
+        1 => String::new(),
+        many => format!(", and {} more", many - 1),
+    };
+    Err(Failure::card_invalid(format!("{first}{more}")))
+}
+
+/// The card that authenticated callers see: asked for only where the public one declares it and how to authenticate.
+async fn extended(session: Session<'_>, out: &mut Output) -> Outcome {
+    if session.card.capabilities.extended_agent_card != Some(true) {
+        return Err(Failure::protocol(
+            ErrorKind::UnsupportedOperation,
+            "the agent declares no extended card",
+        ));
+    }
+    if session.card.security_schemes.is_empty() {
+        return Err(Failure::credentials_missing(
+            "the card declares no way to authenticate, so nothing was asked",
+        )
+        .hint("an extended card is for authenticated callers: the public card must name a security scheme"));
+    }
+    let card = session.call(session.client.get_extended_agent_card()).await?;
+    let text = serde_json::to_string_pretty(&card).map_err(|error| Failure::internal(error.to_string()))?;
+    out.card(&card, &text, signature(&card))
+}
+
+/// A card with 1.0 in it is shown as it was received; another one as 1.0 would have it.
+fn as_new(card: &AgentCard, text: &str, out: &mut Output) -> String {
+    let read: Value = serde_json::from_str(text).unwrap_or_default();
+    if read.get("supportedInterfaces").is_some() || read.get("supported_interfaces").is_some() {
+        return text.to_owned();
+    }
+    out.note("the card is older than 1.0; shown in the shape of 1.0");
+    serde_json::to_string_pretty(card).unwrap_or_else(|_| text.to_owned())
+}
+
+fn signature(card: &AgentCard) -> &'static str {
+    match card.signatures.is_empty() {
+        true => "absent",
+        false => "unverifiable (signatures are not checked)",
+    }
+}

@@ -1,0 +1,81 @@
+//! `attache card lint`: what the schema asks of a card, and what clients in the wild are happier with.
+
+use std::collections::BTreeSet;
+
+use attache::model::AgentCard;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::card::findings;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Page};
+use crate::reference::{self, is_loopback};
+use crate::settings::Settings;
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    errors: Vec<String>,
+    warnings: Vec<String>,
+}
+
+pub(crate) async fn run(settings: &Settings, out: &mut Output) -> Outcome {
+    let received = reference::receive(settings).await?;
+    let read: Value = serde_json::from_str(&received.text)
+        .map_err(|error| Failure::card_invalid(format!("the card is no JSON: {error}")))?;
+    let errors = findings(&read);
+    // A card that cannot be read has errors that say why.
+    let warnings = received.read().map(|found| warnings(&found.card, found.host())).unwrap_or_default();
+    if out.is_json() {
+        return out.json(&Report { schema: "attache.card-lint/1", errors, warnings });
+    }
+    let mut page = Page::new(false);
+    errors.iter().for_each(|finding| page.field("Error", finding));
+    warnings.iter().for_each(|finding| page.field("Warning", finding));
+    if errors.is_empty() && warnings.is_empty() {
+        page.field("Findings", "none");
+    }
+    out.page(&page)
+}
+
+fn warnings(card: &AgentCard, host: Option<&str>) -> Vec<String> {
+    let mut found = Vec::new();
+    let remote = host.is_some_and(|host| !is_loopback(host));
+    for (at, one) in card.supported_interfaces.iter().enumerate() {
+        let place = format!("supportedInterfaces[{at}]");
+        if remote && one.url.starts_with("http://") {
+            found.push(format!("{place}.url is without TLS"));
+        }
+        if remote && ["localhost", "127.0.0.1", "0.0.0.0", "[::"].iter().any(|local| one.url.contains(local))
+        {
+            found.push(format!("{place}.url is reached from one machine alone"));
+        }
+        if one.binding().is_none() {
+            found.push(format!("{place}.protocolBinding is not one of JSONRPC, HTTP+JSON, GRPC"));
+        }
+    }
+    let versions: BTreeSet<_> =
+        card.supported_interfaces.iter().map(|one| one.protocol_version.as_str()).collect();
+    if !versions.iter().any(|version| version.starts_with("0.")) {
+        found.push("no interface speaks 0.3: clients of that version cannot use the agent".to_owned());
+    }
+    if !versions.iter().any(|version| version.starts_with("1.")) {
+        found.push("no interface speaks 1.x: clients of today may refuse the agent".to_owned());
+    }
+    if card.skills.is_empty() {
+        found.push("skills is empty: whoever chooses among agents has nothing to choose by".to_owned());
+    }
+    let mut ids = BTreeSet::new();
+    for (at, skill) in card.skills.iter().enumerate() {
+        if !ids.insert(&skill.id) {
+            found.push(format!("skills[{at}].id is there twice"));
+        }
+        if skill.examples.is_empty() {
+            found.push(format!("skills[{at}].examples is empty"));
+        }
+    }
+    if !card.security_schemes.is_empty() && card.security_requirements.is_empty() {
+        found.push("securitySchemes are declared, but securityRequirements asks for none of them".to_owned());
+    }
+    found
+}

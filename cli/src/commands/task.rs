@@ -1,0 +1,101 @@
+//! `attache task get`, `cancel` and `subscribe`.
+
+use attache::ErrorKind;
+use attache::model::{CancelTaskRequest, SubscribeToTaskRequest, Task, TaskId, TaskState};
+
+use super::task_id;
+use crate::args::{TaskGet, TaskOne};
+use crate::failure::{Failure, Outcome};
+use crate::follow::Follow;
+use crate::output::Output;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::waiting;
+
+/// Looks once, or with `--wait` until the task is settled.
+pub(crate) async fn get(args: TaskGet, settings: &Settings, out: &mut Output) -> Outcome {
+    let id = task_id(args.one.id, settings)?;
+    let session = Session::open(settings, out).await?;
+    if settings.wait {
+        let mut follow = Follow::looking(&session, id.clone());
+        waiting::until_settled(&mut follow, &session, false, out).await?;
+    }
+    let task = session.task(&id, args.history).await?;
+    if !settings.wait {
+        waiting::outcome(&task, out);
+    }
+    let resume = session.resume.of(&task);
+    match args.history {
+        Some(_) => out.task_with_history(&task, Some(&resume)),
+        None => out.task(&task, Some(&resume)),
+    }
+}
+
+/// Asks for the end of a task; one that is canceled already is what was asked for.
+pub(crate) async fn cancel(args: TaskOne, settings: &Settings, out: &mut Output) -> Outcome {
+    let id = task_id(args.id, settings)?;
+    let session = Session::open(settings, out).await?;
+    let request = CancelTaskRequest {
+        id: id.clone(),
+        metadata: settings.metadata.clone(),
+        ..CancelTaskRequest::default()
+    };
+    let task = match session.call(session.client.cancel_task(request)).await {
+        Ok(task) => task,
+        Err(failure) if failure.code == "TaskNotCancelableError" => {
+            not_cancelable(&session, &id, failure).await?
+        }
+        Err(failure) => return Err(failure),
+    };
+    let resume = session.resume.of(&task);
+    out.task(&task, Some(&resume))
+}
+
+async fn not_cancelable(session: &Session<'_>, id: &TaskId, failure: Failure) -> Outcome<Task> {
+    match session.task(id, Some(0)).await {
+        Ok(task) if task.status.state == TaskState::Canceled => Ok(task),
+        Ok(task) => {
+            let message = format!("{}: the task is {}", failure.message, task.status.state);
+            Err(Failure { message, ..failure }.hint(session.resume.get(id.as_str())))
+        }
+        Err(_) => Err(failure),
+    }
+}
+
+/// Follows a task that is there.
+pub(crate) async fn subscribe(args: TaskOne, settings: &Settings, out: &mut Output) -> Outcome {
+    let id = task_id(args.id, settings)?;
+    let session = Session::open(settings, out).await?;
+    let mut follow = if session.streams() {
+        let request = SubscribeToTaskRequest { id: id.clone(), ..SubscribeToTaskRequest::default() };
+        let events = session.client.subscribe_to_task(request, None).await;
+        Follow::stream(&session, events.map_err(|error| ended(&session, &id, &error))?)
+    } else {
+        out.note("the agent does not stream: looking now and then instead");
+        Follow::looking(&session, id.clone())
+    };
+    // Text is always live; of JSON there is one document, unless a stream was asked for.
+    let live = settings.stream || !out.is_json();
+    waiting::until_settled(&mut follow, &session, live, out).await.map_err(|failure| {
+        match failure.code.as_ref() {
+            "UnsupportedOperationError" => failure.hint(session.resume.get(id.as_str())),
+            _ => failure,
+        }
+    })?;
+    if live {
+        return Ok(());
+    }
+    let folded = follow.task.unwrap_or_default();
+    let task = session.task(&id, None).await.unwrap_or(folded);
+    let resume = session.resume.of(&task);
+    out.task(&task, Some(&resume))
+}
+
+/// A task that has ended cannot be followed, but looked at.
+fn ended(session: &Session<'_>, id: &TaskId, error: &attache::Error) -> Failure {
+    let failure = session.failure(error);
+    match error.kind() {
+        ErrorKind::UnsupportedOperation => failure.hint(session.resume.get(id.as_str())),
+        _ => failure,
+    }
+}

@@ -1,0 +1,193 @@
+//! `attache task download`: artifacts to files, under names that cannot lead anywhere else.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use attache::model::{Artifact, Content, Json, Object, Part};
+
+use super::task_id;
+use crate::args::TaskDownload;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Page};
+use crate::session::Session;
+use crate::settings::Settings;
+
+/// Where the path of a part that was written stands in its metadata.
+const SAVED_TO: &str = "attache.savedTo";
+const MOST_COLLISIONS: usize = 1000;
+
+pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Output) -> Outcome {
+    let id = task_id(args.one.id, settings)?;
+    let session = Session::open(settings, out).await?;
+    let mut task = session.task(&id, Some(0)).await?;
+    let folder = args.output_dir.unwrap_or_else(|| PathBuf::from("."));
+    fs::create_dir_all(&folder).map_err(|error| {
+        Failure::internal(format!("cannot make the folder {}: {error}", folder.display()))
+    })?;
+    let mut page = Page::new(false);
+    page.ids(task.id.as_str(), task.context_id.as_str());
+    page.field("State", task.status.state.as_str());
+    let wanted = |artifact: &Artifact| {
+        args.artifact.is_empty() || args.artifact.iter().any(|id| id == artifact.artifact_id.as_str())
+    };
+    let mut seen = 0;
+    for artifact in task.artifacts.iter_mut().filter(|artifact| wanted(artifact)) {
+        seen += 1;
+        page.field("Artifact", artifact.artifact_id.as_str());
+        let names: Vec<_> = (0..artifact.parts.len()).map(|at| name_of(artifact, at)).collect();
+        for (part, name) in artifact.parts.iter_mut().zip(names) {
+            match content(part) {
+                None => page.field("Not fetched", &describe(part)),
+                Some(bytes) => {
+                    let path = write(&folder, &name, &bytes, args.force)?;
+                    page.field("Saved", &path.display().to_string());
+                    let mut metadata = part.metadata().cloned().unwrap_or_else(Object::new);
+                    metadata.insert(SAVED_TO, Json::from(path.display().to_string().as_str()));
+                    *part = part.clone().with_metadata(metadata);
+                }
+            }
+        }
+    }
+    if seen == 0 && !args.artifact.is_empty() {
+        return Err(Failure::usage(format!("the task has no artifact {}", args.artifact.join(", "))));
+    }
+    match out.is_json() {
+        true => out.json(&task),
+        false => out.page(&page),
+    }
+}
+
+/// What is written; a url is not.
+fn content(part: &Part) -> Option<Vec<u8>> {
+    match &part.content {
+        Content::Text(text) => Some(text.clone().into_bytes()),
+        Content::Raw(bytes) => Some(bytes.decode()),
+        Content::Data(data) => Some(format!("{data}\n").into_bytes()),
+        Content::Url(_) => None,
+    }
+}
+
+fn describe(part: &Part) -> String {
+    match &part.content {
+        Content::Url(url) => url.to_string(),
+        Content::Text(_) | Content::Raw(_) | Content::Data(_) => String::new(),
+    }
+}
+
+/// The name of a part on disk: its own, or made of that of its artifact.
+fn name_of(artifact: &Artifact, at: usize) -> String {
+    let part = &artifact.parts[at];
+    if let Some(name) = part.filename().and_then(safe) {
+        return name;
+    }
+    let stem = artifact.name.as_deref().and_then(safe);
+    let stem = stem.or_else(|| safe(artifact.artifact_id.as_str())).unwrap_or_else(|| "artifact".to_owned());
+    let number = if at == 0 { String::new() } else { format!("-{}", at + 1) };
+    let extension = match &part.content {
+        Content::Text(_) if part.media_type() == Some("text/markdown") => ".md",
+        Content::Text(_) => ".txt",
+        Content::Data(_) => ".json",
+        Content::Raw(_) | Content::Url(_) => "",
+    };
+    match number.is_empty() && stem.ends_with(extension) {
+        true => stem,
+        false => format!("{stem}{number}{extension}"),
+    }
+}
+
+/// A plain file name: no way out of the folder, nothing hidden, nothing that a system takes for a device.
+fn safe(name: &str) -> Option<String> {
+    let base = name.rsplit(['/', '\\', ':']).next().unwrap_or_default();
+    let odd = |c: char| {
+        c.is_control()
+            || "<>\"|?*".contains(c)
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let clean: String = base.chars().map(|c| if odd(c) { '_' } else { c }).collect();
+    let clean = clean.trim_matches([' ', '.']);
+    let stem = clean.split('.').next().unwrap_or_default().to_ascii_uppercase();
+    let devices = ["CON", "PRN", "AUX", "NUL"];
+    let numbered = (stem.starts_with("COM") || stem.starts_with("LPT")) && stem.len() == 4;
+    if clean.is_empty() || devices.contains(&stem.as_str()) || numbered {
+        return None;
+    }
+    let mut end = clean.len().min(200);
+    while !clean.is_char_boundary(end) {
+        end -= 1;
+    }
+    Some(clean[..end].to_owned())
+}
+
+/// Writes a new file, under the next free name; never through a link, and over another file only by force.
+fn write(folder: &Path, name: &str, bytes: &[u8], force: bool) -> Outcome<PathBuf> {
+    let cannot = |path: &Path, error: &io::Error| {
+        Failure::internal(format!("cannot write {}: {error}", path.display()))
+    };
+    for number in 1..MOST_COLLISIONS {
+        let path = folder.join(numbered(name, number));
+        if force && fs::symlink_metadata(&path).is_ok_and(|it| it.is_file() || it.is_symlink()) {
+            fs::remove_file(&path).map_err(|error| cannot(&path, &error))?;
+        }
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => {
+                file.write_all(bytes).map_err(|error| cannot(&path, &error))?;
+                return Ok(path);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(cannot(&path, &error)),
+        }
+    }
+    Err(Failure::internal(format!("there are too many files called {name}")))
+}
+
+fn numbered(name: &str, number: usize) -> String {
+    match (number, name.rsplit_once('.')) {
+        (1, _) => name.to_owned(),
+        (_, Some((stem, extension))) if !stem.is_empty() => format!("{stem}-{number}.{extension}"),
+        (..) => format!("{name}-{number}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s56_a_name_leads_nowhere_else() {
+        for (name, expected) in [
+            ("report.pdf", Some("report.pdf")),
+            ("../../etc/passwd", Some("passwd")),
+            ("..\\..\\x.dll", Some("x.dll")),
+            ("C:evil.txt", Some("evil.txt")),
+            ("/", None),
+            ("..", None),
+            ("", None),
+            (".bashrc", Some("bashrc")),
+            ("con.txt", None),
+            ("LPT1", None),
+            ("a\u{1b}[2Jb\n.txt", Some("a_[2Jb_.txt")),
+            ("x\u{202e}txt.exe", Some("x_txt.exe")),
+        ] {
+            assert_eq!(safe(name).as_deref(), expected, "{name:?}");
+        }
+        assert_eq!(safe(&"ü".repeat(300)).unwrap().len(), 200);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn s56_no_link_is_followed_and_nothing_is_overwritten() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let outside = folder.path().join("outside");
+        fs::write(&outside, "mine").unwrap();
+        let inside = folder.path().join("in");
+        fs::create_dir(&inside).unwrap();
+        std::os::unix::fs::symlink(&outside, inside.join("a.txt")).unwrap();
+        let path = write(&inside, "a.txt", b"theirs", false).unwrap();
+        assert_eq!(path, inside.join("a-2.txt"));
+        let path = write(&inside, "a.txt", b"theirs", true).unwrap();
+        assert_eq!(path, inside.join("a.txt"));
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "mine");
+        assert_eq!(fs::read_to_string(path).unwrap(), "theirs");
+    }
+}

@@ -1,0 +1,201 @@
+//! What went wrong, in the one shape that every verb reports it in: a code, words, the next step, an exit code.
+
+use std::borrow::Cow;
+use std::io;
+
+use attache::model::{Binding, Version};
+use attache::wire::errors::{grpc_code, http_status, jsonrpc_code};
+use attache::{Error, ErrorKind};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Why a verb could not do what it was asked to. Printed as `{"error": …}`, or as lines on stderr.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Failure {
+    /// The name A2A has for it, or one of the contract's `A2ACLI_ERR_*` where it has none.
+    pub(crate) code: Cow<'static, str>,
+    pub(crate) message: String,
+    /// The next step, best a command.
+    pub(crate) hint: Option<String>,
+    /// What stood on the wire: a JSON-RPC code, an HTTP status, the name of a gRPC code.
+    pub(crate) a2a_code: Option<Value>,
+    #[serde(skip)]
+    pub(crate) exit: u8,
+}
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// Nobody reads our stdout any more: as if the signal had ended us.
+const GONE: u8 = 141;
+
+impl Failure {
+    fn new(code: impl Into<Cow<'static, str>>, exit: u8, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into(), hint: None, a2a_code: None, exit }
+    }
+
+    /// The command was not understood.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new("A2ACLI_ERR_USAGE", 2, message)
+    }
+
+    pub(crate) fn card_not_found(message: impl Into<String>) -> Self {
+        Self::new("A2ACLI_ERR_CARD_NOT_FOUND", 3, message)
+    }
+
+    pub(crate) fn card_invalid(message: impl Into<String>) -> Self {
+        Self::new("A2ACLI_ERR_CARD_INVALID", 1, message)
+    }
+
+    pub(crate) fn unreachable(message: impl Into<String>) -> Self {
+        Self::new("A2ACLI_ERR_UNREACHABLE", 3, message)
+    }
+
+    pub(crate) fn credentials_missing(message: impl Into<String>) -> Self {
+        Self::new("A2ACLI_ERR_CREDENTIALS_MISSING", 4, message)
+    }
+
+    pub(crate) fn auth_failed(message: impl Into<String>) -> Self {
+        Self::new("A2ACLI_ERR_AUTH_FAILED", 4, message)
+    }
+
+    pub(crate) fn timeout(message: impl Into<String>) -> Self {
+        Self::new("A2ACLI_ERR_TIMEOUT", 5, message)
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new("A2ACLI_ERR_INTERNAL", 1, message)
+    }
+
+    /// Somebody asked us to stop.
+    pub(crate) fn interrupted(exit: u8) -> Self {
+        Self::new("ATTACHE_ERR_INTERRUPTED", exit, "interrupted; the task was not canceled")
+    }
+
+    /// Something A2A has a name for, found before any call.
+    pub(crate) fn protocol(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::new(name(kind).unwrap_or("A2ACLI_ERR_INTERNAL"), 1, message)
+    }
+
+    /// Says what to do next; a later hint knows more.
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Whether there is nobody left to tell.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.exit == GONE
+    }
+
+    /// What an agent, or the way to it, said. `supplied` is whether a credential went along.
+    pub(crate) fn of(error: &Error, binding: Binding, supplied: bool) -> Self {
+        let lost = std::error::Error::source(error).is_some();
+        let failure = match error.kind() {
+            ErrorKind::Unavailable if lost => return Self::lost(error),
+            ErrorKind::Unauthenticated | ErrorKind::PermissionDenied if supplied => {
+                Self::auth_failed(said(error))
+                    .hint("check the credential and its scopes, or see the wire with --debug")
+            }
+            ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {
+                Self::credentials_missing(said(error))
+                    .hint("give a credential: --bearer or --api-key, better A2ACLI_BEARER or A2ACLI_API_KEY")
+            }
+            ErrorKind::TaskNotFound => {
+                Self::protocol(error.kind(), said(error)).hint("check the id, or see the wire with --debug")
+            }
+            kind => match name(kind) {
+                Some(name) => Self::new(name, 1, said(error)),
+                None => Self::internal(said(error)),
+            },
+        };
+        Self { a2a_code: Some(code_on(binding, error.kind())), ..failure }
+    }
+
+    /// The connection could not be made, or broke.
+    fn lost(error: &Error) -> Self {
+        let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+        let why = causes.last().map(|cause| format!(": {cause}")).unwrap_or_default();
+        let failure = Self::unreachable(format!("{}{why}", error.message()));
+        failure.hint(match error.message().contains("certificate") {
+            true => "if you know who vouches for it, say so: --ca <file>",
+            false => "check the address and that the agent is running, or see the wire with --debug",
+        })
+    }
+}
+
+/// The error's own words.
+fn said(error: &Error) -> String {
+    error.message().to_owned()
+}
+
+/// The name that A2A gives it; `None` where A2A has no name for it.
+fn name(kind: ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::Parse => "JSONParseError",
+        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => {
+            "InvalidRequestError"
+        }
+        ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => "MethodNotFoundError",
+        ErrorKind::InvalidParams => "InvalidParamsError",
+        ErrorKind::Internal => "InternalError",
+        ErrorKind::TaskNotFound => "TaskNotFoundError",
+        ErrorKind::TaskNotCancelable => "TaskNotCancelableError",
+        ErrorKind::PushNotificationNotSupported => "PushNotificationNotSupportedError",
+        ErrorKind::UnsupportedOperation => "UnsupportedOperationError",
+        ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => {
+            "ContentTypeNotSupportedError"
+        }
+        ErrorKind::InvalidAgentResponse => "InvalidAgentResponseError",
+        ErrorKind::ExtendedAgentCardNotConfigured => "ExtendedAgentCardNotConfiguredError",
+        ErrorKind::ExtensionSupportRequired => "ExtensionSupportRequiredError",
+        ErrorKind::VersionNotSupported => "VersionNotSupportedError",
+        ErrorKind::Unauthenticated
+        | ErrorKind::PermissionDenied
+        | ErrorKind::RateLimited
+        | ErrorKind::Unavailable
+        | ErrorKind::Canceled
+        | ErrorKind::DeadlineExceeded
+        | ErrorKind::Other(_) => return None,
+    })
+}
+
+fn code_on(binding: Binding, kind: ErrorKind) -> Value {
+    match binding {
+        Binding::JsonRpc => jsonrpc_code(kind).into(),
+        Binding::HttpJson => http_status(kind, Version::V1).into(),
+        Binding::Grpc => grpc_code(kind, Version::V1).as_str().into(),
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// Writing a result failed: nobody reads it, or the disk is full.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new("", GONE, ""),
+            _ => Self::internal(format!("cannot write: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn out_004_a_condition_that_a2a_names_keeps_its_name_on_every_binding() {
+        let failure = |binding| Failure::of(&ErrorKind::TaskNotFound.into(), binding, false);
+        let codes = Binding::ALL.map(|binding| failure(binding).a2a_code.unwrap_or_default().to_string());
+        assert_eq!(codes, ["-32001", "404", "\"NOT_FOUND\""]);
+        assert!(Binding::ALL.iter().all(|binding| failure(*binding).code == "TaskNotFoundError"));
+        let limited = Failure::of(&ErrorKind::RateLimited.into(), Binding::HttpJson, false);
+        assert_eq!((limited.code.as_ref(), limited.exit), ("A2ACLI_ERR_INTERNAL", 1));
+    }
+
+    #[test]
+    fn exit_001_a_refused_credential_is_told_from_a_missing_one() {
+        let refused = Failure::of(&ErrorKind::Unauthenticated.into(), Binding::HttpJson, true);
+        assert_eq!((refused.code.as_ref(), refused.exit), ("A2ACLI_ERR_AUTH_FAILED", 4));
+        let missing = Failure::of(&ErrorKind::Unauthenticated.into(), Binding::HttpJson, false);
+        assert_eq!((missing.code.as_ref(), missing.exit), ("A2ACLI_ERR_CREDENTIALS_MISSING", 4));
+    }
+}

@@ -1,0 +1,68 @@
+//! A card, for people.
+
+use attache::model::{AgentCard, OAuthFlows, SecurityScheme};
+
+use super::text::Page;
+
+impl Page {
+    pub(crate) fn card(&mut self, card: &AgentCard, signature: &str) {
+        self.field("Agent", &card.name);
+        self.field("Description", &card.description);
+        self.field("Version", &card.version);
+        if let Some(provider) = &card.provider {
+            self.field("Provider", &format!("{} {}", provider.organization, provider.url));
+        }
+        for one in &card.supported_interfaces {
+            let tenant = one.tenant.as_ref().map(|tenant| format!(" tenant {tenant}")).unwrap_or_default();
+            let (binding, version) = (&one.protocol_binding, &one.protocol_version);
+            self.field("Interface", &format!("{binding} {version} {}{tenant}", one.url));
+        }
+        self.capabilities(card);
+        for (name, scheme) in &card.security_schemes {
+            self.field("Scheme", &format!("{name} ({})", describe(scheme)));
+        }
+        for skill in &card.skills {
+            self.field("Skill", &format!("{} ({}): {}", skill.id, skill.name, skill.description));
+        }
+        self.field("Signature", signature);
+    }
+
+    fn capabilities(&mut self, card: &AgentCard) {
+        let can = &card.capabilities;
+        for (is, name) in [
+            (can.streaming, "streaming"),
+            (can.push_notifications, "push notifications"),
+            (can.extended_agent_card, "extended card"),
+        ] {
+            if is == Some(true) {
+                self.field("Capability", name);
+            }
+        }
+        for extension in &can.extensions {
+            let needed = if extension.required == Some(true) { " (required)" } else { "" };
+            self.field("Capability", &format!("extension {}{needed}", extension.uri));
+        }
+    }
+}
+
+fn describe(scheme: &SecurityScheme) -> String {
+    match scheme {
+        SecurityScheme::ApiKey(key) => format!("API key in {} {}", key.location, key.name),
+        SecurityScheme::HttpAuth(http) => format!("HTTP {}", http.scheme),
+        SecurityScheme::OAuth2(oauth) => {
+            format!("OAuth 2, {}", oauth.flows.as_ref().map_or("unknown flow", flow))
+        }
+        SecurityScheme::OpenIdConnect(oidc) => format!("OpenID Connect, {}", oidc.open_id_connect_url),
+        SecurityScheme::MutualTls(_) => "mutual TLS".to_owned(),
+    }
+}
+
+fn flow(flow: &OAuthFlows) -> &'static str {
+    match flow {
+        OAuthFlows::AuthorizationCode(_) => "authorization code",
+        OAuthFlows::ClientCredentials(_) => "client credentials",
+        OAuthFlows::Implicit(_) => "implicit",
+        OAuthFlows::Password(_) => "password",
+        OAuthFlows::DeviceCode(_) => "device code",
+    }
+}

@@ -1,0 +1,152 @@
+//! The parts of a message, in the order they were typed.
+
+use std::io::Read;
+use std::path::Path;
+
+use attache::model::{Json, Part};
+use clap::ArgMatches;
+
+use crate::args::{Parts, Send};
+use crate::failure::{Failure, Outcome};
+
+/// What belongs into a url rather than into a message.
+const LARGE: u64 = 5 << 20;
+
+/// A part flag, or the text without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Typed {
+    Plain(String),
+    Text(String),
+    File(String),
+    Data(String),
+    MediaType(String),
+}
+
+/// The parts that a command line names; `matches` knows the order.
+pub(crate) struct Ordered(Vec<Typed>);
+
+impl Ordered {
+    pub(crate) fn new(send: &Send, matches: &ArgMatches) -> Self {
+        let Parts { text, file, data, media_type } = &send.parts;
+        let mut all: Vec<(usize, Typed)> = Vec::new();
+        let mut add = |name, values: &[String], make: fn(String) -> Typed| {
+            let places = matches.indices_of(name).into_iter().flatten();
+            all.extend(places.zip(values.iter().cloned().map(make)));
+        };
+        add("text", text, Typed::Text);
+        add("file", file, Typed::File);
+        add("data", data, Typed::Data);
+        add("media_type", media_type, Typed::MediaType);
+        if let (Some(place), Some(text)) = (matches.index_of("message"), &send.message) {
+            all.push((place, Typed::Plain(text.clone())));
+        }
+        all.sort_by_key(|(place, _)| *place);
+        Self(all.into_iter().map(|(_, typed)| typed).collect())
+    }
+
+    /// Reads files and stdin; `warn` is told of what is better done otherwise.
+    pub(crate) fn read(self, stdin: &mut dyn Read, warn: &mut dyn FnMut(String)) -> Outcome<Vec<Part>> {
+        let mut parts = Vec::new();
+        let mut stdin = Some(stdin);
+        for (typed, media_type) in bind(self.0)? {
+            let part = match typed {
+                Typed::Plain(text) | Typed::Text(text) => Part::text(text),
+                Typed::File(named) => file(&named, media_type.as_deref(), warn)?,
+                Typed::Data(named) => data(&named, &mut stdin)?,
+                Typed::MediaType(_) => continue,
+            };
+            parts.push(match media_type {
+                Some(media_type) => part.with_media_type(media_type),
+                None => part,
+            });
+        }
+        match parts.is_empty() {
+            true => Err(Failure::usage("there is nothing to send")
+                .hint("say something: attache send -a <agent> 'hello'")),
+            false => Ok(parts),
+        }
+    }
+}
+
+/// Each part with its media type, which stands behind its flag.
+fn bind(typed: Vec<Typed>) -> Outcome<Vec<(Typed, Option<String>)>> {
+    let mut bound: Vec<(Typed, Option<String>)> = Vec::new();
+    for one in typed {
+        let Typed::MediaType(media_type) = one else {
+            bound.push((one, None));
+            continue;
+        };
+        let what = format!("--media-type {media_type}");
+        match bound.last_mut() {
+            None => return Err(Failure::usage(format!("{what} needs a part flag before it"))),
+            Some((Typed::Plain(_), _)) => {
+                return Err(Failure::usage(format!("{what} follows a text without a flag"))
+                    .hint("give the text as --text, or move the media type behind its part"));
+            }
+            Some((_, Some(first))) => {
+                return Err(Failure::usage(format!("{what} is the second for one part, after {first}")));
+            }
+            Some((_, place)) => *place = Some(media_type),
+        }
+    }
+    Ok(bound)
+}
+
+fn file(named: &str, media_type: Option<&str>, warn: &mut dyn FnMut(String)) -> Outcome<Part> {
+    if named.starts_with("http://") || named.starts_with("https://") {
+        return Ok(Part::url(named));
+    }
+    let path = Path::new(named);
+    let cannot = |error| Failure::usage(format!("--file {named}: {error}"));
+    let bytes = std::fs::read(path).map_err(cannot)?;
+    if bytes.len() as u64 > LARGE {
+        warn(format!("{named} has {} bytes; a large file is better sent by its url", bytes.len()));
+    }
+    let part = Part::file(&bytes, media_type.unwrap_or_else(|| guess(path)));
+    Ok(match path.file_name() {
+        Some(name) => part.with_filename(name.to_string_lossy()),
+        None => part,
+    })
+}
+
+fn data(named: &str, stdin: &mut Option<&mut dyn Read>) -> Outcome<Part> {
+    let mut text = String::new();
+    if named == "-" {
+        let stdin =
+            stdin.take().ok_or_else(|| Failure::usage("--data - can be given once: stdin is read once"))?;
+        stdin.read_to_string(&mut text).map_err(|error| Failure::usage(format!("--data -: {error}")))?;
+    } else {
+        text = std::fs::read_to_string(named)
+            .map_err(|error| Failure::usage(format!("--data {named}: {error}")))?;
+    }
+    let json = Json::parse(&text).map_err(|error| Failure::usage(format!("--data {named} {error}")))?;
+    Ok(Part::data(json))
+}
+
+/// By its extension; only where the caller said nothing.
+fn guess(path: &Path) -> &'static str {
+    let extension = path.extension().map(|it| it.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    match extension.as_str() {
+        "txt" | "log" => "text/plain",
+        "md" => "text/markdown",
+        "csv" => "text/csv",
+        "html" | "htm" => "text/html",
+        "css" => "text/css",
+        "js" => "text/javascript",
+        "json" => "application/json",
+        "xml" => "application/xml",
+        "yaml" | "yml" => "application/yaml",
+        "pdf" => "application/pdf",
+        "zip" => "application/zip",
+        "gz" => "application/gzip",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "svg" => "image/svg+xml",
+        "mp3" => "audio/mpeg",
+        "wav" => "audio/wav",
+        "mp4" => "video/mp4",
+        _ => "application/octet-stream",
+    }
+}

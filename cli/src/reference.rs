@@ -1,0 +1,240 @@
+//! From what a user calls an agent to its card.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use attache::model::{AgentCard, AgentInterface, Binding, Version};
+use attache::wire::card::{WELL_KNOWN, read_card};
+use attache::{Client, Error, ErrorKind};
+
+use crate::failure::{Failure, Outcome};
+use crate::settings::Settings;
+use crate::version::Wanted;
+use crate::wire_log;
+
+const CARD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A card, and how it came to us.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) card: AgentCard,
+    pub(crate) received: Received,
+}
+
+/// A card that has not been read yet.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// As it was received.
+    pub(crate) text: String,
+    /// Where it was.
+    place: String,
+    /// Its host; a file has none, and the user vouches for it.
+    pub(crate) host: Option<String>,
+    /// What an address without a host in it is below.
+    origin: Option<String>,
+}
+
+/// Where a card is.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Url(String),
+    File(PathBuf),
+}
+
+/// Finds and reads the card.
+pub(crate) async fn find(settings: &Settings) -> Outcome<Found> {
+    receive(settings).await?.read()
+}
+
+/// Finds the card.
+pub(crate) async fn receive(settings: &Settings) -> Outcome<Received> {
+    if let Some(url) = &settings.endpoint {
+        return Ok(at_endpoint(settings, url));
+    }
+    let reference = settings.agent.as_deref().ok_or_else(|| {
+        Failure::usage("no agent is named").hint("say which: -a <host, url or file>, or A2ACLI_AGENT_CARD")
+    })?;
+    match place(reference, &|path| path.is_file()) {
+        Place::File(path) => from_file(&path),
+        Place::Url(url) => from_url(settings, &url).await,
+    }
+}
+
+fn from_file(path: &Path) -> Outcome<Received> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::card_not_found(format!("cannot read {}: {error}", path.display())))?;
+    Ok(Received { text, place: path.display().to_string(), host: None, origin: None })
+}
+
+async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
+    let wanted = Wanted::of(settings)?;
+    let mut tried = Vec::new();
+    let old = url.strip_suffix(WELL_KNOWN[0]).map(|base| format!("{base}{}", WELL_KNOWN[1]));
+    for url in [Some(url.to_owned()), old.filter(|_| wanted.takes_old())].into_iter().flatten() {
+        let reader =
+            Client::new(&url, Binding::HttpJson, Version::V1).map_err(|error| bad_url(&url, &error))?;
+        let reader =
+            reader.with_header("a2a-version", wanted.of_card()).map_err(|error| bad_url(&url, &error))?;
+        let reader = reader.with_tls(&crate::tls::of(settings)?);
+        let reader = if settings.debug { wire_log::watch(reader, settings) } else { reader };
+        let fetched = tokio::time::timeout(CARD_TIMEOUT, reader.card_text()).await;
+        match fetched.map_err(|_| Failure::unreachable(format!("no card came from {url} within 30s")))? {
+            Ok(text) => return Ok(received(url, text)),
+            Err(error) if error.kind() == ErrorKind::TaskNotFound => tried.push(url),
+            Err(error) => return Err(no_card(&url, &error)),
+        }
+    }
+    Err(nowhere(&tried, wanted.takes_old()))
+}
+
+fn received(url: String, text: String) -> Received {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
+    let authority = rest.split(['/', '?']).next().unwrap_or_default();
+    let (host, origin) = (host(authority), format!("{scheme}://{authority}"));
+    Received { text, place: url, host: Some(host), origin: Some(origin) }
+}
+
+impl Received {
+    pub(crate) fn read(self) -> Outcome<Found> {
+        let card = read_card(self.text.as_bytes()).map_err(|error| {
+            Failure::card_invalid(format!("{} is no card: {}", self.place, error.message()))
+                .hint("is this the address of an agent? see what is wrong with: attache card get --validate")
+        })?;
+        Ok(Found { card, received: self })
+    }
+}
+
+fn bad_url(url: &str, error: &Error) -> Failure {
+    Failure::usage(format!("cannot use {url}: {}", error.message()))
+}
+
+fn no_card(url: &str, error: &Error) -> Failure {
+    let failure = Failure::of(error, Binding::HttpJson, false);
+    match failure.exit {
+        1 => Failure::card_not_found(format!("no card at {url}: {}", failure.message)),
+        4 => Failure {
+            message: format!("the card at {url} needs credentials: {}", failure.message),
+            ..failure
+        }
+        .hint("save it to a file with a tool that you trust with them, and name the file: -a ./card.json"),
+        _ => Failure { message: format!("{}, at {url}", failure.message), ..failure },
+    }
+}
+
+fn nowhere(tried: &[String], old: bool) -> Failure {
+    let failure = Failure::card_not_found(format!("no card at {}", tried.join(" or ")));
+    let asked = tried.first().map(String::as_str).unwrap_or_default();
+    match asked.ends_with(WELL_KNOWN[0]) {
+        true if old => failure,
+        true => failure.hint("is it an agent of before 1.0? look for its card as well: --a2a-version 0.3"),
+        false => failure.hint(format!(
+            "is it the agent, not its card? -a {}{}",
+            asked.trim_end_matches('/'),
+            WELL_KNOWN[0]
+        )),
+    }
+}
+
+/// No card: the user says where and how, and vouches for it.
+fn at_endpoint(settings: &Settings, url: &str) -> Received {
+    let binding = settings.transports.first().map_or(Binding::JsonRpc.as_str(), String::as_str);
+    let interface = AgentInterface {
+        url: url.to_owned(),
+        protocol_binding: binding.to_owned(),
+        tenant: None,
+        protocol_version: settings
+            .version
+            .clone()
+            .filter(|it| it != "auto")
+            .unwrap_or_else(|| "1.0".to_owned()),
+    };
+    let card = AgentCard { supported_interfaces: vec![interface], ..AgentCard::default() };
+    let text = serde_json::to_string(&card).unwrap_or_default();
+    Received { text, place: url.to_owned(), host: None, origin: None }
+}
+
+impl Found {
+    /// The host that the card came from.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.received.host.as_deref()
+    }
+
+    /// The url of an interface; some cards leave out the host.
+    pub(crate) fn address(&self, interface: &AgentInterface) -> String {
+        match &self.received.origin {
+            Some(origin) if interface.url.starts_with('/') => format!("{origin}{}", interface.url),
+            _ => interface.url.clone(),
+        }
+    }
+}
+
+/// The host of an authority, without its port.
+pub(crate) fn host(authority: &str) -> String {
+    let authority = authority.rsplit('@').next().unwrap_or_default();
+    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address.to_ascii_lowercase(),
+        None => authority.split(':').next().unwrap_or_default().to_ascii_lowercase(),
+    }
+}
+
+/// Whether only this machine is meant.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+fn place(reference: &str, is_file: &dyn Fn(&Path) -> bool) -> Place {
+    if let Some(path) = reference.strip_prefix("file://") {
+        return Place::File(path.into());
+    }
+    if reference.contains("://") {
+        return Place::Url(at_well_known(reference));
+    }
+    let path = Path::new(reference);
+    let looks =
+        ["./", "../", "/"].iter().any(|start| reference.starts_with(start)) || reference.ends_with(".json");
+    if looks || is_file(path) {
+        return Place::File(path.to_owned());
+    }
+    let authority = reference.split('/').next().unwrap_or_default();
+    let scheme = if is_loopback(&host(authority)) { "http" } else { "https" };
+    Place::Url(at_well_known(&format!("{scheme}://{reference}")))
+}
+
+/// A host or an origin has its card at the well-known place; a url with a path is that of the card itself.
+fn at_well_known(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    match rest.split_once(['/', '?']) {
+        None => format!("{url}{}", WELL_KNOWN[0]),
+        Some((_, "")) => format!("{}{}", url.trim_end_matches('/'), WELL_KNOWN[0]),
+        Some(_) => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn card_get_001_hosts_urls_and_files_are_told_apart() {
+        let there = |path: &Path| path == Path::new("saved");
+        let url = |reference| match place(reference, &there) {
+            Place::Url(url) => url,
+            Place::File(path) => format!("file {}", path.display()),
+        };
+        for (reference, expected) in [
+            ("agent.example", "https://agent.example/.well-known/agent-card.json"),
+            ("localhost:41241", "http://localhost:41241/.well-known/agent-card.json"),
+            ("[::1]:80", "http://[::1]:80/.well-known/agent-card.json"),
+            ("http://127.0.0.1:1/", "http://127.0.0.1:1/.well-known/agent-card.json"),
+            ("https://a.example", "https://a.example/.well-known/agent-card.json"),
+            ("https://a.example/x/card", "https://a.example/x/card"),
+            ("a.example/x", "https://a.example/x"),
+            ("file:///tmp/c", "file /tmp/c"),
+            ("./c", "file ./c"),
+            ("card.json", "file card.json"),
+            ("saved", "file saved"),
+        ] {
+            assert_eq!(url(reference), expected);
+        }
+    }
+}

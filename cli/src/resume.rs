@@ -1,0 +1,116 @@
+//! Commands to paste that go on where this one ended: exact, and without a credential.
+
+use attache::model::{Message, Task, TaskState};
+
+use crate::settings::{Settings, Source};
+
+/// What such a command begins with.
+#[derive(Debug)]
+pub(crate) struct Resume {
+    options: String,
+}
+
+impl Resume {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let mut options = String::new();
+        let mut add =
+            |flag: &str, value: &str| options.push_str(&format!(" {flag} {}", shell_words::quote(value)));
+        settings.agent.iter().for_each(|agent| add("-a", agent));
+        settings.endpoint.iter().for_each(|url| add("-e", url));
+        settings.config.iter().for_each(|file| add("--config", file));
+        if settings.source("transport") != Some(&Source::Default) {
+            settings.transports.iter().for_each(|binding| add("--transport", &binding.to_lowercase()));
+        }
+        settings.version.iter().for_each(|version| add("--a2a-version", version));
+        settings.extensions.iter().for_each(|uri| add("--extension", uri));
+        settings.allowed_hosts.iter().for_each(|host| add("--allow-host", host));
+        settings.ca.iter().for_each(|file| add("--ca", file));
+        settings.cert.iter().for_each(|file| add("--cert", file));
+        settings.key.iter().for_each(|file| add("--key", file));
+        if settings.insecure {
+            options.push_str(" --insecure");
+        }
+        Self { options }
+    }
+
+    /// What one would do next with this task.
+    pub(crate) fn of(&self, task: &Task) -> String {
+        match task.status.state {
+            state if state.is_interrupted() => self.send("--task-id", task.id.as_str()),
+            state if state.is_terminal() => self.send("--context-id", task.context_id.as_str()),
+            _ => self.wait(task.id.as_str()),
+        }
+    }
+
+    /// What one would do next with a conversation.
+    pub(crate) fn of_reply(&self, message: &Message) -> Option<String> {
+        Some(self.send("--context-id", message.context_id.as_ref()?.as_str()))
+    }
+
+    pub(crate) fn wait(&self, task: &str) -> String {
+        format!("attache task get{} --wait {}", self.options, shell_words::quote(task))
+    }
+
+    pub(crate) fn get(&self, task: &str) -> String {
+        format!("attache task get{} {}", self.options, shell_words::quote(task))
+    }
+
+    /// For what is resolved elsewhere.
+    pub(crate) fn through(&self, state: TaskState, task: &str) -> Option<String> {
+        let quoted = shell_words::quote(task);
+        (state == TaskState::AuthRequired)
+            .then(|| format!("attache task wait{} --through auth {quoted}", self.options))
+    }
+
+    fn send(&self, flag: &str, id: &str) -> String {
+        format!("attache send{} {flag} {} '<message>'", self.options, shell_words::quote(id))
+    }
+}
+
+/// The command that was typed, and more.
+pub(crate) fn again(more: &str) -> String {
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    with(words.skip(1).collect(), more)
+}
+
+fn with(words: Vec<String>, more: &str) -> String {
+    // Behind `--` there are only texts.
+    let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let (options, texts) = words.split_at(at);
+    let command = format!("attache {} {more} {}", shell_words::join(options), shell_words::join(texts));
+    command.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attache::model::{ContextId, TaskId, Timestamp};
+
+    #[test]
+    fn interact_004_ids_of_others_are_quoted_and_no_credential_is_printed() {
+        let settings = Settings {
+            agent: Some("https://agent.example".to_owned()),
+            bearer: Some("hunter22".into()),
+            version: Some("0.3".to_owned()),
+            ..Settings::default()
+        };
+        let (id, context) = (TaskId::from("a'; rm -rf ~"), ContextId::from("c-41"));
+        let mut task = Task::submitted(id, context, Timestamp::default());
+        let resume = Resume::new(&settings);
+        let prefix = "-a https://agent.example --a2a-version 0.3";
+        assert_eq!(resume.of(&task), format!(r"attache task get {prefix} --wait 'a'\''; rm -rf ~'"));
+        task.status.state = TaskState::InputRequired;
+        assert_eq!(
+            resume.of(&task),
+            format!(r"attache send {prefix} --task-id 'a'\''; rm -rf ~' '<message>'")
+        );
+        task.status.state = TaskState::Completed;
+        assert_eq!(resume.of(&task), format!("attache send {prefix} --context-id c-41 '<message>'"));
+    }
+
+    #[test]
+    fn ver_001_the_hint_is_the_command_that_was_typed_and_more() {
+        let typed = ["send", "-a", "x", "--", "--hi there"].map(str::to_owned).to_vec();
+        assert_eq!(with(typed, "--a2a-version 0.3"), "attache send -a x --a2a-version 0.3 -- '--hi there'");
+    }
+}

@@ -1,0 +1,122 @@
+//! Credentials go where the card says, and only to whom they belong.
+
+use attache::Client;
+use attache::model::{AgentCard, AgentInterface, Secret, SecurityScheme};
+
+use super::Found;
+use crate::failure::{Failure, Outcome};
+use crate::masks::is_credential;
+use crate::output::Output;
+use crate::reference::{host, is_loopback};
+use crate::settings::{Settings, Source};
+
+/// The client with what goes along with every request, and whether there is a credential among it.
+pub(super) fn attach(
+    mut client: Client,
+    found: &Found,
+    interface: &AgentInterface,
+    settings: &Settings,
+    out: &mut Output,
+) -> Outcome<(Client, bool)> {
+    let refused = |error: attache::Error| Failure::usage(error.message().to_owned());
+    warn(interface, settings, out);
+    let trusted = is_trusted(found, interface, settings, out);
+    for (name, value) in settings.service_params.iter().filter(|(name, _)| trusted || !is_credential(name)) {
+        client = client.with_header(name, value.expose()).map_err(refused)?;
+    }
+    let mut supplied = trusted && settings.service_params.iter().any(|(name, _)| is_credential(name));
+    if let Some(token) = settings.bearer.as_ref().filter(|_| trusted) {
+        client = client.with_bearer(token).map_err(refused)?;
+        supplied = true;
+    }
+    if let Some(key) = settings.api_key.as_ref().filter(|_| trusted) {
+        match key_header(&found.card, key)? {
+            Some((name, value)) => {
+                client = client.with_header(&name, value.expose()).map_err(refused)?;
+                supplied = true;
+            }
+            None => {
+                out.warn("the API key was not sent: the card says nowhere where it goes; use --svc-param")
+            }
+        }
+    }
+    if !supplied && is_needed(&found.card) {
+        return Err(missing(&found.card, settings, trusted));
+    }
+    Ok((client, supplied))
+}
+
+/// Where the card wants the key: a header, and its value.
+fn key_header(card: &AgentCard, key: &Secret) -> Outcome<Option<(String, Secret)>> {
+    let schemes = card.security_schemes.values();
+    let mut keys = schemes.filter_map(|scheme| match scheme {
+        SecurityScheme::ApiKey(key) => Some(key),
+        _ => None,
+    });
+    let Some(scheme) = keys.next() else { return Ok(None) };
+    match scheme.location.as_str() {
+        "header" => Ok(Some((scheme.name.clone(), key.clone()))),
+        "cookie" => {
+            Ok(Some(("cookie".to_owned(), Secret::from(format!("{}={}", scheme.name, key.expose())))))
+        }
+        other => Err(Failure::internal(format!(
+            "the agent wants its API key in the {other}, which is not supported"
+        ))),
+    }
+}
+
+/// Whether the card asks for credentials in every case.
+fn is_needed(card: &AgentCard) -> bool {
+    let requirements = &card.security_requirements;
+    !requirements.is_empty() && !requirements.iter().any(|one| one.schemes.is_empty())
+}
+
+fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
+    let names: Vec<_> = card.security_schemes.keys().map(String::as_str).collect();
+    let failure =
+        Failure::credentials_missing(format!("the agent wants credentials: {}", names.join(" or ")));
+    match settings.has_credential() && !trusted {
+        true => failure
+            .hint("they were kept back, as the interface is on another host: allow it with --allow-host"),
+        false => {
+            failure.hint("set A2ACLI_BEARER or A2ACLI_API_KEY, or see what it takes with: attache card get")
+        }
+    }
+}
+
+/// A card may point anywhere; credentials go to its own host, and to hosts that the user allows.
+fn is_trusted(found: &Found, interface: &AgentInterface, settings: &Settings, out: &mut Output) -> bool {
+    let to = target(interface);
+    let allowed = settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&to));
+    let own = found.host().is_none_or(|card| card == to);
+    if !own && !allowed && settings.has_credential() {
+        out.warn(&format!(
+            "credentials are kept back: the card of {} points to {to}; allow it with --allow-host {to}",
+            found.host().unwrap_or_default()
+        ));
+    }
+    own || allowed
+}
+
+fn target(interface: &AgentInterface) -> String {
+    let rest = interface.url.split_once("://").map_or(interface.url.as_str(), |(_, rest)| rest);
+    host(rest.split(['/', '?']).next().unwrap_or_default())
+}
+
+/// Says aloud what weakens the protection of a credential.
+fn warn(interface: &AgentInterface, settings: &Settings, out: &mut Output) {
+    let (credential, to) = (settings.has_credential(), target(interface));
+    if credential && interface.url.starts_with("http://") && !is_loopback(&to) {
+        out.warn(&format!("A CREDENTIAL IS SENT WITHOUT TLS to {to}: anybody on the way can take it"));
+    }
+    for name in ["agent-card", "insecure"] {
+        if let (true, Some(Source::File { path, found: true, .. })) = (credential, settings.source(name)) {
+            let own = ["bearer", "api-key", "svc-param"].iter().any(|credential| {
+                matches!(settings.source(credential), Some(Source::File { path: from, .. }) if from == path)
+            });
+            if !own {
+                out.warn(&format!("{name} comes from {}, the credential from elsewhere", path.display()));
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The settings in force: flag, variable, local file, file of the agent, global file, default, in this order.
+
+mod dotenv;
+mod duration;
+mod sources;
+
+use std::time::Duration;
+
+use attache::model::{Binding, Object, Secret};
+
+use crate::args::Common;
+use crate::failure::{Failure, Outcome};
+pub(crate) use sources::{Setting, Source, Sources};
+
+/// How often to look, unless said otherwise.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(2);
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+/// All that flags, variables and files say to the verbs that talk to agents.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    /// Each of them with where it comes from.
+    pub(crate) all: Vec<Setting>,
+    pub(crate) agent: Option<String>,
+    pub(crate) format: Format,
+    pub(crate) stream: bool,
+    pub(crate) detach: bool,
+    pub(crate) wait: bool,
+    pub(crate) poll_interval: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) task_id: Option<String>,
+    pub(crate) context_id: Option<String>,
+    pub(crate) transports: Vec<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) bearer: Option<Secret>,
+    pub(crate) api_key: Option<Secret>,
+    pub(crate) service_params: Vec<(String, Secret)>,
+    pub(crate) metadata: Option<Object>,
+    pub(crate) insecure: bool,
+    pub(crate) verbose: bool,
+    pub(crate) debug: bool,
+    pub(crate) extensions: Vec<String>,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) ca: Option<String>,
+    pub(crate) cert: Option<String>,
+    pub(crate) key: Option<String>,
+    /// The file named by `--config`, for the commands we print.
+    pub(crate) config: Option<String>,
+    pub(crate) endpoint: Option<String>,
+}
+
+impl Settings {
+    pub(crate) fn new(common: &Common, sources: &Sources) -> Outcome<Self> {
+        let all = sources.resolve(common);
+        let find = |name: &str| all.iter().find(|setting| setting.name == name).filter(|it| it.is_set());
+        let text = |name: &str| find(name).map(Setting::text);
+        let list = |name: &str| find(name).map(|setting| setting.values.clone()).unwrap_or_default();
+        let flag = |name: &str| find(name).map_or(Ok(false), boolean);
+        let duration = |name: &str| find(name).map(read_duration).transpose();
+        let mut settings = Self {
+            agent: text("agent-card"),
+            format: find("output").map_or(Ok(Format::Text), format)?,
+            stream: flag("stream")?,
+            detach: flag("async")?,
+            wait: flag("wait")?,
+            poll_interval: duration("poll-interval")?.map(|it| it.max(SHORTEST_INTERVAL)),
+            timeout: duration("timeout")?,
+            task_id: text("task-id"),
+            context_id: text("context-id"),
+            transports: find("transport").map_or(Ok(Vec::new()), transports)?,
+            version: find("a2a-version").map(version).transpose()?,
+            bearer: text("bearer").map(Secret::from),
+            api_key: text("api-key").map(Secret::from),
+            service_params: find("svc-param").map_or(Ok(Vec::new()), service_params)?,
+            metadata: find("metadata").map(object).transpose()?,
+            insecure: flag("insecure")?,
+            verbose: flag("verbose")?,
+            debug: flag("debug")?,
+            extensions: list("extension"),
+            allowed_hosts: list("allow-host"),
+            ca: text("ca"),
+            cert: text("cert"),
+            key: text("key"),
+            config: common.config.clone(),
+            endpoint: common.endpoint.clone(),
+            all: Vec::new(),
+        };
+        settings.agree(common)?;
+        settings.all = all;
+        Ok(settings)
+    }
+
+    /// What was typed beats what lay around; two typed wishes that exclude each other are a mistake.
+    fn agree(&mut self, common: &Common) -> Outcome {
+        let typed = |value: &Option<String>, on: bool| value.is_some() && on;
+        let (detach, wait) = (typed(&common.detach, self.detach), typed(&common.wait, self.wait));
+        if detach && wait {
+            return Err(Failure::usage("--async and --wait exclude each other"));
+        }
+        if detach && self.stream {
+            return Err(Failure::usage("--async and --stream exclude each other"));
+        }
+        self.detach &= detach || !(wait || self.stream);
+        Ok(())
+    }
+
+    /// Where the value of a setting comes from.
+    pub(crate) fn source(&self, name: &str) -> Option<&Source> {
+        Some(&self.all.iter().find(|setting| setting.name == name)?.source)
+    }
+
+    /// Whether any credential would go along.
+    pub(crate) fn has_credential(&self) -> bool {
+        self.bearer.is_some()
+            || self.api_key.is_some()
+            || self.service_params.iter().any(|(name, _)| crate::masks::is_credential(name))
+    }
+}
+
+fn boolean(setting: &Setting) -> Outcome<bool> {
+    match setting.text().to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" | "" => Ok(false),
+        _ => Err(setting.refuse("must be true or false")),
+    }
+}
+
+fn format(setting: &Setting) -> Outcome<Format> {
+    match setting.text().as_str() {
+        "text" => Ok(Format::Text),
+        "json" => Ok(Format::Json),
+        _ => Err(setting
+            .refuse("must be text or json")
+            .hint("for one JSON object per event: -o json --stream")),
+    }
+}
+
+fn read_duration(setting: &Setting) -> Outcome<Duration> {
+    duration::parse(&setting.text())
+        .ok_or_else(|| setting.refuse("must be a duration such as 500ms, 2s or 1m30s"))
+}
+
+/// The names that cards use; the URI of a binding that we do not know stays as it is.
+fn transports(setting: &Setting) -> Outcome<Vec<String>> {
+    let read = |word: &String| {
+        let word = word.trim();
+        match word.to_ascii_lowercase().as_str() {
+            "jsonrpc" | "json-rpc" => Ok(Binding::JsonRpc.as_str().to_owned()),
+            "http+json" | "rest" => Ok(Binding::HttpJson.as_str().to_owned()),
+            "grpc" => Ok(Binding::Grpc.as_str().to_owned()),
+            _ if word.contains("://") || word.starts_with("urn:") => Ok(word.to_owned()),
+            _ => Err(setting.refuse("must be jsonrpc, http+json, grpc or the URI of a binding")),
+        }
+    };
+    setting.values.iter().map(read).collect()
+}
+
+fn version(setting: &Setting) -> Outcome<String> {
+    let text = setting.text();
+    let numbers =
+        text.split('.').all(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()));
+    match numbers || text == "auto" {
+        true => Ok(text),
+        false => Err(setting.refuse("must be a version such as 1.0, or auto")),
+    }
+}
+
+fn service_params(setting: &Setting) -> Outcome<Vec<(String, Secret)>> {
+    let read = |pair: &String| {
+        let at = pair.find([':', '=']).filter(|at| *at > 0);
+        let at = at.ok_or_else(|| setting.refuse("must be NAME:VALUE"))?;
+        Ok((pair[..at].trim().to_owned(), Secret::from(pair[at + 1..].trim())))
+    };
+    setting.values.iter().map(read).collect()
+}
+
+fn object(setting: &Setting) -> Outcome<Object> {
+    serde_json::from_str(&setting.text()).map_err(|_| setting.refuse("must be a JSON object"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(common: Common, env: &[(&str, &str)]) -> Outcome<Settings> {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Settings::new(&common, &Sources { env: env.collect(), ..Sources::default() })
+    }
+
+    #[test]
+    fn send_002_what_is_typed_beats_what_lies_around() {
+        let around = [("A2ACLI_ASYNC", "1"), ("A2ACLI_STREAM", "1")];
+        let plain = settings(Common::default(), &around).unwrap();
+        assert!(plain.detach && !plain.stream, "a variable cannot make it stream");
+        let yes = || Some("true".to_owned());
+        assert!(!settings(Common { wait: yes(), ..Common::default() }, &around).unwrap().detach);
+        assert!(!settings(Common { stream: yes(), ..Common::default() }, &around).unwrap().detach);
+        let no = Common { detach: Some("false".to_owned()), ..Common::default() };
+        assert!(!settings(no, &around).unwrap().detach);
+        for other in [
+            Common { detach: yes(), wait: yes(), ..Common::default() },
+            Common { detach: yes(), stream: yes(), ..Common::default() },
+        ] {
+            assert_eq!(settings(other, &[]).unwrap_err().exit, 2);
+        }
+    }
+
+    #[test]
+    fn tx_002_bindings_are_read_in_every_spelling() {
+        let all = [("A2ACLI_TRANSPORT", "json-rpc,REST, gRPC,https://x.example/binding")];
+        let names = settings(Common::default(), &all).unwrap().transports;
+        assert_eq!(names, ["JSONRPC", "HTTP+JSON", "GRPC", "https://x.example/binding"]);
+        assert_eq!(settings(Common::default(), &[("A2ACLI_TRANSPORT", "pigeon")]).unwrap_err().exit, 2);
+    }
+
+    #[test]
+    fn auth_001_a_service_parameter_splits_at_the_first_colon_or_equals_sign() {
+        let common =
+            Common { svc_param: vec!["X-A: b:c".to_owned(), "y=d:e".to_owned()], ..Common::default() };
+        let read = settings(common, &[]).unwrap().service_params;
+        let read: Vec<_> = read.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+        assert_eq!(read, [("X-A", "b:c"), ("y", "d:e")]);
+    }
+}

@@ -1,0 +1,26 @@
+//! Whom we trust, and who we are, over TLS.
+
+use attache::ClientTls;
+
+use crate::failure::{Failure, Outcome};
+use crate::settings::Settings;
+
+pub(crate) fn of(settings: &Settings) -> Outcome<ClientTls> {
+    let refused = |error: attache::Error| Failure::usage(error.message().to_owned());
+    let mut tls = ClientTls::new();
+    if let Some(file) = &settings.ca {
+        tls = tls.authority(&read("--ca", file)?).map_err(refused)?;
+    }
+    match (&settings.cert, &settings.key) {
+        (None, None) => {}
+        (Some(cert), Some(key)) => {
+            tls = tls.certificate(&read("--cert", cert)?, &read("--key", key)?).map_err(refused)?;
+        }
+        _ => return Err(Failure::usage("--cert and --key belong together")),
+    }
+    Ok(if settings.insecure { tls.insecure() } else { tls })
+}
+
+fn read(flag: &str, file: &str) -> Outcome<Vec<u8>> {
+    std::fs::read(file).map_err(|error| Failure::usage(format!("{flag} {file}: {error}")))
+}

@@ -1,0 +1,96 @@
+//! `--debug`: what passes on the wire, on stderr, with every credential masked where its line is made.
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use attache::{Client, Header, Traffic};
+
+use crate::masks::{Masks, is_credential};
+use crate::output::line;
+use crate::settings::Settings;
+
+/// Headers that tell nothing, but fill the screen.
+const BORING: &[&str] = &["date", "vary", "x-content-type-options"];
+
+/// A client whose traffic is shown.
+pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
+    let masks = Masks::of(settings);
+    let start = Mutex::new(Instant::now());
+    client.watched(move |traffic| {
+        let mut start = start.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if matches!(traffic, Traffic::Request { .. }) {
+            *start = Instant::now();
+        }
+        let millis = start.elapsed().as_millis();
+        let text: String =
+            lines(traffic, &masks).iter().map(|it| format!("debug: {millis}ms {it}\n")).collect();
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    })
+}
+
+fn lines(traffic: &Traffic<'_>, masks: &Masks) -> Vec<String> {
+    match traffic {
+        Traffic::Request { method, url, headers, body } => {
+            let mut lines = vec![format!("> {method} {}", masks.hide(&line(url)))];
+            lines.extend(headers.iter().filter_map(|it| header(it, masks)).map(|it| format!("> {it}")));
+            lines.extend(bytes(body, masks).into_iter().map(|it| format!("> {it}")));
+            lines
+        }
+        Traffic::Response { status, headers } => {
+            let mut lines = vec![format!("< {status}")];
+            lines.extend(headers.iter().filter_map(|it| header(it, masks)).map(|it| format!("< {it}")));
+            lines
+        }
+        Traffic::Received(body) => bytes(body, masks).into_iter().map(|it| format!("< {it}")).collect(),
+        Traffic::Lost(why) => vec![format!("! {}", masks.hide(&line(why)))],
+    }
+}
+
+fn header(header: &Header<'_>, masks: &Masks) -> Option<String> {
+    let name = header.name;
+    if BORING.contains(&name) {
+        return None;
+    }
+    if is_credential(name) {
+        return Some(format!("{name}: ***"));
+    }
+    Some(format!("{name}: {}", masks.hide(&line(&String::from_utf8_lossy(header.value)))))
+}
+
+/// Text line by line; what is none, by its size.
+fn bytes(body: &[u8], masks: &Masks) -> Vec<String> {
+    match std::str::from_utf8(body) {
+        Ok(text) if !text.contains('\0') => {
+            let text = masks.hide_body(text);
+            text.lines().filter(|it| !it.is_empty()).map(line).collect()
+        }
+        _ => vec![format!("({} bytes that are not text)", body.len())],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attache::model::Secret;
+
+    #[test]
+    fn auth_004_the_wire_log_has_no_credential() {
+        let mut masks = Masks::default();
+        masks.add(&Secret::from("hunter22"));
+        let headers = || {
+            let sensitive = true;
+            vec![
+                Header { name: "authorization", value: b"Bearer other", sensitive },
+                Header { name: "x-trace", value: b"hunter22", sensitive },
+                Header { name: "a2a-version", value: b"1.0", sensitive: false },
+            ]
+        };
+        let body = br#"{"token":"whk","text":"hunter22"}"#;
+        let url = "http://x/?key=hunter22".to_owned();
+        let shown =
+            lines(&Traffic::Request { method: "POST", url, headers: headers(), body }, &masks).join("\n");
+        assert!(!shown.contains("hunter22") && !shown.contains("other") && !shown.contains("whk"), "{shown}");
+        assert!(shown.contains("> a2a-version: 1.0") && shown.contains("> x-trace: ***"), "{shown}");
+    }
+}

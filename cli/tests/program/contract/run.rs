@@ -1,0 +1,155 @@
+//! Runs a verb to its end, in a folder and surroundings of its own.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use attache::{AgentCard, Server};
+use attache_agents::practice;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{DEADLINE, attache};
+
+/// What came out.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) code: Option<i32>,
+    pub(super) out: String,
+    pub(super) err: String,
+}
+
+impl Said {
+    /// The one document on stdout.
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The objects on stdout, a line each.
+    pub(super) fn lines(&self) -> Vec<Value> {
+        let read = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        self.out.lines().map(read).collect()
+    }
+
+    /// The values of a field.
+    pub(super) fn fields(&self, label: &str) -> Vec<&str> {
+        self.out.lines().filter_map(|line| line.strip_prefix(label)?.strip_prefix(": ")).collect()
+    }
+
+    pub(super) fn field(&self, label: &str) -> &str {
+        self.fields(label).first().copied().unwrap_or_else(|| panic!("no {label}: {self:?}"))
+    }
+}
+
+/// A verb, and what is around it.
+pub(super) struct Run {
+    pub(super) command: Command,
+    pub(super) folder: TempDir,
+    stdin: String,
+}
+
+pub(super) fn verb(args: &[&str]) -> Run {
+    let folder = TempDir::new().unwrap();
+    let mut command = attache(args);
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("A2ACLI_") || name.starts_with("ATTACHE_") || name.starts_with("XDG_") {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(folder.path()).env("HOME", folder.path());
+    Run { command, folder, stdin: String::new() }
+}
+
+/// Runs a verb against an agent.
+pub(super) fn at(url: &str, args: &[&str]) -> Said {
+    verb(&[args, &["-a", url]].concat()).run()
+}
+
+impl Run {
+    pub(super) fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(super) fn stdin(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.stdin);
+        self
+    }
+
+    /// A file in the folder it runs in.
+    pub(super) fn file(self, name: &str, text: &str) -> Self {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+        self
+    }
+
+    pub(super) fn run(self) -> Said {
+        self.keep().0
+    }
+
+    /// Also gives the folder it ran in.
+    pub(super) fn keep(mut self) -> (Said, TempDir) {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().unwrap();
+        // Who does not read it may be gone.
+        let _ = child.stdin.take().unwrap().write_all(self.stdin.as_bytes());
+        (finish(child), self.folder)
+    }
+
+    /// Starts it and leaves it running.
+    pub(super) fn start(mut self) -> (Child, TempDir) {
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        (self.command.spawn().unwrap(), self.folder)
+    }
+}
+
+/// Waits for the end, but not for ever.
+pub(super) fn finish(mut child: Child) -> Said {
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let id = child.id().to_string();
+    let (send, done) = sync_channel(1);
+    thread::spawn(move || {
+        let errors = thread::spawn(move || {
+            let mut text = String::new();
+            err.read_to_string(&mut text).map(|_| text)
+        });
+        let mut text = String::new();
+        out.read_to_string(&mut text).unwrap();
+        let err = errors.join().unwrap().unwrap();
+        let code = child.wait().unwrap().code();
+        send.send(Said { code, out: text, err })
+    });
+    done.recv_timeout(DEADLINE).unwrap_or_else(|_| {
+        let _ = Command::new("kill").args(["-KILL", &id]).status();
+        panic!("it did not end");
+    })
+}
+
+/// Where the practice agent listens; it serves until the tests have ended.
+pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| served(|card| card));
+
+/// The same, with webhooks.
+pub(super) static PUSHING: LazyLock<String> = LazyLock::new(|| {
+    served(|mut card| {
+        card.capabilities.push_notifications = Some(true);
+        card
+    })
+});
+
+fn served(change: fn(AgentCard) -> AgentCard) -> String {
+    let (send, url) = sync_channel(1);
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let server = Server::new(change(AgentCard::new("Practice", "Practises")), practice());
+            let bound = server.bind("127.0.0.1:0").await.unwrap();
+            send.send(bound.url()).unwrap();
+            bound.serve().await.unwrap();
+        });
+    });
+    url.recv_timeout(DEADLINE).unwrap()
+}

@@ -1,0 +1,71 @@
+//! `attache task subscribe`.
+
+use serde_json::json;
+
+use super::peer::{self, Peer, events, result, status, task};
+use super::run::{DEMO, at};
+
+#[test]
+fn task_subscribe_001_a_task_is_followed_to_its_end() {
+    let begun = at(&DEMO, &["send", "--async", "slow 1"]);
+    let id = begun.field("Task");
+    let said = at(&DEMO, &["task", "subscribe", id, "-o", "json", "--stream"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let lines = said.lines();
+    assert_eq!(lines[0]["task"]["id"], json!(id), "the first event is the task");
+    assert_eq!(lines.last().unwrap()["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+    let again = at(&DEMO, &["task", "subscribe", id, "-o", "json"]);
+    let error = &again.json()["error"];
+    assert_eq!((again.code, &error["code"]), (Some(1), &json!("UnsupportedOperationError")));
+    assert!(error["hint"].as_str().unwrap().contains("attache task get"), "{error}");
+}
+
+#[test]
+fn task_subscribe_001_out_002_without_a_stream_there_is_one_document() {
+    let begun = at(&DEMO, &["send", "--async", "slow 1"]);
+    let said = at(&DEMO, &["task", "subscribe", begun.field("Task"), "-o", "json"]);
+    assert_eq!(said.json()["status"]["state"], "TASK_STATE_COMPLETED", "{said:?}");
+    assert!(said.json()["artifacts"].is_array());
+}
+
+#[test]
+fn task_subscribe_002_a_cut_is_not_an_end_and_what_is_told_again_is_not_printed_again() {
+    let answers = |asked: &peer::Asked, number| match (asked.method().as_str(), number) {
+        ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
+        ("SubscribeToTask", _) => {
+            events(&[json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED")])
+        }
+        (other, _) => panic!("{other}: no extra get"),
+    };
+    let peer = Peer::new(peer::streaming, answers);
+    let said = at(&peer.url, &["task", "subscribe", "t-1", "-o", "json", "--stream"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.lines(), [json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED")]);
+}
+
+#[test]
+fn task_subscribe_002_a_task_that_ended_meanwhile_is_looked_at_once() {
+    let answers = |asked: &peer::Asked, number| match (asked.method().as_str(), number) {
+        ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
+        ("SubscribeToTask", _) => peer::error(-32004, "it has ended"),
+        _ => result(&task("TASK_STATE_FAILED")),
+    };
+    let peer = Peer::new(peer::streaming, answers);
+    let said = at(&peer.url, &["task", "subscribe", "t-1", "-o", "json", "--stream"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.lines().last().unwrap()["task"]["status"]["state"], "TASK_STATE_FAILED");
+    assert!(said.err.contains("warning: the task is TASK_STATE_FAILED"));
+}
+
+#[test]
+fn task_subscribe_001_an_agent_that_does_not_stream_is_looked_at() {
+    let answers = |_: &peer::Asked, number| match number {
+        0..3 => result(&task("TASK_STATE_WORKING")),
+        _ => result(&task("TASK_STATE_COMPLETED")),
+    };
+    let peer = Peer::new(peer::plain, answers);
+    let said =
+        at(&peer.url, &["task", "subscribe", "t-1", "-o", "json", "--stream", "--poll-interval", "100ms"]);
+    let states: Vec<_> = said.lines().iter().map(|line| line["task"]["status"]["state"].clone()).collect();
+    assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"], "{said:?}");
+}
