@@ -3,6 +3,7 @@
 //! Plain HTTP so far. Redirects are never followed: whoever asked decides what a 3xx means.
 
 mod connect;
+mod plain;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
 pub(crate) use connect::Connector;
+pub use plain::{Http, HttpResponse};
 
 /// How long a connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -24,6 +24,8 @@
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
 pub use client::{Client, EventStream};
+#[cfg(feature = "client")]
+pub use egress::{Http, HttpResponse};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;

@@ -4,19 +4,23 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
 use super::event::is_false;
+use super::measure::Size;
 use super::{
     AgentCard, ContextId, Message, Object, Operation, PushConfig, PushConfigId, Result, Task, TaskId,
     TaskState, Timestamp, Violation, int32, non_empty, or_default,
 };
 
 /// What a request may not exceed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// Parts in one message.
     pub max_parts: usize,
     /// Webhooks of one task.
     pub max_push_configs: usize,
     /// What the tasks of one page may weigh, in bytes: a page ends early rather than grow beyond that.
+    #[serde(with = "Size")]
     pub max_page_bytes: usize,
     /// Entries that a stream is told again where it was cut; beyond that it begins with the task as it stands.
     pub max_replayed_entries: u64,
