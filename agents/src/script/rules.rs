@@ -4,6 +4,7 @@ use attache::model::{AgentSkill, Base64};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::fault::Fault;
 use super::said::Said;
 use super::template::Template;
 
@@ -18,6 +19,8 @@ const MIN_EVERY: f64 = 0.1;
 pub(super) struct Rules {
     #[serde(rename = "rule")]
     pub(super) rules: Vec<Rule>,
+    #[serde(default, rename = "fault")]
+    pub(super) faults: Vec<Fault>,
 }
 
 /// What is done about messages that begin with certain words.

@@ -74,3 +74,12 @@ fn what_is_wrong_with_a_script_is_said_with_its_place() {
         assert!(complaint.contains(part), "{part}: {complaint}");
     }
 }
+
+#[test]
+fn the_script_of_the_page_about_mocks_is_one() {
+    let page = include_str!("../../../docs/mock.md");
+    let script = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let script = Script::parse(script).unwrap();
+    assert_eq!(script.faults().len(), 2);
+    assert_eq!((script.faults()[0].cut_after, script.faults()[0].times), (Some(1024), Some(1)));
+}
