@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod config;
 mod data_dir;
 mod exit;
 mod interrupts;

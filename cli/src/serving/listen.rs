@@ -6,15 +6,15 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail};
 
-use crate::args::Serving;
+use crate::config::ServerSection;
 
 /// The addresses to listen on. One that others can reach has to be allowed: nobody is asked who they are.
-pub(super) async fn allowed(args: &Serving) -> anyhow::Result<Vec<SocketAddr>> {
-    let named = &args.listen;
+pub(super) async fn allowed(section: &ServerSection) -> anyhow::Result<Vec<SocketAddr>> {
+    let named = &section.listen;
     let addresses: Vec<_> =
-        tokio::net::lookup_host(named).await.with_context(|| format!("--listen {named}"))?.collect();
+        tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?.collect();
     let private = addresses.iter().all(|address| is_loopback(address.ip()));
-    match (private, args.allow_anonymous) {
+    match (private, section.allow_anonymous) {
         (true, _) => {}
         (false, true) => {
             eprintln!("warning: whoever reaches {named} may use the agent: nobody is asked who they are")
@@ -42,7 +42,7 @@ pub(super) fn cannot_listen(address: &str, error: attache::Error) -> anyhow::Err
             "{address} is in use, perhaps by another attache; for a free port type: {again}"
         );
     }
-    anyhow::Error::new(error).context(format!("--listen {address}"))
+    anyhow::Error::new(error).context(format!("cannot listen on {address}"))
 }
 
 /// The command that was typed, but for any free port.

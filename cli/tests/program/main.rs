@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod clients;
+mod config;
 mod demo;
 mod harness;
+mod mock;
 mod serve;
