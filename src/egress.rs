@@ -1,10 +1,16 @@
 //! The only door to the outside: every connection we open is opened here.
 //!
-//! Plain HTTP so far. Redirects are never followed: whoever asked decides what a 3xx means.
+//! Redirects are never followed: whoever asked decides what a 3xx means.
 
 mod connect;
 mod plain;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "egress/no_tls.rs"]
+mod tls;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +27,10 @@ use tokio_util::task::TaskTracker;
 use crate::model::{Error, ErrorKind, Result};
 pub(crate) use connect::Connector;
 pub use plain::{Http, HttpResponse};
+#[cfg(not(feature = "tls"))]
+pub(crate) use tls::ClientTls;
+#[cfg(feature = "tls")]
+pub use tls::ClientTls;
 
 /// How long a connection is kept for the next request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,22 +48,28 @@ pub(crate) struct Egress {
 /// Which HTTP to speak: without TLS there is nothing to negotiate it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
+    /// HTTP/2 where TLS settles on it.
     Http1,
     Http2,
 }
 
 impl Egress {
     pub(crate) fn new() -> Self {
-        Self::over(Connector::tcp())
+        Self::with_tls(&ClientTls::new())
+    }
+
+    /// Trusts whom these settings trust.
+    pub(crate) fn with_tls(tls: &ClientTls) -> Self {
+        Self::over(Connector::tcp(), tls)
     }
 
     /// Sends requests over connections that are made in this way.
-    pub(crate) fn over(connector: Connector) -> Self {
+    pub(crate) fn over(connector: Connector, tls: &ClientTls) -> Self {
         let stop = CancellationToken::new();
         let connections = Connections { tasks: TaskTracker::new(), stop: stop.clone() };
         Self {
-            http1: client(connector.clone(), connections.clone(), Protocol::Http1),
-            http2: client(connector, connections, Protocol::Http2),
+            http1: client(tls.over(connector.clone(), Protocol::Http1), connections.clone(), Protocol::Http1),
+            http2: client(tls.over(connector, Protocol::Http2), connections, Protocol::Http2),
             open: Arc::new(stop.drop_guard()),
         }
     }
@@ -69,8 +85,13 @@ impl Egress {
             Protocol::Http2 => &self.http2,
         };
         let response = client.request(request.map(Full::new)).await.map_err(|cause| {
-            let what = if cause.is_connect() { "cannot connect to the agent" } else { LOST };
-            unreachable(what, cause)
+            match (tls::distrust(&cause), cause.is_connect()) {
+                (Some(why), _) => {
+                    unreachable(format!("the certificate of the agent is not trusted: {why}"), cause)
+                }
+                (None, true) => unreachable("cannot connect to the agent", cause),
+                (None, false) => unreachable(LOST, cause),
+            }
         })?;
         Ok(response.map(|incoming| Body { incoming, _open: self.open.clone() }))
     }
@@ -78,14 +99,17 @@ impl Egress {
 
 const LOST: &str = "the connection to the agent was lost";
 
-fn unreachable(what: &'static str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+fn unreachable(
+    what: impl Into<Cow<'static, str>>,
+    cause: impl std::error::Error + Send + Sync + 'static,
+) -> Error {
     Error::new(ErrorKind::Unavailable).with_message(what).with_source(cause)
 }
 
 /// Refuses what we do not speak.
 ///
 /// # Errors
-/// Invalid parameters: the url is not one of plain HTTP.
+/// Invalid parameters: the url is not one of HTTP.
 pub(crate) fn check(uri: &Uri) -> Result<()> {
     match (uri.scheme_str(), uri.authority()) {
         // It would print wherever the url does.
@@ -93,8 +117,8 @@ pub(crate) fn check(uri: &Uri) -> Result<()> {
             Err(Error::invalid("url", "must carry no credentials: send them in a header"))
         }
         (Some("http"), Some(_)) => Ok(()),
-        (Some("https"), _) => Err(Error::invalid("url", "must begin with http://: there is no TLS yet")),
-        _ => Err(Error::invalid("url", "must begin with http:// and name a host")),
+        (Some("https"), Some(_)) => tls::REFUSED.map_or(Ok(()), |why| Err(Error::invalid("url", why))),
+        _ => Err(Error::invalid("url", "must begin with http:// or https:// and name a host")),
     }
 }
 
@@ -184,9 +208,8 @@ mod tests {
     #[test]
     fn s21_only_http_gets_out() {
         assert_eq!(check(&Uri::from_static("http://127.0.0.1:1/x")), Ok(()));
-        for url in
-            ["https://x", "file:///etc/passwd", "gopher://x/", "ftp://x", "/x", "x:1", "unix://x", "data:,x"]
-        {
+        assert_eq!(check(&Uri::from_static("https://x")).is_ok(), cfg!(feature = "tls"));
+        for url in ["file:///etc/passwd", "gopher://x/", "ftp://x", "/x", "x:1", "unix://x", "data:,x"] {
             assert!(!url.parse().is_ok_and(|uri| check(&uri).is_ok()), "{url}");
         }
     }

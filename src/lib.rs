@@ -24,6 +24,8 @@
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
 pub use client::{Client, EventStream};
+#[cfg(all(feature = "client", feature = "tls"))]
+pub use egress::ClientTls;
 #[cfg(feature = "client")]
 pub use egress::{Http, HttpResponse};
 #[cfg(feature = "server")]
@@ -31,13 +33,15 @@ pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
 #[cfg(all(feature = "client", feature = "server"))]
 pub use server::Local;
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
 #[cfg(feature = "server")]
 pub use server::{Bound, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 
+#[cfg(feature = "jws")]
+pub mod jws;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod store;

@@ -69,7 +69,10 @@ impl Service {
 
     /// Whether tasks can be found now.
     pub(crate) async fn check(&self) -> Result<()> {
-        Ok(self.engine.check().await?)
+        self.engine.check().await.map_err(|error| match error {
+            error @ crate::engine::Error::Unwritable(_) => error.into(),
+            error => Error::from(error).with_message("the store does not answer"),
+        })
     }
 
     /// Any operation: what is wrong with the request itself comes first, then what the agent does not offer.
@@ -220,7 +223,7 @@ impl Service {
             ));
         }
         let prepared = prepare(None)?;
-        if let Some(accepted) = self.again(call, key.as_ref(), &request.message).await? {
+        if let Some(accepted) = self.again(call, key.as_ref()).await? {
             return Ok(Sent::Opened(accepted, prepared));
         }
         if let Some(reply) = self.reply(&request.message, call).await? {
@@ -339,9 +342,9 @@ impl Service {
     }
 
     /// What the same message became when it was sent before.
-    async fn again(&self, call: &Call, key: Option<&Key>, message: &Message) -> Result<Option<Accepted>> {
+    async fn again(&self, call: &Call, key: Option<&Key>) -> Result<Option<Accepted>> {
         let Some(key) = key else { return Ok(None) };
-        let again = self.engine.again(&call.scope, key, message).await;
+        let again = self.engine.again(&call.scope, key).await;
         again.map_err(|error| refused(error, call.idempotency_key.is_some()))
     }
 

@@ -51,18 +51,12 @@ impl Http {
     /// An agent before a backend.
     ///
     /// # Errors
-    /// The url is not one of plain HTTP, or a header cannot be sent.
+    /// The url is not one of HTTP, or a header cannot be sent.
     pub fn new(settings: HttpSettings) -> Result<Self, BadHttp> {
         let bad = |key, why: &str| BadHttp { key, why: why.to_owned() };
-        let url: Uri =
-            settings.url.parse().map_err(|_| bad("url", "must begin with http:// and name a host"))?;
-        match (url.scheme_str(), url.authority()) {
-            (_, Some(authority)) if authority.as_str().contains('@') => {
-                return Err(bad("url", "must carry no credentials: send them in a header"));
-            }
-            (Some("http"), Some(_)) => {}
-            _ => return Err(bad("url", "must begin with http:// and name a host")),
-        }
+        let wrong = |_| bad("url", "must begin with http:// or https:// and name a host");
+        let url: Uri = settings.url.parse().map_err(wrong)?;
+        Door::check(&url).map_err(|error| bad("url", error.message()))?;
         let mut headers = Vec::new();
         for (name, value) in &settings.headers {
             let sent =

@@ -34,32 +34,46 @@ impl Queue {
 
     /// Waits while the log is behind. What is said after the end of the turn has nobody to hear it.
     pub(super) async fn push(&self, event: Event) {
-        loop {
-            // Before looking: room made in between must wake us.
+        let mut waits = self.try_push(event);
+        while let Some(event) = waits {
+            // Before looking once more: room made in between must wake us.
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
-            {
-                let mut said = self.said();
-                if said.closed {
-                    return;
-                }
-                if said.events.len() < self.limit {
-                    said.events.push(event);
-                    break;
-                }
+            waits = self.try_push(event);
+            if waits.is_some() {
+                room.await;
             }
-            room.await;
         }
-        self.news.notify_one();
     }
 
-    /// Everything said so far, in order.
-    pub(crate) fn take(&self) -> Vec<Event> {
-        let events = std::mem::take(&mut self.said().events);
-        if !events.is_empty() {
-            self.room.notify_waiters();
+    /// Gives the event back if there is no room for it.
+    fn try_push(&self, event: Event) -> Option<Event> {
+        let mut said = self.said();
+        if said.closed {
+            return None;
         }
-        events
+        if said.events.len() >= self.limit {
+            return Some(event);
+        }
+        said.events.push(event);
+        drop(said);
+        self.news.notify_one();
+        None
+    }
+
+    /// Moves everything said so far, in order, behind what is in `events`; an empty vector is swapped for the full one.
+    pub(crate) fn take(&self, events: &mut Vec<Event>) {
+        let mut said = self.said();
+        if said.events.is_empty() {
+            return;
+        }
+        if events.is_empty() {
+            std::mem::swap(&mut said.events, events);
+        } else {
+            events.append(&mut said.events);
+        }
+        drop(said);
+        self.room.notify_waiters();
     }
 
     /// Waits until something was said. May wake for nothing.

@@ -203,7 +203,9 @@ impl Writer {
         let parts = vec![Part::text(text)];
         let name = self.artifact.name.clone().filter(|_| !self.begun);
         let artifact_id = self.artifact.artifact_id.clone();
-        let artifact = Artifact { artifact_id, name, parts, ..Artifact::default() };
+        // Not from a default: that would make an id to throw away, for every piece.
+        let (description, extensions, metadata) = (None, Vec::new(), None);
+        let artifact = Artifact { artifact_id, name, parts, description, extensions, metadata };
         let append = std::mem::replace(&mut self.begun, true);
         self.turn.push(Event::Artifact { artifact, append, last_chunk, metadata: None }).await;
     }

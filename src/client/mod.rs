@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
+#[cfg(feature = "tls")]
+use crate::egress::ClientTls;
 use crate::egress::{self, Egress};
 use crate::model::{
     AgentCard, AgentInterface, Binding, CancelTaskRequest, DeletePushConfigRequest, Error, ErrorKind,
@@ -51,7 +53,7 @@ impl Client {
     /// A client of the agent at this url; gRPC also takes `host:port` and `grpc://host:port`.
     ///
     /// # Errors
-    /// Invalid parameters: the url is not one of plain HTTP. Unsupported: gRPC without the feature `grpc`.
+    /// Invalid parameters: the url is not one of HTTP. Unsupported: gRPC without the feature `grpc`.
     pub fn new(url: &str, binding: Binding, version: Version) -> Result<Self> {
         Self::over(Egress::new(), url, binding, version)
     }
@@ -62,7 +64,8 @@ impl Client {
             Binding::JsonRpc | Binding::HttpJson => url.parse().ok(),
             Binding::Grpc => grpc::address(url)?,
         };
-        let url: Uri = url.ok_or_else(|| Error::invalid("url", "must begin with http:// and name a host"))?;
+        let url: Uri =
+            url.ok_or_else(|| Error::invalid("url", "must begin with http:// or https:// and name a host"))?;
         egress::check(&url)?;
         let headers = HeaderMap::from_iter([
             (HeaderName::from_static(header::VERSION), HeaderValue::from_static(version.as_str())),
@@ -87,6 +90,13 @@ impl Client {
         let (binding, version) = spoken(interface).ok_or_else(unspoken)?;
         let client = Self::new(&interface.url, binding, version)?;
         Ok(Self { tenant: interface.tenant.clone(), ..client })
+    }
+
+    /// Trusts whom these settings trust, and shows their certificate to servers that ask for one.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(self, tls: &ClientTls) -> Self {
+        Self { egress: Egress::with_tls(tls), ..self }
     }
 
     /// Puts this tenant into every request that names none; 0.3 has no tenants.

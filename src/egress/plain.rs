@@ -3,10 +3,10 @@
 use std::error::Error as _;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy;
 
-use super::{Body, Egress, Protocol};
+use super::{Body, Egress, Protocol, check};
 use crate::model::{Error, Result};
 
 /// Sends plain HTTP requests for an agent, to places that the operator named: nothing is checked but the url itself.
@@ -22,6 +22,14 @@ impl Http {
     #[must_use]
     pub fn new() -> Self {
         Self(Egress::new())
+    }
+
+    /// Whether requests can be sent to this url at all: its scheme is one that we speak, and no credentials are in it.
+    ///
+    /// # Errors
+    /// Invalid parameters: why not.
+    pub fn check(url: &Uri) -> Result<()> {
+        check(url)
     }
 
     /// Sends a request and waits for the head of the answer. Redirects are not followed, nothing is tried again, and

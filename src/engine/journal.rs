@@ -17,7 +17,7 @@ use super::recorded::Recorded;
 use super::resting::Resting;
 use super::{Error, Result};
 use crate::bus::Bus;
-use crate::model::{Entry, Event, Message, Scope, Seq, TaskId};
+use crate::model::{Entry, Event, Scope, Seq, TaskId};
 use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store};
 
 /// How many entries are read at once.
@@ -166,29 +166,6 @@ impl Journal {
     /// Wakes when anybody, here or elsewhere, has added to the log.
     pub(super) fn watch(&self, task: &TaskId) -> watch::Receiver<Seq> {
         self.bus.watch(task)
-    }
-
-    /// The number of the turn that takes a message which is in the log: the n-th turn takes the n-th message.
-    pub(super) async fn turn_of(&self, task: &Head, message: &Message) -> Result<Option<u64>> {
-        let (mut at, mut turn, mut alike) = (Seq(0), 0, None);
-        loop {
-            let entries = self.store.read(task, at, PAGE).await?;
-            for entry in &entries {
-                let Event::Message(known) = &entry.event else { continue };
-                turn += 1;
-                if known.parts == message.parts {
-                    if known.message_id == message.message_id {
-                        return Ok(Some(turn));
-                    }
-                    // A client of the first days gives its messages no ids.
-                    alike = alike.or(Some(turn));
-                }
-            }
-            match entries.last() {
-                Some(last) if entries.len() == PAGE => at = last.seq,
-                _ => return Ok(alike),
-            }
-        }
     }
 
     /// Every entry after `at`, as it comes.

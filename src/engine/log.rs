@@ -85,13 +85,9 @@ impl Log {
         Ok(())
     }
 
-    /// Takes events in as the next entries and gives them as they are to be recorded: a status with its time, and
-    /// what does not fit as ignored.
-    pub(super) fn extend(&mut self, time: Timestamp, events: Vec<Event>) -> Vec<Event> {
-        events.into_iter().map(|event| self.take(time, event)).collect()
-    }
-
-    fn take(&mut self, time: Timestamp, mut event: Event) -> Event {
+    /// Takes an event in as the next entry and gives it as it is to be recorded: a status with its time, and what does
+    /// not fit as ignored.
+    pub(super) fn take(&mut self, time: Timestamp, mut event: Event) -> Event {
         let seq = Seq(self.at.0 + 1);
         if let Event::Status { status, .. } = &mut event {
             // Within a task time does not go back, whatever the clocks say.
@@ -165,10 +161,14 @@ mod tests {
         Event::Message(Arc::new(Message::user("hi")))
     }
 
+    fn extend(log: &mut Log, events: impl IntoIterator<Item = Event>) -> Vec<Event> {
+        events.into_iter().map(|event| log.take(Timestamp::default(), event)).collect()
+    }
+
     fn opened() -> Log {
         let mut log = Log::empty();
         let created = Event::Created { id: TaskId::from("t"), context_id: "c".into(), metadata: None };
-        log.extend(Timestamp::default(), vec![created, message(), Event::TurnStarted]);
+        extend(&mut log, [created, message(), Event::TurnStarted]);
         log
     }
 
@@ -176,12 +176,12 @@ mod tests {
     fn turns_take_messages_in_the_order_they_came() {
         let mut log = opened();
         assert_eq!((log.at, log.last_turn()), (Seq(3), 1));
-        log.extend(Timestamp::default(), vec![message()]);
+        extend(&mut log, [message()]);
         assert_eq!(log.last_turn(), 2);
         let ask = Entry { seq: Seq(5), time: Timestamp::default(), event: status(TaskState::InputRequired) };
         log.apply(&ask).unwrap();
         assert!(log.settles(1, &ask) && !log.settles(2, &ask));
-        log.extend(Timestamp::default(), vec![Event::TurnEnded]);
+        extend(&mut log, [Event::TurnEnded]);
         assert!(log.waiting().is_some());
         assert_eq!(log.turn_start(), [Event::TurnStarted, status(TaskState::Working)]);
     }
@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn what_comes_too_late_is_recorded_as_ignored() {
         let mut log = opened();
-        let late = vec![status(TaskState::Completed), status(TaskState::Working), message()];
-        let events = log.extend(Timestamp::default(), late);
+        let late = [status(TaskState::Completed), status(TaskState::Working), message()];
+        let events = extend(&mut log, late);
         assert_eq!(log.task.status.state, TaskState::Completed);
         assert!(matches!(events[..], [_, Event::Ignored { .. }, Event::Ignored { .. }]));
         assert_eq!((log.at, log.waiting()), (Seq(6), None));

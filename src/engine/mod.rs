@@ -37,7 +37,7 @@ use crate::model::{
     self, Broken, Call, Caller, ContextId, Entry, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task,
     TaskId, TaskState,
 };
-use crate::store::{self, Head, Key, Page, Query, Registered, Store};
+use crate::store::{self, Head, Key, Page, Query, Registered, Seen, Store, Unwritable};
 use clock::Clock;
 use journal::Journal;
 use live::{Incoming, Passed, Registry, Wish};
@@ -168,14 +168,15 @@ impl Engine {
         self.journal.store.keeps_tasks()
     }
 
-    /// Whether the store answers.
+    /// Whether the store answers, and takes writes.
     pub(crate) async fn check(&self) -> Result<()> {
         let nobody = Scope { agent: "".into(), tenant: "".into(), owner: Caller::anonymous() };
         let none = TaskId::from("none");
-        match tokio::time::timeout(CHECK_TIME, self.journal.find(&nobody, &none)).await {
-            Ok(found) => Ok(found.map(drop)?),
-            Err(_) => Err(Error::Lost),
-        }
+        let check = async {
+            self.journal.find(&nobody, &none).await?;
+            self.journal.store.check().await.map_err(Error::Unwritable)
+        };
+        timeout(CHECK_TIME, check).await.unwrap_or(Err(Error::Lost))
     }
 
     /// Registers a webhook.
@@ -202,26 +203,22 @@ impl Engine {
     }
 
     /// The message that was sent under this key before, if there was one.
-    pub(crate) async fn again(
-        &self,
-        scope: &Scope,
-        key: &Key,
-        message: &Message,
-    ) -> Result<Option<Accepted>> {
+    pub(crate) async fn again(&self, scope: &Scope, key: &Key) -> Result<Option<Accepted>> {
         self.in_time(async {
             match self.journal.store.seen(scope, key).await? {
-                Some(head) => Ok(Some(self.taken(head, message).await?)),
+                Some(seen) => Ok(Some(self.taken(seen).await?)),
                 None => Ok(None),
             }
         })
         .await
     }
 
-    /// The task as it is, and the turn that took this message.
-    async fn taken(&self, head: Head, message: &Message) -> Result<Accepted> {
-        let turn = self.journal.turn_of(&head, message).await?;
+    /// The task as it is, and the turn that took the message of a key.
+    async fn taken(&self, Seen { head, turn }: Seen) -> Result<Accepted> {
         let log = self.journal.log(&head).await?;
-        Ok(Accepted { turn: turn.unwrap_or_else(|| log.last_turn().max(1)), head, log })
+        // A key of before turns were recorded with them stands for the newest.
+        let turn = if turn == 0 { log.last_turn().max(1) } else { turn };
+        Ok(Accepted { turn, head, log })
     }
 
     /// Whether a message that comes again under its own id is the same message.
@@ -386,6 +383,8 @@ pub(crate) enum Error {
     Stopped,
     /// Nothing can be recorded for now.
     Lost,
+    /// The store takes no writes.
+    Unwritable(Unwritable),
     /// Somebody else works on the task: they have begun a turn after ours.
     Overtaken,
     /// The store failed.
@@ -416,6 +415,7 @@ impl fmt::Display for Error {
             Self::Overloaded => f.write_str("too much waits already"),
             Self::Stopped => f.write_str("the engine is being stopped"),
             Self::Lost => f.write_str("nothing can be recorded for now"),
+            Self::Unwritable(why) => write!(f, "the store cannot be written: {why}"),
             Self::Overtaken => f.write_str("somebody else works on the task"),
             Self::Invalid(_) => f.write_str("the agent broke a rule of the protocol"),
             Self::Store(error) => fmt::Display::fmt(error, f),
@@ -433,6 +433,7 @@ impl std::error::Error for Error {
             | Self::Overloaded
             | Self::Stopped
             | Self::Lost
+            | Self::Unwritable(_)
             | Self::Overtaken
             | Self::Invalid(_)
             | Self::Broken(_) => None,
@@ -458,6 +459,7 @@ impl From<Error> for model::Error {
             Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
                 Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
             }
+            Error::Unwritable(_) => Self::new(ErrorKind::Unavailable).with_message(error.to_string()),
             Error::Store(store::Error::KeyReused) => {
                 Self::invalid("Idempotency-Key", "was used before with another body")
             }

@@ -78,7 +78,7 @@ impl Runner {
         let mut runner = Self::new(engine, id, call.scope.clone());
         runner.birth = Some(Birth { context_id, key, alias, config, answer });
         runner.calls.push_back((1, call));
-        runner.plan(vec![created, Event::Message(message)]);
+        runner.plan([created, Event::Message(message)]);
         runner.begin_turn();
         if runner.permit.is_none() {
             // Taken before the first wait, so that a thousand who come at once count as a thousand.
@@ -248,7 +248,7 @@ impl Runner {
                     let _ = answer.send(Err(Error::Ended(self.log.task.status.state)));
                     return Ok(());
                 }
-                self.plan(vec![Event::CancelRequested { metadata }, status(TaskState::Canceled)]);
+                self.plan([Event::CancelRequested { metadata }, status(TaskState::Canceled)]);
                 let committed = self.commit(None, true).await;
                 self.answer_cancel(answer, committed)
             }
@@ -305,7 +305,7 @@ impl Runner {
     async fn catch_up(&mut self) -> Result<()> {
         self.refresh().await?;
         if self.canceled && !self.log.task.is_ended() {
-            self.plan(vec![status(TaskState::Canceled)]);
+            self.plan([status(TaskState::Canceled)]);
             self.commit(None, true).await?;
         }
         Ok(())

@@ -58,7 +58,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let mut work = Some(agent.run(Turn::new(setting.clone())));
     let mut ended = None;
     let mut stopping: Option<Stopping> = None;
-    let mut scribe = Scribe::default();
+    let (mut scribe, mut said) = (Scribe::default(), Vec::new());
     let mut heard = Instant::now();
     let mut spoken = 0;
     tracing::info!(task = %runner.id, caller = setting.call.caller().name(), "turn started");
@@ -72,15 +72,15 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         if ended.is_none() {
             ended = poll_once(&mut work).await;
         }
-        let said = setting.queue.take();
+        setting.queue.take(&mut said);
         if ended.is_none() && is_news(runner, &said) {
-            runner.plan(vec![status(TaskState::Working)]);
+            runner.plan([status(TaskState::Working)]);
         }
         if !said.is_empty() {
             heard = Instant::now();
             spoken += said.len();
-            let (said, fault) = scribe.take_down(runner, said);
-            runner.plan(said);
+            let fault = scribe.take_down(runner, &mut said);
+            runner.plan(said.drain(..));
             if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &ended) {
                 ended = Some(Ending::Broken(fault));
             }
@@ -124,7 +124,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                 }
                 News::Wish(Wish::Cancel { metadata, answer, .. }) => {
                     if stopping.is_none() {
-                        runner.plan(vec![Event::CancelRequested { metadata }]);
+                        runner.plan([Event::CancelRequested { metadata }]);
                         ended = stop(runner, &setting, &mut stopping);
                     }
                     if let Some(stopping) = &mut stopping {
@@ -226,7 +226,9 @@ async fn finish(
     stopping: Option<Stopping>,
 ) -> Result<()> {
     setting.queue.close();
-    let (said, fault) = scribe.take_down(runner, setting.queue.take());
+    let mut said = Vec::new();
+    setting.queue.take(&mut said);
+    let fault = scribe.take_down(runner, &mut said);
     runner.plan(said);
     // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
     let ending = match (ending, fault) {

@@ -68,12 +68,8 @@ impl Artifact {
     /// Adds a later chunk: parts behind ours, text to text; metadata by key; names where there were none.
     pub(super) fn extend(&mut self, chunk: &Self) {
         for part in &chunk.parts {
-            let apart = match self.parts.last_mut() {
-                Some(last) => last.join(part.clone()),
-                None => Err(part.clone()),
-            };
-            if let Err(part) = apart {
-                self.parts.push(part);
+            if !self.parts.last_mut().is_some_and(|last| last.join(part)) {
+                self.parts.push(part.clone());
             }
         }
         match (&mut self.metadata, &chunk.metadata) {

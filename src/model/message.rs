@@ -267,17 +267,15 @@ impl Part {
         self.rare.get_or_insert_default()
     }
 
-    /// Text that follows text in one artifact belongs together: takes `next` over, or gives it back.
-    pub(super) fn join(&mut self, next: Self) -> Result<(), Self> {
-        if !(self.is_plain() && next.is_plain()) {
-            return Err(next);
-        }
-        match (&mut self.content, next.content) {
-            (Content::Text(text), Content::Text(more)) => {
-                text.push_str(&more);
-                Ok(())
+    /// Text that follows text in one artifact belongs together: takes `next` in and says whether it could.
+    pub(super) fn join(&mut self, next: &Self) -> bool {
+        let plain = self.is_plain() && next.is_plain();
+        match (&mut self.content, &next.content) {
+            (Content::Text(text), Content::Text(more)) if plain => {
+                text.push_str(more);
+                true
             }
-            (_, content) => Err(content.into()),
+            _ => false,
         }
     }
 }

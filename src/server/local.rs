@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::connections::Connections;
 use super::{Built, Server};
 use crate::client::Client;
-use crate::egress::{Connector, Egress};
+use crate::egress::{ClientTls, Connector, Egress};
 use crate::model::{Binding, Result, Version};
 
 /// Nobody listens there; what a caller of this process is seen as.
@@ -61,7 +61,7 @@ impl Server {
             stop: stop.clone(),
         });
         let connector = Connector::new(move |_| std::future::ready(door.connect()));
-        Ok(Local { egress: Egress::over(connector), _stop: stop.drop_guard() })
+        Ok(Local { egress: Egress::over(connector, &ClientTls::new()), _stop: stop.drop_guard() })
     }
 }
 

@@ -72,8 +72,8 @@ pub(super) fn events(body: Body) -> Reply {
 }
 
 /// An answer for people.
-pub(super) fn plain(status: StatusCode, text: &'static str) -> Reply {
-    whole(status, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+pub(super) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Reply {
+    whole(status, "text/plain; charset=utf-8", text.into())
 }
 
 /// An answer without a body.

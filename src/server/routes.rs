@@ -119,7 +119,7 @@ impl Routes {
             Ok(()) => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
             Err(error) => {
                 reply::log(&error);
-                plain(StatusCode::SERVICE_UNAVAILABLE, "not ready: the store does not answer\n")
+                plain(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", error.message()))
             }
         }
     }

@@ -73,7 +73,7 @@ fn key(text: &str, body: u8) -> Option<Key> {
 }
 
 fn batch(events: Vec<Event>, state: TaskState, status_time: i64) -> Batch {
-    Batch { time: at(status_time), events, state, status_time: at(status_time), key: None }
+    Batch { time: at(status_time), events, state, status_time: at(status_time), key: None, turn: 0 }
 }
 
 fn ending(state: TaskState, status_time: i64) -> Batch {
@@ -100,7 +100,7 @@ fn webhook(id: &str, url: &str) -> Registered {
 async fn open(store: &dyn Store, task: NewTask) -> Head {
     match given(store.create(task).await, "a task with a fresh id and no key is opened") {
         Opened::New(head) => head,
-        Opened::Again(head) => panic!("rule broken: a task without a key is new, not found again: {head:?}"),
+        Opened::Again(seen) => panic!("rule broken: a task without a key is new, not found again: {seen:?}"),
     }
 }
 

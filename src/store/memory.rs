@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Store};
+use super::{Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Seen, Store};
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
 /// Keeps logs in memory. They are gone when the process ends.
@@ -22,8 +22,16 @@ struct Shelf {
     by_scope: HashMap<Scope, BTreeSet<Place>>,
     unfinished: BTreeSet<TaskId>,
     ended: BTreeSet<(Timestamp, TaskId)>,
-    keys: HashMap<(Scope, String), ([u8; 32], TaskId)>,
+    keys: HashMap<(Scope, String), Used>,
     aliases: HashMap<(Scope, TaskId), TaskId>,
+}
+
+/// What a key was used for.
+#[derive(Debug)]
+struct Used {
+    body: [u8; 32],
+    task: TaskId,
+    turn: u64,
 }
 
 /// A task's place in the lists of its scope.
@@ -69,12 +77,15 @@ impl Shelf {
     }
 
     /// The task a key stands for, if it was seen.
-    fn seen(&self, scope: &Scope, key: Option<&Key>) -> Result<Option<Head>> {
+    fn seen(&self, scope: &Scope, key: Option<&Key>) -> Result<Option<Seen>> {
         let Some(key) = key else { return Ok(None) };
         match self.keys.get(&(scope.clone(), key.text.clone())) {
             None => Ok(None),
-            Some((body, _)) if *body != key.body => Err(Error::KeyReused),
-            Some((_, task)) => Ok(self.logs.get(task).map(|log| log.head.clone())),
+            Some(used) if used.body != key.body => Err(Error::KeyReused),
+            Some(used) => {
+                let log = self.logs.get(&used.task);
+                Ok(log.map(|log| Seen { head: log.head.clone(), turn: used.turn }))
+            }
         }
     }
 
@@ -88,7 +99,8 @@ impl Shelf {
         let new = log.head.clone();
         if let Some(key) = &batch.key {
             log.keys.push(key.text.clone());
-            self.keys.insert((new.scope.clone(), key.text.clone()), (key.body, id.clone()));
+            let used = Used { body: key.body, task: id.clone(), turn: batch.turn };
+            self.keys.insert((new.scope.clone(), key.text.clone()), used);
         }
         self.unlist(&old);
         self.enlist(&new);
@@ -148,8 +160,8 @@ impl Store for Memory {
 
     async fn create(&self, task: NewTask) -> Result<Opened> {
         let mut shelf = self.shelf();
-        if let Some(head) = shelf.seen(&task.scope, task.batch.key.as_ref())? {
-            return Ok(Opened::Again(head));
+        if let Some(seen) = shelf.seen(&task.scope, task.batch.key.as_ref())? {
+            return Ok(Opened::Again(seen));
         }
         let named = task.alias.clone().map(|alias| (task.scope.clone(), alias));
         if shelf.logs.contains_key(&task.id) || named.is_some_and(|alias| shelf.aliases.contains_key(&alias))
@@ -196,7 +208,7 @@ impl Store for Memory {
         Ok(log.map(|log| log.head.clone()))
     }
 
-    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Head>> {
+    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Seen>> {
         self.shelf().seen(scope, Some(key))
     }
 

@@ -44,6 +44,14 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
+    /// Whether writes get through, as far as the store knows: where the last one failed it tries again.
+    ///
+    /// # Errors
+    /// They do not, and why in a word that anybody may read.
+    async fn check(&self) -> Result<(), Unwritable> {
+        Ok(())
+    }
+
     /// Opens a log with its first batch, idempotency key, alias and push configuration: one commit, all or none,
     /// durable on return.
     ///
@@ -64,9 +72,9 @@ pub trait Store: Send + Sync + 'static {
     /// By id, else by the alias a client chose; a task of another scope is as good as none.
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>>;
 
-    /// The task that a key of the scope made or continued, `None` for one that was not seen; `KeyReused` with another
-    /// body.
-    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Head>>;
+    /// The task that a key of the scope made or continued, and the turn that was recorded with it; `None` for a key
+    /// that was not seen; `KeyReused` with another body.
+    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Seen>>;
 
     /// The tasks that match, newest status first, ties by id from the last, and how many there are in all.
     async fn list(&self, scope: &Scope, query: &Query) -> Result<Page>;
@@ -140,7 +148,16 @@ pub enum Opened {
     /// It is new.
     New(Head),
     /// The key had been used with the same body: this is the task it made or continued.
-    Again(Head),
+    Again(Seen),
+}
+
+/// What became of a message that was sent under a key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// The task that it made or continued, as it stands now.
+    pub head: Head,
+    /// The [`Batch::turn`] it was recorded with; 0 where the file is older than that.
+    pub turn: u64,
 }
 
 /// What one commit adds to a log.
@@ -156,6 +173,8 @@ pub struct Batch {
     pub status_time: Timestamp,
     /// The key of the message in it, if the caller gave one.
     pub key: Option<Key>,
+    /// The number of the turn that takes that message: kept with the key, and nothing that a store need understand.
+    pub turn: u64,
 }
 
 impl Batch {
@@ -235,6 +254,34 @@ pub struct Page {
     pub tasks: Vec<Head>,
     /// All that match, on whatever page.
     pub total: u64,
+}
+
+/// Why a store takes no writes. What exactly went wrong is for the log; this is for whoever asks for its health.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unwritable {
+    /// No room is left.
+    Full,
+    /// It can be read, and no more.
+    ReadOnly,
+    /// What is there cannot be understood.
+    Damaged,
+    /// Somebody else holds it.
+    Locked,
+    /// Anything else.
+    Failing,
+}
+
+impl fmt::Display for Unwritable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "no room is left",
+            Self::ReadOnly => "it is read-only",
+            Self::Damaged => "it is damaged",
+            Self::Locked => "another program has locked it",
+            Self::Failing => "writes fail",
+        })
+    }
 }
 
 /// What went wrong in a store.

@@ -21,7 +21,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Batch, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Store, codec};
+use super::{
+    Batch, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Seen, Store, Unwritable,
+    codec,
+};
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use readers::Readers;
 use write::{Addition, Creation};
@@ -98,9 +101,14 @@ impl Drop for Sqlite {
 
 #[async_trait]
 impl Store for Sqlite {
+    async fn check(&self) -> Result<(), Unwritable> {
+        let Some(why) = self.writer.unwritable() else { return Ok(()) };
+        self.writer.ask(|work| work.probe()).await.map_err(|_| self.writer.unwritable().unwrap_or(why))
+    }
+
     async fn create(&self, task: NewTask) -> Result<Opened> {
         let task = Creation::new(task)?;
-        self.writer.ask(move |work| work.create(task)).await
+        self.writer.ask(move |work| work.create(&task)).await
     }
 
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq> {
@@ -120,7 +128,7 @@ impl Store for Sqlite {
         self.readers.ask(move |connection, names| read::find(connection, names, &scope, &id)).await
     }
 
-    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Head>> {
+    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Seen>> {
         let (scope, key) = (scope.clone(), key.clone());
         self.readers
             .ask(move |connection, names| read::seen(connection, names, &scope, &key))

@@ -8,6 +8,8 @@ mod grpc;
 mod local;
 mod peer;
 mod streams;
+#[cfg(feature = "tls")]
+mod tls;
 
 use attache::model::{Error, Request, Response, StreamResponse};
 use attache::{Client, EventStream};

@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use attache::Outcome;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
-    Batch, Error, Folded, Head, Key, Memory, NewTask, Opened, Page, Query, Registered, Result, Store,
+    Batch, Error, Folded, Head, Key, Memory, NewTask, Opened, Page, Query, Registered, Result, Seen, Store,
+    Unwritable,
 };
 use serde_json::{Value, json};
 
-use crate::harness::{FORMS, Form, Puppet, Reader, Running, Strings, soon, start_with};
+use crate::harness::{Echo, FORMS, Form, Puppet, Reader, Running, Strings, soon, start_with};
 use crate::streaming::{next, opening, rest};
 
 /// Keeps logs in memory, unless it is broken.
@@ -19,6 +20,7 @@ use crate::streaming::{next, opening, rest};
 struct Faulty {
     memory: Arc<Memory>,
     broken: Arc<AtomicBool>,
+    full: Arc<AtomicBool>,
 }
 
 impl Faulty {
@@ -32,6 +34,10 @@ impl Faulty {
 
 #[async_trait]
 impl Store for Faulty {
+    async fn check(&self) -> Result<(), Unwritable> {
+        if self.full.load(Ordering::Relaxed) { Err(Unwritable::Full) } else { Ok(()) }
+    }
+
     async fn create(&self, task: NewTask) -> Result<Opened> {
         self.ready()?.create(task).await
     }
@@ -64,7 +70,7 @@ impl Store for Faulty {
         self.ready()?.count_ended().await
     }
 
-    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Head>> {
+    async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Seen>> {
         self.ready()?.seen(scope, key).await
     }
 
@@ -144,6 +150,26 @@ async fn s81_calls_are_refused_for_now_without_a_word_of_why() {
             assert!(!answer.body.contains("hunter2") && !answer.body.contains("/var"), "{answer:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn r26_health_says_that_the_store_is_down_or_full_and_that_it_is_well_again() {
+    let store = Faulty::default();
+    let server = start_with(Echo, |server| server.store(store.clone())).await;
+    let ready = async || {
+        let answer = server.get("/readyz").await;
+        (answer.status, answer.body)
+    };
+    let well = (200, "ok\n".to_owned());
+    assert_eq!(ready().await, well);
+    store.full.store(true, Ordering::Relaxed);
+    let full = "not ready: the store cannot be written: no room is left\n";
+    assert_eq!(ready().await, (503, full.to_owned()));
+    store.full.store(false, Ordering::Relaxed);
+    assert_eq!(ready().await, well);
+    store.broken.store(true, Ordering::Relaxed);
+    assert_eq!(ready().await, (503, "not ready: the store does not answer\n".to_owned()));
+    assert_eq!(server.get("/healthz").await.status, 200);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod ambiguous;
 mod bindings;
 #[cfg(all(feature = "client", feature = "server"))]
 mod client;
-#[cfg(feature = "sqlite")]
+#[cfg(all(feature = "client", feature = "sqlite"))]
 mod crash;
 #[cfg(feature = "server")]
 mod crowds;
@@ -49,7 +49,7 @@ mod shape;
 mod streaming;
 #[cfg(feature = "server")]
 mod tasks;
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "server", feature = "tls"))]
 mod tls;
 #[cfg(feature = "server")]
 mod tools;

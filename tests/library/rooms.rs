@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("bus", &[]),
     ("egress", &[]),
+    ("jws", &["egress"]),
     ("auth", &["egress"]),
     ("engine", &["store", "bus", "agent"]),
     ("service", &["engine", "bus", "agent", "store"]),

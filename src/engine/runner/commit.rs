@@ -23,12 +23,13 @@ const PAGE: usize = 1000;
 
 impl Runner {
     /// Folds events that will be written with the next commit.
-    pub(in crate::engine) fn plan(&mut self, events: Vec<Event>) {
+    pub(in crate::engine) fn plan(&mut self, events: impl IntoIterator<Item = Event>) {
         let now = self.engine.clock.now();
         if self.pending.is_empty() {
             self.since = now;
         }
-        self.pending.extend(self.log.extend(now, events));
+        let log = &mut self.log;
+        self.pending.extend(events.into_iter().map(|event| log.take(now, event)));
     }
 
     pub(in crate::engine) fn has_plans(&self) -> bool {
@@ -65,7 +66,7 @@ impl Runner {
             match event {
                 Event::TurnStarted if self.log.task.is_ended() => {}
                 Event::TurnEnded if !self.log.turn_runs() => {}
-                event => self.plan(vec![event]),
+                event => self.plan([event]),
             }
         }
     }
@@ -109,7 +110,7 @@ impl Runner {
         let status = &self.log.task.status;
         let status_time = status.timestamp.unwrap_or(self.since);
         let (state, events) = (status.state, std::mem::take(&mut self.pending));
-        Batch { time: self.since, events, state, status_time, key }
+        Batch { time: self.since, events, state, status_time, key, turn: self.log.last_turn() }
     }
 
     /// So many events are durable now; those who follow see the batch.
@@ -151,9 +152,9 @@ impl Runner {
                 let _ = birth.answer.send(Ok(self.accepted()));
                 Ok(())
             }
-            Ok(Opened::Again(head)) => {
+            Ok(Opened::Again(seen)) => {
                 self.next_wish();
-                let _ = birth.answer.send(self.again(head).await);
+                let _ = birth.answer.send(self.engine.taken(seen).await);
                 Ok(())
             }
             // Refused, and nothing was written: there is no task.
@@ -167,13 +168,6 @@ impl Runner {
                 Err(Error::Lost)
             }
         }
-    }
-
-    /// The task that the key made before.
-    async fn again(&self, head: Head) -> Result<Accepted> {
-        // Nothing runs before a key is recorded, so the first message still waits.
-        let message = self.log.waiting().ok_or(Error::Gone)?;
-        self.engine.taken(head, message).await
     }
 
     pub(super) async fn reload(&mut self) -> Result<()> {

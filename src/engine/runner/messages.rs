@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Accepted, Error, Incoming, Result, Runner, reason};
 use crate::model::{Event, Message};
-use crate::store::{self, Key};
+use crate::store::{self, Key, Seen};
 
 impl Runner {
     /// Records a message; its turn comes when those before it are over.
@@ -31,15 +31,15 @@ impl Runner {
             return Ok(());
         }
         let message = Arc::new(self.addressed(reason::from_outside(message)));
-        self.plan_message(message.clone());
-        let (answered, result) = match self.commit(key, false).await {
+        self.plan_message(message);
+        let (answered, result) = match self.commit(key.clone(), false).await {
             Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),
             Ok(()) => {
                 self.calls.push_back((self.log.last_turn(), call));
                 (Ok(self.accepted()), Ok(()))
             }
             // Seen before: nothing was added, and the task is the answer.
-            Err(Error::Store(store::Error::Repeated)) => match self.repeated(&message, idle).await {
+            Err(Error::Store(store::Error::Repeated)) => match self.repeated(key, idle).await {
                 Ok(accepted) => (Ok(accepted), Ok(())),
                 Err(error) => (Err(Error::Lost), Err(error)),
             },
@@ -57,7 +57,7 @@ impl Runner {
 
     pub(super) fn plan_message(&mut self, message: Arc<Message>) {
         let idle = self.log.waiting().is_none();
-        self.plan(vec![Event::Message(message)]);
+        self.plan([Event::Message(message)]);
         if idle {
             // The turn begins with its message, so that nobody sees a task that was answered and still asks.
             self.begin_turn();
@@ -65,21 +65,24 @@ impl Runner {
     }
 
     /// The answer to a message that was taken before.
-    async fn repeated(&mut self, message: &Message, begun: bool) -> Result<Accepted> {
+    async fn repeated(&mut self, key: Option<Key>, begun: bool) -> Result<Accepted> {
         self.undo(begun).await?;
-        match &self.head {
-            Some(head) => self.engine.taken(head.clone(), message).await,
+        match self.seen(key).await? {
+            Some(seen) => self.engine.taken(seen).await,
             None => Ok(self.accepted()),
+        }
+    }
+
+    async fn seen(&self, key: Option<Key>) -> Result<Option<Seen>> {
+        match key {
+            Some(key) => Ok(self.engine.journal.store.seen(&self.scope, &key).await?),
+            None => Ok(None),
         }
     }
 
     /// What a message to an ended task gets: the task if it was taken before, as its key says, else a refusal.
     async fn too_late(&self, key: Option<Key>) -> Result<Accepted> {
-        let seen = match &key {
-            Some(key) => self.engine.journal.store.seen(&self.scope, key).await?,
-            None => None,
-        };
-        match seen {
+        match self.seen(key).await? {
             Some(_) => Ok(self.accepted()),
             None => Err(Error::Ended(self.log.task.status.state)),
         }

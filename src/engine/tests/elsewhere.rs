@@ -21,10 +21,10 @@ impl Both {
     async fn write(&self, head: &Head, events: Vec<Event>, told: bool) {
         let mut log = self.engine.journal.stored(head).await.unwrap();
         let (at, time) = (log.at, Timestamp::from_millis(1_000).unwrap());
-        let events = log.extend(time, events);
+        let events: Vec<_> = events.into_iter().map(|event| log.take(time, event)).collect();
         let status = &log.task.status;
         let status_time = status.timestamp.unwrap();
-        let batch = Batch { time, events, state: status.state, status_time, key: None };
+        let batch = Batch { time, events, state: status.state, status_time, key: None, turn: 0 };
         let at = self.engine.journal.store.append(head, at, &batch).await.unwrap();
         if told {
             self.engine.journal.announce(&head.id, at);

@@ -45,6 +45,28 @@ async fn a_task_of_ten_thousand_chunks_is_read_without_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r14_a_key_that_comes_again_does_not_read_the_log() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let first = || Opening { key: key("first", 1), ..opening(&chunks(5_000, "ask")) };
+    let accepted = soon(engine.start(call(), first())).await.unwrap();
+    let head = accepted.head.clone();
+    soon(engine.settled(accepted)).await.unwrap();
+    let second = message(&chunks(5_000, "ask"));
+    let accepted = soon(engine.resume(call(), &head, second.clone(), key("second", 2))).await.unwrap();
+    soon(engine.settled(accepted)).await.unwrap();
+    quiet(&engine).await;
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (head, before) = (found(&engine, &head).await, read(&store));
+    let scope = super::scope();
+    assert_eq!(soon(engine.start(call(), first())).await.unwrap().turn(), 1);
+    assert_eq!(soon(engine.again(&scope, &key("second", 2).unwrap())).await.unwrap().unwrap().turn(), 2);
+    let again = soon(engine.resume(call(), &head, second, key("second", 2))).await.unwrap();
+    assert_eq!(again.turn(), 2);
+    assert!(read(&store) - before <= 20, "{} entries were read", read(&store) - before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_that_runs_is_read_from_memory_and_copied_once_for_all() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());

@@ -194,7 +194,8 @@ async fn r10_a_task_that_its_process_left_silent_is_seen_to_by_another() {
         let entry = Event::CancelRequested { metadata: None };
         let (state_then, status_time) = (TaskState::Working, Timestamp::from_millis(0).unwrap());
         let time = Timestamp::from_millis(30_000).unwrap();
-        let batch = store::Batch { time, events: vec![entry], state: state_then, status_time, key: None };
+        let batch =
+            store::Batch { time, events: vec![entry], state: state_then, status_time, key: None, turn: 0 };
         let at = Seq(entries(&engine, &speaks).await.len() as u64);
         store.append(&speaks, at, &batch).await.unwrap();
         clock.set(60_001);

@@ -88,14 +88,14 @@ async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
     // The first has its answer, whatever goes on now.
     let again = soon(engine.start(call(), first())).await.unwrap();
     assert_eq!(soon(engine.settled(again)).await.unwrap().status.state, TaskState::Working);
-    let again = soon(engine.again(&super::scope(), &key("1", 1).unwrap(), &says[0])).await.unwrap();
+    let again = soon(engine.again(&super::scope(), &key("1", 1).unwrap())).await.unwrap();
     assert_eq!(soon(engine.settled(again.unwrap())).await.unwrap().status.state, TaskState::Working);
     let (second, third) = (soon(say(2)).await.unwrap(), soon(say(3)).await.unwrap());
     agent.gate.add_permits(1);
     assert_eq!(soon(engine.settled(second)).await.unwrap().status.state, TaskState::InputRequired);
     assert_eq!(soon(engine.settled(third)).await.unwrap().status.state, TaskState::Completed);
     assert_eq!(agent.heard(), ["ask", "gate ask", "done"]);
-    assert!(soon(engine.again(&super::scope(), &key("4", 4).unwrap(), &says[0])).await.unwrap().is_none());
+    assert!(soon(engine.again(&super::scope(), &key("4", 4).unwrap())).await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn s76_a_key_says_nothing_to_another_owner() {
     let theirs = soon(engine.start(stranger(), keyed(2))).await.unwrap();
     assert_ne!(ours.head.id, theirs.head.id);
     for (caller, body, head) in [(call(), 1, &ours.head), (stranger(), 2, &theirs.head)] {
-        let again = engine.again(&caller.scope, &key("k", body).unwrap(), &message("ask")).await.unwrap();
+        let again = engine.again(&caller.scope, &key("k", body).unwrap()).await.unwrap();
         assert_eq!(again.unwrap().head.id, head.id);
     }
 }

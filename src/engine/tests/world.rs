@@ -12,7 +12,7 @@ use super::super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn, Writer};
 use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
-use crate::store::{Batch, Folded, Memory, NewTask, Opened};
+use crate::store::{Batch, Folded, Memory, NewTask, Opened, Seen};
 
 pub(crate) use super::{call, scope, soon};
 
@@ -216,7 +216,7 @@ impl Store for Faulty {
         self.read(self.memory.find(scope, task)).await
     }
 
-    async fn seen(&self, scope: &Scope, key: &Key) -> store::Result<Option<Head>> {
+    async fn seen(&self, scope: &Scope, key: &Key) -> store::Result<Option<Seen>> {
         self.read(self.memory.seen(scope, key)).await
     }
 

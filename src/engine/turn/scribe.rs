@@ -16,29 +16,34 @@ pub(super) struct Scribe {
 }
 
 impl Scribe {
-    /// What goes into the log, up to the first thing that cannot, and what is wrong with that (04 §3.8).
-    pub(super) fn take_down(&mut self, runner: &Runner, said: Vec<Event>) -> (Vec<Event>, Option<String>) {
+    /// Leaves what goes into the log, up to the first thing that cannot, and says what is wrong with that (04 §3.8).
+    pub(super) fn take_down(&mut self, runner: &Runner, said: &mut Vec<Event>) -> Option<String> {
         let mut state = runner.log.task.status.state;
-        let mut events = Vec::with_capacity(said.len());
-        for event in said {
-            if let Some(fault) = fault(runner, &event) {
-                return (events, Some(fault));
+        let mut wrong = None;
+        said.retain_mut(|event| {
+            if wrong.is_none() {
+                wrong = fault(runner, event);
             }
-            let Event::Status { status, metadata } = event else {
-                events.push(with_ids(runner, event));
-                continue;
-            };
-            self.hold(metadata);
-            let status = match status.state {
+            wrong.is_none() && self.make_ready(runner, event, &mut state)
+        });
+        wrong
+    }
+
+    /// Fills in what the agent left to us; `false` for what only waits for the next status.
+    fn make_ready(&mut self, runner: &Runner, event: &mut Event, state: &mut TaskState) -> bool {
+        if let Event::Status { status, metadata } = event {
+            self.hold(metadata.take());
+            match status.state {
                 // Metadata alone: a task that says what it needs goes on saying so.
-                TaskState::Unspecified if state.is_interrupted() => continue,
-                TaskState::Unspecified => TaskStatus::new(TaskState::Working),
-                _ => status,
-            };
-            state = status.state;
-            events.push(with_ids(runner, Event::Status { status, metadata: self.held.take() }));
+                TaskState::Unspecified if state.is_interrupted() => return false,
+                TaskState::Unspecified => *status = TaskStatus::new(TaskState::Working),
+                _ => {}
+            }
+            *state = status.state;
+            *metadata = self.held.take();
         }
-        (events, None)
+        fill_ids(runner, event);
+        true
     }
 
     /// What the end of a turn becomes in the log.
@@ -58,7 +63,9 @@ impl Scribe {
         };
         let Event::Status { status, metadata } = said else { return vec![Event::TurnEnded] };
         self.hold(metadata);
-        vec![with_ids(runner, Event::Status { status, metadata: self.held }), Event::TurnEnded]
+        let mut said = Event::Status { status, metadata: self.held };
+        fill_ids(runner, &mut said);
+        vec![said, Event::TurnEnded]
     }
 
     fn hold(&mut self, metadata: Option<Object>) {
@@ -130,14 +137,15 @@ fn said(state: TaskState, message: Message) -> Event {
 pub(in crate::engine) fn interrupted(runner: &Runner, why: &'static str) -> Vec<Event> {
     let message = Message::agent(format!("Agent execution failed ({why})"));
     let status = TaskStatus::new(TaskState::Failed).with_message(message);
-    let failed = with_ids(runner, Event::Status { status, metadata: Some(reason::metadata(why)) });
+    let mut failed = Event::Status { status, metadata: Some(reason::metadata(why)) };
+    fill_ids(runner, &mut failed);
     let turn_ended = runner.log.turn_runs().then_some(Event::TurnEnded);
     [failed].into_iter().chain(turn_ended).collect()
 }
 
 /// Fills what the agent left to us: ids, and the task that its messages belong to.
-fn with_ids(runner: &Runner, mut event: Event) -> Event {
-    match &mut event {
+fn fill_ids(runner: &Runner, event: &mut Event) {
+    match event {
         Event::Artifact { artifact, .. } if artifact.artifact_id.is_empty() => {
             artifact.artifact_id = runner.engine.clock.id().into();
         }
@@ -159,5 +167,4 @@ fn with_ids(runner: &Runner, mut event: Event) -> Event {
         | Event::Ignored { .. }
         | Event::TurnEnded => {}
     }
-    event
 }

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 
 use super::{batch, ending, find, given, key, log, new_task, note, open, rule, same, scope, webhook};
 use crate::model::{Seq, TaskState};
-use crate::store::{Batch, Error, NewTask, Opened, Store};
+use crate::store::{Batch, Error, Head, NewTask, Opened, Seen, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     the_same_key_finds_the_first_task(&make().await).await;
@@ -19,10 +19,16 @@ pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     an_alias_leads_to_its_task(&make().await).await;
 }
 
+/// A task whose message is said to be that of turn 7: nothing that a store understands.
 fn keyed(id: &str, text: &str, body: u8) -> NewTask {
     let mut task = new_task(id);
-    task.batch.key = key(text, body);
+    (task.batch.key, task.batch.turn) = (key(text, body), 7);
     task
+}
+
+/// What is known of a key whose task stands there now.
+fn seen(head: Option<Head>, turn: u64) -> Option<Seen> {
+    head.map(|head| Seen { head, turn })
 }
 
 async fn the_same_key_finds_the_first_task(store: &dyn Store) {
@@ -36,7 +42,7 @@ async fn the_same_key_finds_the_first_task(store: &dyn Store) {
         ..keyed("second", "k", 1)
     };
     let again = given(store.create(second).await, "a key seen with the same body is no error");
-    same(Some(again), now.map(Opened::Again), "the same key finds the first task, as it stands now");
+    same(Some(again), seen(now, 7).map(Opened::Again), "the same key finds the first task, as it stands now");
     same(find(store, "ann", "second").await, None, "a task found again leaves no second one");
     same(find(store, "ann", "alias").await, None, "a task found again takes no alias");
     let configs = given(store.configs(&first).await, "webhooks can be read");
@@ -68,7 +74,7 @@ async fn another_body_is_refused(store: &dyn Store) {
 
 async fn a_message_is_added_once(store: &dyn Store) {
     let head = open(store, new_task("t")).await;
-    let message = Batch { key: key("k", 1), ..batch(vec![note("hi")], TaskState::Working, 2_000) };
+    let message = Batch { key: key("k", 1), turn: 2, ..batch(vec![note("hi")], TaskState::Working, 2_000) };
     given(store.append(&head, Seq(1), &message).await, "a batch with a fresh key is added");
     for position in [Seq(1), Seq(2)] {
         let again = store.append(&head, position, &message).await;
@@ -81,7 +87,11 @@ async fn a_message_is_added_once(store: &dyn Store) {
     let made =
         given(store.create(keyed("second", "k", 1)).await, "a key seen with the same body is no error");
     let now = find(store, "ann", "t").await;
-    same(Some(made), now.map(Opened::Again), "the key of a continuing message finds the task it continued");
+    same(
+        Some(made),
+        seen(now, 2).map(Opened::Again),
+        "the key of a continuing message finds the task it continued",
+    );
 }
 
 async fn a_key_belongs_to_its_scope(store: &dyn Store) {
@@ -98,13 +108,14 @@ async fn a_key_can_be_looked_up(store: &dyn Store) {
     let fresh = store.seen(&scope("ann"), &key("k", 1).expect("a key")).await;
     same(given(fresh, "a key that was not seen is no error"), None, "a key that was not seen finds nothing");
     let made = open(store, keyed("made", "k", 1)).await;
-    let message = Batch { key: key("l", 1), ..ending(TaskState::Completed, 2_000) };
+    let message = Batch { key: key("l", 1), turn: 1 << 40, ..ending(TaskState::Completed, 2_000) };
     given(store.append(&made, Seq(1), &message).await, "a batch with a fresh key is added");
     let now = find(store, "ann", "made").await;
-    for text in ["k", "l"] {
+    for (text, turn) in [("k", 7), ("l", 1 << 40)] {
         let known = |body| key(text, body).expect("a key");
-        let seen = given(store.seen(&scope("ann"), &known(1)).await, "a key that was seen is no error");
-        same(seen, now.clone(), "a key finds the task it made or continued, as it stands now");
+        let found = given(store.seen(&scope("ann"), &known(1)).await, "a key that was seen is no error");
+        let expected = seen(now.clone(), turn);
+        same(found, expected, "a key finds the task it made or continued, as it stands now, and its turn");
         let other = store.seen(&scope("ann"), &known(2)).await;
         rule(matches!(other, Err(Error::KeyReused)), "a key seen with another body is `KeyReused`");
         let bobs = given(store.seen(&scope("bob"), &known(2)).await, "a key that was not seen is no error");
@@ -129,7 +140,7 @@ async fn racing_creates_make_one_task<S: Store>(store: S) {
                 new.push(head.id.clone());
                 all.push(head.id);
             }
-            Opened::Again(head) => all.push(head.id),
+            Opened::Again(seen) => all.push(seen.head.id),
         }
     }
     same(new.len(), 1, "of creates that race with one key, one makes a task");

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use crate::store;
 use crate::store::codec::Corrupt;
+use crate::store::{self, Unwritable};
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
@@ -162,12 +162,35 @@ impl Trouble {
         Self { message, source: Some(source) }
     }
 
+    /// What this says about the file; `None` where it is about one command alone.
+    pub(super) fn unwritable(&self) -> Option<Unwritable> {
+        let source = self.source.as_ref()?;
+        Some(match source.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Unwritable::Full,
+            Some(ErrorCode::ReadOnly) => Unwritable::ReadOnly,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Unwritable::Damaged,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Unwritable::Locked,
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Unwritable::Failing,
+            _ => return None,
+        })
+    }
+
+    /// Whether it is no use to try again what was tried together, one by one: each would wait as long.
+    pub(super) fn is_everybodys(&self) -> bool {
+        self.unwritable() == Some(Unwritable::Locked)
+    }
+
     fn plain(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
     }
 
     pub(super) fn too_large(bytes: usize) -> store::Error {
         store::Error::Failed(Box::new(Self::plain(format!("{bytes} bytes are too many for one row"))))
+    }
+
+    /// A fault of our own, in the middle of a command.
+    pub(super) fn panicked() -> Self {
+        Self::plain("the writer panicked; what was asked for is not there")
     }
 
     pub(super) fn closed() -> store::Error {

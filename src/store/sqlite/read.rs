@@ -8,7 +8,7 @@ use super::names::{self, Names};
 use super::write::ALL_SCOPES;
 use crate::model::{Caller, ContextId, Entry, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, Corrupt, state_number, state_of};
-use crate::store::{Error, Folded, Head, Key, Page, Query, Registered, Result};
+use crate::store::{Error, Folded, Head, Key, Page, Query, Registered, Result, Seen};
 
 /// The columns that [`head`] reads.
 const HEAD: &str = "task.id, task.context, task.position, task.state, task.status_time";
@@ -83,13 +83,13 @@ pub(super) fn named<T>(
     })
 }
 
-/// Whether the scope has seen a key: with the same body the task it stands for, with another the refusal.
+/// Whether the scope has seen a key: with the same body what it stands for, with another the refusal.
 pub(super) fn seen(
     connection: &Connection,
     names: &Names,
     scope: &Scope,
     key: &Key,
-) -> rusqlite::Result<Option<Result<Head>>> {
+) -> rusqlite::Result<Option<Result<Seen>>> {
     match scope_number(connection, scope)? {
         Some(number) => seen_in(connection, names, number, scope, key),
         None => Ok(None),
@@ -103,16 +103,18 @@ pub(super) fn seen_in(
     number: i64,
     scope: &Scope,
     key: &Key,
-) -> rusqlite::Result<Option<Result<Head>>> {
+) -> rusqlite::Result<Option<Result<Seen>>> {
     let sql = format!(
-        "SELECT {HEAD}, key.body FROM key JOIN task ON task.number = key.task
+        "SELECT {HEAD}, key.body, key.turn FROM key JOIN task ON task.number = key.task
          WHERE key.number = -?1 AND key.scope = ?2 AND key.text = ?3"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     names.find(connection, names::of_key(number, &key.text), |name| {
         let found = statement.query_row(params![name, number, key.text], |row| {
-            let same = row.get_ref(5)?.as_blob()? == key.body;
-            Ok(if same { Ok(head(row, scope.clone())?) } else { Err(Error::KeyReused) })
+            if row.get_ref(5)?.as_blob()? != key.body {
+                return Ok(Err(Error::KeyReused));
+            }
+            Ok(Ok(Seen { head: head(row, scope.clone())?, turn: count(row, 6)? }))
         });
         found.optional()
     })

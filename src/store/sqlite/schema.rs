@@ -10,8 +10,11 @@ use super::error::{OpenError, Trouble};
 use super::open::{beside, private};
 
 /// Migration `n` leads from version `n - 1` to `n`. What is here is never changed: a new version is a new file.
-pub(super) const MIGRATIONS: &[&str] =
-    &[include_str!("../migrations/1.sql"), include_str!("../migrations/2.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/1.sql"),
+    include_str!("../migrations/2.sql"),
+    include_str!("../migrations/3.sql"),
+];
 
 /// Says to SQLite's own tools, and to us, whose file this is: `A2At`.
 pub(super) const APPLICATION: i32 = 0x4132_4174;

@@ -199,7 +199,7 @@ fn time(millis: i64) -> Timestamp {
 
 fn batch(text: &str, state: TaskState, millis: i64) -> Batch {
     let events = vec![Event::Ignored { reason: text.to_owned() }];
-    Batch { time: time(millis), events, state, status_time: time(millis), key: None }
+    Batch { time: time(millis), events, state, status_time: time(millis), key: None, turn: 0 }
 }
 
 fn new_task(id: &str) -> NewTask {
@@ -209,7 +209,8 @@ fn new_task(id: &str) -> NewTask {
 
 async fn create(store: &Sqlite, id: &str) -> Result<Head> {
     match store.create(new_task(id)).await? {
-        Opened::New(head) | Opened::Again(head) => Ok(head),
+        Opened::New(head) => Ok(head),
+        Opened::Again(seen) => Ok(seen.head),
     }
 }
 
@@ -220,8 +221,9 @@ async fn hold(store: &Arc<Sqlite>) -> SyncSender<()> {
     let ask = {
         let store = Arc::clone(store);
         async move {
+            let mut begun = Some(begun);
             let wait = move |_: &mut write::Work<'_>| {
-                let _ = begun.send(());
+                let _ = begun.take().map(|begun| begun.send(()));
                 let _ = held.recv();
                 Ok(Ok(()))
             };

@@ -12,7 +12,7 @@ use super::read::{self, state_in};
 use super::writer::Done;
 use crate::model::{ContextId, PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, state_number};
-use crate::store::{Batch, Error, Head, Key, NewTask, Opened, Registered, Result};
+use crate::store::{Batch, Error, Head, Key, NewTask, Opened, Registered, Result, Seen};
 
 /// A larger batch takes several rows, so that a part of it can be read without all of it.
 const EVENTS_PER_ROW: usize = 256;
@@ -29,6 +29,7 @@ pub(super) struct Addition {
     state: TaskState,
     status_time: Timestamp,
     key: Option<Key>,
+    turn: u64,
 }
 
 impl Addition {
@@ -36,7 +37,7 @@ impl Addition {
         let row = |events: &[_]| Ok((events.len() as u64, checked(codec::write_events(batch.time, events))?));
         let rows = batch.events.chunks(EVENTS_PER_ROW).map(row).collect::<Result<_>>()?;
         let (state, status_time, key) = (batch.state, batch.status_time, batch.key.clone());
-        Ok(Self { rows, state, status_time, key })
+        Ok(Self { rows, state, status_time, key, turn: batch.turn })
     }
 }
 
@@ -125,21 +126,27 @@ impl<'a> Work<'a> {
         Self { connection, names, memo }
     }
 
-    pub(super) fn create(&mut self, task: Creation) -> Done<Opened> {
+    /// Writes what is there once more.
+    pub(super) fn probe(&mut self) -> Done<()> {
+        self.connection.prepare_cached("UPDATE named SET task = task")?.execute(())?;
+        Ok(Ok(()))
+    }
+
+    pub(super) fn create(&mut self, task: &Creation) -> Done<Opened> {
         let scope = self.scope_number(&task.scope)?;
         match self.seen(scope, &task.scope, task.batch.key.as_ref())? {
-            Some(Ok(head)) => return Ok(Ok(Opened::Again(head))),
+            Some(Ok(seen)) => return Ok(Ok(Opened::Again(seen))),
             Some(Err(error)) => return Ok(Err(error)),
             None => {}
         }
-        let Some(number) = self.insert_task(scope, &task)? else { return Ok(Err(Error::Conflict)) };
+        let Some(number) = self.insert_task(scope, task)? else { return Ok(Err(Error::Conflict)) };
         let position = self.add(number, scope, Seq(0), &task.batch)?;
         if let Some(config) = &task.config {
             self.insert_config(number, config)?;
         }
         self.count(scope, task.batch.state, 1);
         let (state, status_time) = (task.batch.state, task.batch.status_time);
-        let Creation { id, scope, context_id, .. } = task;
+        let (id, scope, context_id) = (task.id.clone(), task.scope.clone(), task.context_id.clone());
         Ok(Ok(Opened::New(Head { id, scope, context_id, position, state, status_time })))
     }
 
@@ -213,8 +220,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Whether the scope has seen a key: with the same body the task it stands for, with another the refusal.
-    fn seen(&self, number: i64, scope: &Scope, key: Option<&Key>) -> rusqlite::Result<Option<Result<Head>>> {
+    /// Whether the scope has seen a key: with the same body what it stands for, with another the refusal.
+    fn seen(&self, number: i64, scope: &Scope, key: Option<&Key>) -> rusqlite::Result<Option<Result<Seen>>> {
         let Some(key) = key else { return Ok(None) };
         read::seen_in(self.connection, self.names, number, scope, key)
     }
@@ -283,9 +290,11 @@ impl<'a> Work<'a> {
             self.connection.prepare_cached(sql)?.execute(params![task, signed(last), body])?;
         }
         if let Some(key) = &batch.key {
-            let sql = "INSERT INTO key (number, scope, text, body, task) VALUES (?1, ?2, ?3, ?4, ?5)";
-            let number = self.names.next_key();
-            self.connection.prepare_cached(sql)?.execute(params![number, scope, key.text, key.body, task])?;
+            let sql =
+                "INSERT INTO key (number, scope, text, body, task, turn) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let (number, turn) = (self.names.next_key(), signed(Seq(batch.turn)));
+            let values = params![number, scope, key.text, key.body, task, turn];
+            self.connection.prepare_cached(sql)?.execute(values)?;
             self.name((names::of_key(scope, &key.text), -number));
         }
         Ok(last)

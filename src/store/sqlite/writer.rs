@@ -1,8 +1,9 @@
 //! The one thread that writes.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, TransactionBehavior};
@@ -13,15 +14,17 @@ use super::error::{OpenError, Trouble};
 use super::names::Names;
 use super::open::Held;
 use super::write::{Memo, Work};
-use crate::store::{Error, Result};
+use crate::store::{Error, Result, Unwritable};
 
-/// What a command comes to: trouble with the file, which is everybody's, or an answer, which is the command's own.
+/// What a command comes to: trouble, after which nothing of it is there, or an answer.
 pub(super) type Done<T> = rusqlite::Result<Result<T>>;
 
 /// The way to the thread.
 pub(super) struct Writer {
     commands: Option<mpsc::Sender<Command>>,
     thread: Option<JoinHandle<()>>,
+    /// Why the last write has failed.
+    unwritable: Arc<Mutex<Option<Unwritable>>>,
 }
 
 enum Command {
@@ -35,21 +38,30 @@ impl Writer {
         let (commands, queue) = mpsc::channel(options.queue.max(1));
         let path = Arc::clone(&held.path);
         let thread = std::thread::Builder::new().name("attache-sqlite".to_owned());
-        let thread = thread.spawn(move || work(held, queue)).map_err(|error| OpenError::io(&path, error))?;
-        Ok(Self { commands: Some(commands), thread: Some(thread) })
+        let unwritable = Arc::<Mutex<_>>::default();
+        let told = Arc::clone(&unwritable);
+        let thread = thread.spawn(move || work(held, queue, told));
+        let thread = thread.map_err(|error| OpenError::io(&path, error))?;
+        Ok(Self { commands: Some(commands), thread: Some(thread), unwritable })
     }
 
     /// Has something done in the next transaction; answers when that is committed.
     ///
-    /// What was asked for is done even if nobody waits for the answer any more.
+    /// What was asked for is done even if nobody waits for the answer any more. It may be done twice, where the first
+    /// time was rolled back.
     pub(super) async fn ask<T, F>(&self, run: F) -> Result<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Work<'_>) -> Done<T> + Send + 'static,
+        F: FnMut(&mut Work<'_>) -> Done<T> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        self.send(Command::Do(Box::new(Question { run: Some(run), result: None, answer }))).await;
+        self.send(Command::Do(Box::new(Question { run, result: None, answer }))).await;
         answered.await.unwrap_or_else(|_| Err(Trouble::closed()))
+    }
+
+    /// Why the last write has failed, if it has.
+    pub(super) fn unwritable(&self) -> Option<Unwritable> {
+        *last(&self.unwritable)
     }
 
     pub(super) async fn close(&self) {
@@ -82,9 +94,19 @@ impl fmt::Debug for Writer {
     }
 }
 
-fn work(held: Held, mut queue: mpsc::Receiver<Command>) {
-    let Held { path, mut connection, names, lock } = held;
-    let (mut memo, mut closers, mut waiting) = (Memo::default(), Vec::new(), Vec::new());
+/// What the thread works with.
+struct Desk {
+    path: Arc<Path>,
+    connection: Connection,
+    names: Arc<Names>,
+    memo: Memo,
+    unwritable: Arc<Mutex<Option<Unwritable>>>,
+}
+
+fn work(held: Held, mut queue: mpsc::Receiver<Command>, unwritable: Arc<Mutex<Option<Unwritable>>>) {
+    let Held { path, connection, names, lock } = held;
+    let mut desk = Desk { path, connection, names, memo: Memo::default(), unwritable };
+    let (mut closers, mut waiting) = (Vec::new(), Vec::new());
     let most = queue.max_capacity();
     while queue.blocking_recv_many(&mut waiting, most) > 0 {
         let mut group = Vec::with_capacity(waiting.len());
@@ -97,50 +119,71 @@ fn work(held: Held, mut queue: mpsc::Receiver<Command>) {
                 }
             }
         }
-        answer(group, &path, &mut connection, &names, &mut memo);
+        desk.answer(group);
     }
     // All of it is durable as it is; this only makes the next start quicker and the files fewer.
-    let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
-    drop(connection);
+    let _ = desk.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    drop(desk);
     drop(lock);
     for closed in closers {
         let _ = closed.send(());
     }
 }
 
-/// Does a group of commands in one transaction and tells each how it went.
-fn answer(
-    mut group: Vec<Box<dyn Asked>>,
-    path: &Path,
-    connection: &mut Connection,
-    names: &Names,
-    memo: &mut Memo,
-) {
-    let committed = commit(&mut group, connection, names, memo);
-    match committed {
-        Ok(()) => memo.committed(names),
-        Err(_) => memo.rolled_back(names),
+impl Desk {
+    /// Does a group of commands in one transaction and tells each how it went. Where one of them fails, each has a
+    /// transaction of its own: its neighbours are committed.
+    fn answer(&mut self, mut group: Vec<Box<dyn Asked>>) {
+        let committed = self.commit(&mut group);
+        match committed {
+            Err(trouble) if group.len() > 1 && !trouble.is_everybodys() => {
+                for mut asked in group {
+                    let committed = self.commit(std::slice::from_mut(&mut asked));
+                    asked.answer(committed);
+                }
+            }
+            committed => group.into_iter().for_each(|asked| asked.answer(committed.clone())),
+        }
     }
-    let committed = committed.map_err(|error| Arc::new(Trouble::new(path, error)));
-    for asked in group {
-        asked.answer(committed.clone());
+
+    /// Commits all of them or none, and remembers how the file took it.
+    fn commit(&mut self, group: &mut [Box<dyn Asked>]) -> Result<(), Arc<Trouble>> {
+        // Unwind safe: what a panic leaves behind is rolled back like any other failure.
+        let committed = catch_unwind(AssertUnwindSafe(|| self.transact(group)));
+        let committed = match committed {
+            Ok(committed) => committed.map_err(|error| Trouble::new(&self.path, error)),
+            Err(_) => Err(Trouble::panicked()),
+        };
+        match &committed {
+            Ok(()) => {
+                self.memo.committed(&self.names);
+                *last(&self.unwritable) = None;
+            }
+            Err(trouble) => {
+                self.memo.rolled_back(&self.names);
+                if let Some(why) = trouble.unwritable() {
+                    *last(&self.unwritable) = Some(why);
+                }
+            }
+        }
+        committed.map_err(Arc::new)
+    }
+
+    fn transact(&mut self, group: &mut [Box<dyn Asked>]) -> rusqlite::Result<()> {
+        // Rolled back when it is dropped before its commit.
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut work = Work::new(&transaction, &self.names, &mut self.memo);
+        for asked in group {
+            asked.run(&mut work)?;
+        }
+        work.finish()?;
+        transaction.commit()
     }
 }
 
-fn commit(
-    group: &mut [Box<dyn Asked>],
-    connection: &mut Connection,
-    names: &Names,
-    memo: &mut Memo,
-) -> rusqlite::Result<()> {
-    // Rolled back when it is dropped before its commit.
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut work = Work::new(&transaction, names, memo);
-    for asked in group {
-        asked.run(&mut work)?;
-    }
-    work.finish()?;
-    transaction.commit()
+fn last(unwritable: &Mutex<Option<Unwritable>>) -> MutexGuard<'_, Option<Unwritable>> {
+    // A value that is put there whole.
+    unwritable.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A command whose answer has any type.
@@ -153,16 +196,14 @@ trait Asked: Send {
 }
 
 struct Question<T, F> {
-    run: Option<F>,
+    run: F,
     result: Option<Result<T>>,
     answer: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F: FnOnce(&mut Work<'_>) -> Done<T> + Send> Asked for Question<T, F> {
+impl<T: Send, F: FnMut(&mut Work<'_>) -> Done<T> + Send> Asked for Question<T, F> {
     fn run(&mut self, work: &mut Work<'_>) -> rusqlite::Result<()> {
-        if let Some(run) = self.run.take() {
-            self.result = Some(run(work)?);
-        }
+        self.result = Some((self.run)(work)?);
         Ok(())
     }
 

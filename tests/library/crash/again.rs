@@ -1,6 +1,23 @@
 //! The same with turns that run again: as often as allowed, to one end.
 
-use super::*;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
+
+use attache::model::{Entry, Event, Task, Timestamp};
+use attache::store::sqlite::Options;
+use attache::store::{Sqlite, Store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::child::{FILE, Process};
+use super::ledger::{ALL, resumed};
+use super::load::call;
+use super::tasks::{COMPLETED, FAILED, is_terminal, result_of, said, state, written};
+use super::{Random, Seed, moment, number};
+use crate::harness::{message, soon};
 
 const TRIES: u32 = 3;
 /// How often the server is killed under load.

@@ -14,7 +14,7 @@ async fn everything_is_there_after_a_new_start() {
     let store = open(&path);
     assert_eq!(all_of(&store, &head).await, before);
     let again = NewTask { id: "other".into(), ..full_task() };
-    assert!(matches!(store.create(again).await.unwrap(), Opened::Again(found) if found.id == head.id));
+    assert!(matches!(store.create(again).await.unwrap(), Opened::Again(found) if found.head.id == head.id));
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ fn r27_a_newer_file_is_refused_and_left_alone() {
 }
 
 /// The versions of which there is a file, as text, in `tests/golden/sqlite`.
-const GOLDEN: [u32; 2] = [1, 2];
+const GOLDEN: [u32; 3] = [1, 2, 3];
 
 fn old_file(folder: &TempDir, version: u32) -> std::path::PathBuf {
     let path = folder.path().canonicalize().unwrap().join("old.db");
@@ -148,7 +148,10 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
         let context = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
         assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
         let again = NewTask { id: "other".into(), ..full_task() };
-        assert!(matches!(old.create(again).await.unwrap(), Opened::Again(found) if found.id == head.id));
+        assert!(matches!(old.create(again).await.unwrap(), Opened::Again(found) if found.head.id == head.id));
+        // Turns are recorded with keys since the third version.
+        let seen = old.seen(&scope(), &full_task().batch.key.unwrap()).await.unwrap().unwrap();
+        assert_eq!(seen.turn, if version < 3 { 0 } else { 7 });
         assert!(matches!(old.create(new_task("ended")).await, Err(Error::Conflict)));
         old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000)).await.unwrap();
     }
@@ -198,7 +201,7 @@ fn full_task() -> NewTask {
     task.alias = Some("alias".into());
     let config = PushConfig { id: Some("hook".into()), ..PushConfig::new("https://example.org/hook") };
     task.config = Some(Registered { config, version: Version::V1 });
-    task.batch.key = Some(Key { text: "key".into(), body: [7; 32] });
+    (task.batch.key, task.batch.turn) = (Some(Key { text: "key".into(), body: [7; 32] }), 7);
     task
 }
 

@@ -25,7 +25,7 @@ async fn all_found(store: &Sqlite, there: impl Iterator<Item = usize>) {
         let head = store.find(&scope(), &id).await.unwrap().unwrap();
         assert_eq!(head.id, id);
         let again = NewTask { id: "other".into(), ..keyed(number) };
-        assert!(matches!(store.create(again).await.unwrap(), Opened::Again(found) if found.id == id));
+        assert!(matches!(store.create(again).await.unwrap(), Opened::Again(found) if found.head.id == id));
         let stranger = Scope { tenant: Arc::from("stranger"), ..scope() };
         let taken = store.create(NewTask { scope: stranger, ..new_task(id.as_str()) }).await;
         assert!(matches!(taken, Err(Error::Conflict)));
@@ -95,9 +95,10 @@ async fn names_of_a_commit_that_failed_are_free() {
     }
     {
         let store = Arc::clone(&store);
-        let trouble = |work: &mut write::Work<'_>| -> writer::Done<()> {
-            work.connection.execute("INSERT INTO nowhere VALUES (1)", ())?;
-            Ok(Ok(()))
+        // Trouble that is everybody's.
+        let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+        let trouble = move |_: &mut write::Work<'_>| -> writer::Done<()> {
+            Err(rusqlite::Error::SqliteFailure(busy, None))
         };
         callers.spawn(async move { store.writer.ask(trouble).await });
     }

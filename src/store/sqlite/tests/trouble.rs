@@ -23,11 +23,13 @@ async fn r26_a_full_disk_refuses_writes_and_nothing_more() {
     let head = create(&store, "t").await.unwrap();
     set(&store, "max_page_count", 1).await;
     let large = batch(&"x".repeat(100_000), TaskState::Completed, 2_000);
+    assert_eq!(store.check().await, Ok(()), "nothing has failed yet");
     for _ in 0..3 {
         let error = words(store.append(&head, Seq(1), &large).await);
         assert!(error.starts_with(&format!("no room left for {}", path.display())), "{error}");
         assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head.clone()));
         assert_eq!(store.read(&head, Seq(0), 9).await.unwrap().len(), 1);
+        assert_eq!(store.writer.unwritable(), Some(Unwritable::Full));
     }
     set(&store, "max_page_count", 1 << 30).await;
     assert_eq!(store.append(&head, Seq(1), &large).await.unwrap(), Seq(2));
@@ -47,13 +49,14 @@ async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
     let store = Sqlite { writer: Writer::start(held, &options).unwrap(), readers };
     let error = words(create(&store, "u").await);
     assert!(error.ends_with("cannot be written: make the file and its folder writable"), "{error}");
+    assert_eq!(store.check().await, Err(Unwritable::ReadOnly));
     assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head));
     drop(store);
     create(&open(&path), "u").await.unwrap();
 }
 
 #[tokio::test]
-async fn trouble_is_everybodys_whose_commit_it_was() {
+async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = Arc::new(open(&path));
@@ -67,32 +70,50 @@ async fn trouble_is_everybodys_whose_commit_it_was() {
             store.create(NewTask { scope, ..new_task(&format!("t{number}")) }).await
         });
     }
-    let trouble = {
+    let mut bad = JoinSet::new();
+    for panics in [false, true] {
         let store = Arc::clone(&store);
-        JoinSet::from_iter([async move {
-            let ask = |work: &mut write::Work<'_>| -> writer::Done<()> {
+        bad.spawn(async move {
+            let ask = move |work: &mut write::Work<'_>| -> writer::Done<()> {
+                work.connection.execute("DELETE FROM task", ())?;
+                assert!(!panics, "as told");
                 work.connection.execute("INSERT INTO nowhere VALUES (1)", ())?;
                 Ok(Ok(()))
             };
-            store.writer.ask(ask).await
-        }])
-    };
+            words(store.writer.ask(ask).await)
+        });
+    }
     tokio::task::yield_now().await;
     drop(hold);
-    for result in
-        trouble.join_all().await.into_iter().chain(callers.join_all().await.into_iter().map(|r| r.map(drop)))
-    {
-        assert!(words(result).starts_with("SQLite failed on "));
-    }
-    assert_eq!(store.unfinished(None, 99).await.unwrap(), []);
+    let mut errors = bad.join_all().await;
+    errors.sort();
+    assert!(errors[0].starts_with("SQLite failed on "), "{errors:?}");
+    assert_eq!(errors[1], "the writer panicked; what was asked for is not there");
+    assert!(callers.join_all().await.iter().all(|result| matches!(result, Ok(Opened::New(_)))));
+    assert_eq!(store.check().await, Ok(()), "nothing is wrong with the file");
+    assert_eq!(store.unfinished(None, 99).await.unwrap().len(), 10);
     for number in 0..10 {
         let scope = Scope { tenant: Arc::from(format!("{number}")), ..scope() };
-        store.create(NewTask { scope: scope.clone(), ..new_task(&format!("t{number}")) }).await.unwrap();
         let page = store.list(&scope, &Query { limit: 9, ..Query::default() }).await.unwrap();
         assert_eq!((page.tasks.len(), page.total), (1, 1));
     }
     drop(store);
     sound(&path);
+}
+
+#[tokio::test]
+async fn r26_a_store_that_was_asked_for_its_health_finds_out_that_it_is_well_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let options = Options { busy_timeout: std::time::Duration::ZERO, ..Options::default() };
+    let store = Sqlite::open(&path, options).unwrap();
+    let tool = Connection::open(&path).unwrap();
+    tool.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert!(words(create(&store, "t").await).starts_with("another program has locked"));
+    assert_eq!(store.check().await, Err(Unwritable::Locked));
+    tool.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(store.check().await, Ok(()), "nobody else has to write for it to know");
+    create(&store, "t").await.unwrap();
 }
 
 #[tokio::test]

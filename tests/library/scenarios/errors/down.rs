@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
-    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Store,
+    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Seen, Store,
 };
 
 pub(super) struct Down;
@@ -38,7 +38,7 @@ impl Store for Down {
     async fn count_ended(&self) -> Result<u64> {
         down()
     }
-    async fn seen(&self, _: &Scope, _: &Key) -> Result<Option<Head>> {
+    async fn seen(&self, _: &Scope, _: &Key) -> Result<Option<Seen>> {
         down()
     }
 

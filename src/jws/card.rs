@@ -1,0 +1,88 @@
+//! What is signed of a card: everything but the signatures, in one canonical spelling.
+
+use serde_json::{Map, Value};
+
+use crate::model::AgentCard;
+
+/// How deep what an extension brings along may be.
+const MAX_DEPTH: usize = 64;
+
+/// Every payload that a signature of this card may be over: that of the protocol, that of the Python SDK, and the
+/// document as it came.
+pub(super) fn payloads(card: &AgentCard, received: Option<&[u8]>) -> Vec<Vec<u8>> {
+    let literal = received.and_then(|bytes| serde_json::from_slice(bytes).ok()).map(unsigned);
+    let spelled = exact(card);
+    let terse = spelled.clone().and_then(|value| without_empty(value, MAX_DEPTH));
+    let mut payloads: Vec<Vec<u8>> =
+        [spelled, terse, literal].into_iter().flatten().filter_map(|value| canonical(&value)).collect();
+    payloads.dedup();
+    payloads
+}
+
+/// RFC 8785. Nothing for what has no canonical form, such as a number out of range.
+pub(super) fn canonical(value: &Value) -> Option<Vec<u8>> {
+    serde_json_canonicalizer::to_vec(value).ok()
+}
+
+/// The protocol's form: what is required is there even if empty, what is optional if it was set, all else if it says
+/// anything.
+pub(super) fn exact(card: &AgentCard) -> Option<Value> {
+    let mut value = unsigned(serde_json::to_value(card).ok()?);
+    let card = value.as_object_mut()?;
+    requirements(card);
+    for skill in list(card, "skills") {
+        requirements(skill);
+    }
+    if let Some(capabilities) = card.get_mut("capabilities").and_then(Value::as_object_mut) {
+        for extension in list(capabilities, "extensions") {
+            extension.retain(|name, value| name == "params" || !matches!(value, Value::Bool(false)));
+            extension.retain(|_, value| value.as_str() != Some(""));
+        }
+    }
+    Some(value)
+}
+
+/// An empty list of scopes says nothing.
+fn requirements(of: &mut Map<String, Value>) {
+    for requirement in list(of, "securityRequirements") {
+        let schemes = requirement.get_mut("schemes").and_then(Value::as_object_mut);
+        for scopes in schemes.into_iter().flat_map(|schemes| schemes.values_mut()) {
+            if let Some(scopes) = scopes.as_object_mut() {
+                scopes.retain(|_, list| list.as_array().is_none_or(|list| !list.is_empty()));
+            }
+        }
+    }
+}
+
+fn list<'a>(of: &'a mut Map<String, Value>, name: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    let items = of.get_mut(name).and_then(Value::as_array_mut);
+    items.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+fn unsigned(mut card: Value) -> Value {
+    if let Some(card) = card.as_object_mut() {
+        card.remove("signatures");
+    }
+    card
+}
+
+/// Without anything that is empty, or that is empty without what is.
+fn without_empty(value: Value, depth: usize) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    match value {
+        Value::Object(members) => {
+            let members: Map<_, _> = members
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, without_empty(value, depth)?)))
+                .collect();
+            (!members.is_empty()).then_some(Value::Object(members))
+        }
+        Value::Array(items) => {
+            let items: Vec<_> = items.into_iter().filter_map(|item| without_empty(item, depth)).collect();
+            (!items.is_empty()).then_some(Value::Array(items))
+        }
+        Value::String(text) => (!text.is_empty()).then_some(Value::String(text)),
+        Value::Null => None,
+        other => Some(other),
+    }
+}

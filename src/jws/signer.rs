@@ -1,0 +1,174 @@
+//! Signs cards.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
+    RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+use super::{Header, card, pem};
+use crate::model::{AgentCard, AgentCardSignature, Error, Result};
+
+/// A private key that signs cards: EC (P-256, P-384), Ed25519 or RSA.
+#[derive(Clone)]
+pub struct Signer {
+    pub(super) key: Arc<Private>,
+    kid: String,
+    jku: Option<String>,
+}
+
+pub(super) enum Private {
+    P256(EcdsaKeyPair),
+    P384(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+    Rsa(RsaKeyPair),
+}
+
+impl Signer {
+    /// From a PEM file with a private key, and the name under which others know the key.
+    ///
+    /// # Errors
+    /// Invalid parameters: there is no private key in it, or one of a kind that we do not know.
+    pub fn from_pem(pem: &str, kid: impl Into<String>) -> Result<Self> {
+        let wrong = || Error::invalid("key", "must be a PEM file with one EC, Ed25519 or RSA private key");
+        let der = pem::private_key(pem).ok_or_else(wrong)?;
+        let key = Private::read(&der).ok_or_else(wrong)?;
+        Ok(Self { key: Arc::new(key), kid: kid.into(), jku: None })
+    }
+
+    /// Says in the signature where the key set is.
+    #[must_use]
+    pub fn key_set_url(self, url: impl Into<String>) -> Self {
+        Self { jku: Some(url.into()), ..self }
+    }
+
+    /// The public key, for a key set (RFC 7517).
+    #[must_use]
+    pub fn public_key(&self) -> Value {
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let point = |curve: &str, pair: &EcdsaKeyPair| {
+            let bytes = &pair.public_key().as_ref()[1..];
+            let (x, y) = bytes.split_at(bytes.len() / 2);
+            json!({"kty": "EC", "crv": curve, "x": text(x), "y": text(y)})
+        };
+        let mut key = match &*self.key {
+            Private::P256(pair) => point("P-256", pair),
+            Private::P384(pair) => point("P-384", pair),
+            Private::Ed25519(pair) => {
+                json!({"kty": "OKP", "crv": "Ed25519", "x": text(pair.public_key().as_ref())})
+            }
+            Private::Rsa(pair) => json!({
+                "kty": "RSA",
+                "n": text(pair.public_key().modulus().big_endian_without_leading_zero()),
+                "e": text(pair.public_key().exponent().big_endian_without_leading_zero()),
+            }),
+        };
+        key["kid"] = json!(self.kid);
+        key["use"] = json!("sig");
+        key["alg"] = json!(self.key.alg());
+        key
+    }
+
+    /// Adds a signature to a card: where readers differ in what they think is signed, one for each of them.
+    ///
+    /// # Errors
+    /// Invalid parameters: a member of the card that must be there is empty.
+    pub fn sign(&self, card: &mut AgentCard) -> Result<()> {
+        complete(card)?;
+        let payloads = card::payloads(card, None);
+        if payloads.is_empty() {
+            return Err(Error::invalid("card", "must have numbers that JSON can say exactly"));
+        }
+        let header = Header {
+            alg: self.key.alg().to_owned(),
+            jku: self.jku.clone(),
+            kid: self.kid.clone(),
+            typ: Some("JOSE".to_owned()),
+            crit: None,
+        };
+        let protected = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header).map_err(Error::internal)?);
+        for payload in payloads {
+            let input = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
+            let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes())?);
+            card.signatures.push(AgentCardSignature {
+                protected: protected.clone(),
+                signature,
+                header: None,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signer").field("kid", &self.kid).finish_non_exhaustive()
+    }
+}
+
+impl Private {
+    fn read(der: &[u8]) -> Option<Self> {
+        let curve = |algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der);
+        if let Ok(pair) = curve(&ECDSA_P256_SHA256_FIXED_SIGNING) {
+            return Some(Self::P256(pair));
+        }
+        if let Ok(pair) = curve(&ECDSA_P384_SHA384_FIXED_SIGNING) {
+            return Some(Self::P384(pair));
+        }
+        if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
+            return Some(Self::Ed25519(pair));
+        }
+        RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)).ok().map(Self::Rsa)
+    }
+
+    fn alg(&self) -> &'static str {
+        match self {
+            Self::P256(_) => "ES256",
+            Self::P384(_) => "ES384",
+            Self::Ed25519(_) => "EdDSA",
+            Self::Rsa(_) => "RS256",
+        }
+    }
+
+    pub(super) fn sign(&self, input: &[u8]) -> Result<Vec<u8>> {
+        let random = SystemRandom::new();
+        match self {
+            Self::P256(pair) | Self::P384(pair) => {
+                pair.sign(&random, input).map(|made| made.as_ref().to_vec()).map_err(Error::internal)
+            }
+            Self::Ed25519(pair) => Ok(pair.sign(input).as_ref().to_vec()),
+            Self::Rsa(pair) => {
+                let mut made = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, input, &mut made).map_err(Error::internal)?;
+                Ok(made)
+            }
+        }
+    }
+}
+
+/// Readers disagree about members that must be there and are empty: a signed card has none.
+fn complete(card: &AgentCard) -> Result<()> {
+    let skills = card.skills.iter().flat_map(|skill| [&skill.id, &skill.name, &skill.description]);
+    let interfaces = card.supported_interfaces.iter().flat_map(|one| [&one.url, &one.protocol_binding]);
+    let members = [
+        ("name", card.name.is_empty()),
+        ("description", card.description.is_empty()),
+        ("version", card.version.is_empty()),
+        ("supportedInterfaces", card.supported_interfaces.is_empty()),
+        ("supportedInterfaces", interfaces.into_iter().any(String::is_empty)),
+        ("defaultInputModes", card.default_input_modes.is_empty()),
+        ("defaultOutputModes", card.default_output_modes.is_empty()),
+        ("skills", card.skills.is_empty()),
+        ("skills", skills.into_iter().any(String::is_empty)),
+    ];
+    match members.iter().find(|(_, empty)| *empty) {
+        Some((name, _)) => Err(Error::invalid(*name, "must not be empty in a card that is signed")),
+        None => Ok(()),
+    }
+}

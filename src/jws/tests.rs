@@ -1,0 +1,193 @@
+//! Cards signed by others, by ourselves, and by nobody.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::{AgentExtension, AgentSkill, Binding, SecurityRequirement, Version};
+
+const GOLDEN: &str = include_str!("../../tests/golden/v10-card-signed.json");
+/// Keys made for these tests alone.
+const P256: &str = include_str!("tests/p256.pem");
+const ED25519: &str = include_str!("tests/ed25519.pem");
+const RSA: &str = include_str!("tests/rsa.pem");
+
+fn card() -> AgentCard {
+    AgentCard::new("Tides", "Knows them – é").skill(AgentSkill::new("tide", "Tide", "When")).interface(
+        "https://a.example/",
+        Binding::JsonRpc,
+        Version::V1,
+    )
+}
+
+fn keys(signer: &Signer) -> KeySet {
+    KeySet::read(signer.public_key().to_string().as_bytes()).unwrap()
+}
+
+fn verified(kid: &str) -> Verdict {
+    Verdict::Verified { kid: kid.to_owned() }
+}
+
+fn is_refused(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Unverifiable { .. })
+}
+
+#[test]
+fn s44_the_card_of_the_protocol_verifies_and_its_payload_is_exact() {
+    let golden: Value = serde_json::from_str(GOLDEN).unwrap();
+    let card: AgentCard = serde_json::from_value(golden["response"]["body"].clone()).unwrap();
+    let keys = KeySet::read(golden["signing"]["publicJwk"].to_string().as_bytes()).unwrap();
+    assert_eq!(verify_card(&card, None, &keys), verified("tides-2026-01"));
+    let payload = String::from_utf8(card::canonical(&card::exact(&card).unwrap()).unwrap()).unwrap();
+    assert_eq!(payload, golden["signing"]["canonicalPayload"].as_str().unwrap());
+}
+
+#[test]
+fn s43_any_edit_of_a_signed_card_is_seen() {
+    let golden: Value = serde_json::from_str(GOLDEN).unwrap();
+    let keys = KeySet::read(golden["signing"]["publicJwk"].to_string().as_bytes()).unwrap();
+    let edits: [fn(&mut AgentCard); 5] = [
+        |card| card.name.push('!'),
+        |card| card.supported_interfaces[0].url = "https://evil.example/".to_owned(),
+        |card| card.supported_interfaces.reverse(),
+        |card| card.capabilities.push_notifications = None,
+        |card| card.icon_url = Some("https://evil.example/".to_owned()),
+    ];
+    for (at, edit) in edits.iter().enumerate() {
+        let mut card: AgentCard = serde_json::from_value(golden["response"]["body"].clone()).unwrap();
+        edit(&mut card);
+        let verdict = verify_card(&card, None, &keys);
+        assert!(is_refused(&verdict), "{at}: {verdict:?}");
+        assert!(verdict.check(SignaturePolicy::IfPresent).is_err());
+    }
+}
+
+#[test]
+fn every_kind_of_key_signs_and_verifies() {
+    for (pem, alg) in [(P256, "ES256"), (ED25519, "EdDSA"), (RSA, "RS256")] {
+        let signer = Signer::from_pem(pem, "k1").unwrap().key_set_url("https://a.example/keys");
+        assert_eq!(signer.public_key()["alg"], alg);
+        let mut signed = card();
+        signer.sign(&mut signed).unwrap();
+        assert_eq!(verify_card(&signed, None, &keys(&signer)), verified("k1"), "{alg}");
+        signed.version.push('1');
+        assert!(is_refused(&verify_card(&signed, None, &keys(&signer))), "{alg}");
+    }
+}
+
+#[test]
+fn s43_absent_unknown_and_senseless_signatures_are_told_apart() {
+    let signer = Signer::from_pem(P256, "k1").unwrap();
+    let known = keys(&signer);
+    let absent = verify_card(&card(), None, &known);
+    assert_eq!(absent, Verdict::Absent);
+    assert_eq!(absent.check(SignaturePolicy::IfPresent), Ok(()));
+    assert!(absent.check(SignaturePolicy::Required).unwrap_err().message().contains("not signed"));
+    let mut signed = card();
+    Signer::from_pem(P256, "k2").unwrap().sign(&mut signed).unwrap();
+    let Verdict::Unverifiable { reason } = verify_card(&signed, None, &known) else { panic!("verified") };
+    assert!(reason.contains("not known"), "{reason}");
+    // One good one is enough, whatever stands beside it.
+    signer.sign(&mut signed).unwrap();
+    signed.signatures.insert(0, AgentCardSignature { protected: "?".to_owned(), ..Default::default() });
+    assert_eq!(verify_card(&signed, None, &known), verified("k1"));
+}
+
+#[test]
+fn s43_the_signer_cannot_choose_how_it_is_checked() {
+    let signer = Signer::from_pem(P256, "k1").unwrap();
+    let known = keys(&signer);
+    for header in [
+        json!({"alg": "none", "kid": "k1"}),
+        json!({"alg": "HS256", "kid": "k1"}),
+        json!({"alg": "ES384", "kid": "k1"}),
+        json!({"alg": "ES256", "kid": "k1", "crit": ["b64"], "b64": false}),
+    ] {
+        let mut signed = card();
+        signer.sign(&mut signed).unwrap();
+        for signature in &mut signed.signatures {
+            signature.protected = URL_SAFE_NO_PAD.encode(header.to_string());
+        }
+        assert!(is_refused(&verify_card(&signed, None, &known)), "{header}");
+    }
+}
+
+#[test]
+fn keys_that_are_over_or_for_other_things_are_not_used() {
+    let signer = Signer::from_pem(P256, "k1").unwrap();
+    let mut signed = card();
+    signer.sign(&mut signed).unwrap();
+    for (name, value) in
+        [("exp", json!(1_000_000)), ("use", json!("enc")), ("alg", json!("ES384")), ("revoked", json!({}))]
+    {
+        let mut key = signer.public_key();
+        key[name] = value;
+        let known = KeySet::read(json!({"keys": [key]}).to_string().as_bytes()).unwrap();
+        assert!(is_refused(&verify_card(&signed, None, &known)), "{name}");
+    }
+}
+
+#[test]
+fn s44_what_readers_differ_about_is_signed_for_each_of_them() {
+    let signer = Signer::from_pem(ED25519, "k1").unwrap();
+    let mut signed = card();
+    signed.security_requirements = vec![SecurityRequirement::of("key", Vec::<String>::new())];
+    signed.capabilities.extensions =
+        vec![AgentExtension { uri: "https://e".to_owned(), required: Some(false), ..Default::default() }];
+    signer.sign(&mut signed).unwrap();
+    assert_eq!(signed.signatures.len(), 2);
+    let exact = card::exact(&signed).unwrap();
+    assert_eq!(exact["securityRequirements"], json!([{"schemes": {"key": {}}}]));
+    assert_eq!(exact["capabilities"]["extensions"], json!([{"uri": "https://e"}]));
+    for signature in signed.signatures.clone() {
+        let one = AgentCard { signatures: vec![signature], ..signed.clone() };
+        assert_eq!(verify_card(&one, None, &keys(&signer)), verified("k1"));
+    }
+}
+
+#[test]
+fn s44_a_document_signed_as_it_stands_verifies() {
+    let signer = Signer::from_pem(P256, "k1").unwrap();
+    let document = json!({"name": "n", "url": "https://a.example/", "x-own": 1.0});
+    let payload = card::canonical(&document).unwrap();
+    let protected = URL_SAFE_NO_PAD.encode(json!({"alg": "ES256", "kid": "k1"}).to_string());
+    let signature =
+        signer.key.sign(format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload)).as_bytes()).unwrap();
+    let mut received = document.clone();
+    received["signatures"] =
+        json!([{"protected": protected, "signature": URL_SAFE_NO_PAD.encode(signature)}]);
+    let card: AgentCard = serde_json::from_value(received.clone()).unwrap();
+    let verdict = verify_card(&card, Some(received.to_string().as_bytes()), &keys(&signer));
+    assert_eq!(verdict, verified("k1"));
+    assert!(is_refused(&verify_card(&card, None, &keys(&signer))));
+}
+
+#[test]
+fn a_card_with_empty_members_is_not_signed() {
+    let signer = Signer::from_pem(P256, "k1").unwrap();
+    let mut card = card();
+    card.description.clear();
+    assert_eq!(signer.sign(&mut card).unwrap_err().violations()[0].field(), "description");
+    assert_eq!(Signer::from_pem("no key", "k").unwrap_err().violations()[0].field(), "key");
+}
+
+#[test]
+fn s44_rfc_8785_vectors() {
+    let table = [
+        (
+            r#"{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],"string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}"#,
+            r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#,
+        ),
+        (
+            r#"{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One","\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}"#,
+            "{\"\\r\":\"Carriage Return\",\"1\":\"One\",\"\u{80}\":\"Control\",\"ö\":\"Latin Small Letter O With Diaeresis\",\"€\":\"Euro Sign\",\"😀\":\"Emoji: Grinning Face\",\"\u{fb33}\":\"Hebrew Letter Dalet With Dagesh\"}",
+        ),
+        (
+            "[-0.0, 5e-324, 9007199254740992, 295147905179352830000, 1e21, 1e-7, 100]",
+            "[0,5e-324,9007199254740992,295147905179352830000,1e+21,1e-7,100]",
+        ),
+    ];
+    for (input, expected) in table {
+        let value: Value = serde_json::from_str(input).unwrap();
+        assert_eq!(String::from_utf8(card::canonical(&value).unwrap()).unwrap(), expected);
+    }
+}
