@@ -83,7 +83,7 @@ impl Script {
     /// Where the script begins for a message; `None` if no rule fits it.
     fn beginning(&self, message: &Message) -> Option<Place> {
         let text = message.text();
-        let rule = self.rules.iter().position(|rule| rule.fits(&text))?;
+        let rule = self.rules.iter().position(|rule| rule.fits(message, &text))?;
         Some(Place { rule, step: 0 })
     }
 

@@ -53,6 +53,27 @@ async fn the_first_rule_that_fits_is_played() {
     assert_eq!(artifact(&agent.say("else").await, "a"), &file);
 }
 
+#[tokio::test]
+async fn a_rule_may_look_inside_the_text_and_at_the_id_of_the_message() {
+    let script = r#"
+        [[rule]]
+        message_id = "m"
+        contains = "Milk"
+        steps = [{ complete = "milk" }]
+        [[rule]]
+        message_id = "other"
+        steps = [{ complete = "other" }]
+        [[rule]]
+        steps = [{ complete = "else" }]
+    "#;
+    let agent = start(Script::parse(script).unwrap()).await;
+    assert_eq!(words(&agent.say("tea with milk").await), "milk");
+    assert_eq!(words(&agent.say("tea").await), "else");
+    let message = json!({"messageId": "other", "role": "ROLE_USER", "parts": [{"text": "milk"}]});
+    let answer = agent.call("SendMessage", json!({"message": message})).await;
+    assert_eq!(words(&answer["task"]), "other");
+}
+
 #[test]
 fn what_is_wrong_with_a_script_is_said_with_its_place() {
     let step = |step: &str| refused(&format!("[[rule]]\nword = \"w\"\nsteps = [{{ {step} }}]"));
