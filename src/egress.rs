@@ -1,9 +1,24 @@
 //! The only door to the outside: every connection we open is opened here.
 //!
+//! It has two wings. What the operator names is trusted ([`Egress::trusted`]); what a card, a caller or a message names
+//! goes through [`Egress::guarded`], which checks where it leads.
+//!
 //! Redirects are never followed: whoever asked decides what a 3xx means.
 
+#[cfg(feature = "server")]
+mod address;
 mod connect;
+#[cfg(feature = "server")]
+mod guard;
+#[cfg(feature = "server")]
+mod guarded;
+#[cfg(feature = "client")]
 mod plain;
+#[cfg(feature = "server")]
+mod target;
+#[cfg(test)]
+#[cfg(feature = "server")]
+mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
@@ -26,6 +41,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
 pub(crate) use connect::Connector;
+#[cfg(feature = "server")]
+pub use guard::{Allowed, NotAPlace, Reach};
+#[cfg(all(test, feature = "server"))]
+pub(crate) use guard::{Net, Refused};
+#[cfg(feature = "server")]
+pub(crate) use guarded::{Answer, Caps, Guarded, Silence};
+#[cfg(feature = "client")]
 pub use plain::{Http, HttpResponse};
 #[cfg(not(feature = "tls"))]
 pub(crate) use tls::ClientTls;
@@ -54,11 +76,14 @@ pub(crate) enum Protocol {
 }
 
 impl Egress {
-    pub(crate) fn new() -> Self {
+    /// A door to what the operator names: it is trusted to lead where they want.
+    #[cfg(feature = "client")]
+    pub(crate) fn trusted() -> Self {
         Self::with_tls(&ClientTls::new())
     }
 
-    /// Trusts whom these settings trust.
+    /// The same, for those who trust whom these settings trust.
+    #[cfg(feature = "client")]
     pub(crate) fn with_tls(tls: &ClientTls) -> Self {
         Self::over(Connector::tcp(), tls)
     }
@@ -193,7 +218,7 @@ pub(crate) fn too_large(limit: usize) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
+mod checks {
     use super::*;
 
     #[test]

@@ -23,14 +23,24 @@
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 #[cfg(feature = "client")]
+pub use client::{
+    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+};
+#[cfg(feature = "client")]
 pub use client::{Client, EventStream};
+#[cfg(feature = "client")]
+pub use client::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
 #[cfg(all(feature = "client", feature = "tls"))]
 pub use egress::ClientTls;
+#[cfg(feature = "server")]
+pub use egress::{Allowed, NotAPlace, Reach};
 #[cfg(feature = "client")]
 pub use egress::{Http, HttpResponse};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
+#[cfg(feature = "server")]
+pub use push::{Deliveries, Letter, PushSettings, Stopped};
 #[cfg(all(feature = "client", feature = "server"))]
 pub use server::Local;
 #[cfg(all(feature = "server", feature = "tls"))]
@@ -53,10 +63,12 @@ mod agent;
 mod bus;
 #[cfg(feature = "client")]
 mod client;
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", feature = "server"))]
 mod egress;
 #[cfg(feature = "server")]
 mod engine;
+#[cfg(feature = "server")]
+mod push;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "server")]
@@ -66,6 +78,8 @@ mod service;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/codecs.md")]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/agents.md"))]
+#[cfg_attr(feature = "server", doc = include_str!("../docs/push.md"))]
 #[cfg_attr(feature = "server", doc = include_str!("../docs/serve.md"))]
 #[cfg_attr(all(feature = "client", feature = "server"), doc = include_str!("../docs/client.md"))]
+#[cfg_attr(all(feature = "client", feature = "jws", feature = "tls"), doc = include_str!("../docs/credentials.md"))]
 struct Docs;

@@ -22,6 +22,7 @@ use crate::model::{
     ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
     SubscribeToTaskRequest, Task, TaskId,
 };
+use crate::push::Pushes;
 use crate::store::{self, Head, Key, Registered};
 
 pub(crate) use directory::{Asking, Directory, Resident};
@@ -36,6 +37,7 @@ pub(crate) struct Service {
     offer: Offer,
     limits: Limits,
     places: Arc<Places>,
+    pushes: Pushes,
     /// How long a stream stays with a task that waits for somebody outside.
     patience: Option<Duration>,
     /// How long a call waits for the end of a turn.
@@ -56,10 +58,10 @@ impl Service {
         agent: Arc<dyn AnyAgent>,
         offer: Offer,
         limits: Limits,
-        places: Arc<Places>,
+        (places, pushes): (Arc<Places>, Pushes),
         (patience, max_wait): (Option<Duration>, Option<Duration>),
     ) -> Self {
-        Self { engine, agent, offer, limits, places, patience, max_wait }
+        Self { engine, agent, offer, limits, places, pushes, patience, max_wait }
     }
 
     /// Those of the extensions asked for that the agent knows.
@@ -76,8 +78,9 @@ impl Service {
     }
 
     /// Any operation: what is wrong with the request itself comes first, then what the agent does not offer.
-    pub(crate) async fn call(&self, call: &Call, request: Request) -> Result<Answer> {
+    pub(crate) async fn call(&self, call: &Call, mut request: Request) -> Result<Answer> {
         request.validate(&self.limits)?;
+        request.drop_reserved();
         self.offer.check(request.operation(), call)?;
         let response = match request {
             Request::SendMessage(request) => Response::SendMessage(self.send_message(call, request).await?),
@@ -214,7 +217,7 @@ impl Service {
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
     ) -> Result<Sent<T>> {
         let key = self.key(call, &request)?;
-        let config = self.inline_config(call, &mut request)?;
+        let config = self.inline_config(call, &mut request).await?;
         if let Some(head) = self.continued(call, &request).await? {
             let prepared = prepare(Some(&head))?;
             return Ok(Sent::Continued(
@@ -230,13 +233,21 @@ impl Service {
             return Ok(Sent::Reply(reply));
         }
         let SendMessageRequest { message, alias, .. } = request;
+        let webhook = config.as_ref().and_then(|config| config.config.id.clone());
         let opened = self.engine.start(call.clone(), Opening { message, key, alias, config }).await;
         let accepted = opened.map_err(|error| refused(error, call.idempotency_key.is_some()))?;
+        if let Some(webhook) = webhook {
+            self.pushes.registered(&accepted.head, &webhook);
+        }
         Ok(Sent::Opened(accepted, prepared))
     }
 
     /// The webhook that came with the message.
-    fn inline_config(&self, call: &Call, request: &mut SendMessageRequest) -> Result<Option<Registered>> {
+    async fn inline_config(
+        &self,
+        call: &Call,
+        request: &mut SendMessageRequest,
+    ) -> Result<Option<Registered>> {
         let configuration = request.configuration.as_mut();
         let Some(config) = configuration.and_then(|inner| inner.task_push_notification_config.take()) else {
             return Ok(None);
@@ -247,7 +258,7 @@ impl Service {
         }
         let field = "configuration.taskPushNotificationConfig.url";
         let task = request.message.task_id.clone().unwrap_or_default();
-        Ok(Some(self.registered(config, &task, call.version, field)?))
+        Ok(Some(self.registered(config, &task, call.version, field).await?))
     }
 
     /// Reads a task.

@@ -115,6 +115,11 @@ pub(crate) struct Serving {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
+    /// Also call webhooks on this machine: for development, since whoever may call the agent then reaches what listens
+    /// here. The demo does while it listens on this machine alone.
+    #[arg(long)]
+    pub(crate) local_webhooks: bool,
+
     /// Where to keep tasks: in a SQLite file, in memory until the program ends, or nowhere: then every answer is a
     /// message [default: sqlite]
     #[arg(long, value_name = "KIND")]
@@ -135,6 +140,7 @@ impl Serving {
         given.set("server.public_url", self.public_url.as_deref());
         given.set("server.tls_cert", path(&self.tls_cert));
         given.set("server.tls_key", path(&self.tls_key));
+        given.set("push.local_webhooks", self.local_webhooks.then_some(true));
         given.set("store.kind", self.store.map(StoreKind::name));
         given.set("store.data_dir", path(&self.data_dir));
         given

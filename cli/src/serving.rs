@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, Served, Server, Tls};
+use attache::{Bound, PushSettings, Served, Server, Tls};
 use attache_agents::Fault;
 
 use crate::config::{Config, StoreKind};
@@ -25,6 +25,8 @@ pub(crate) struct Serving {
     pub(crate) agents: Vec<Served>,
     /// Its place in the user's data directory, unless another folder is named.
     pub(crate) folder: &'static str,
+    /// Whether webhooks on this machine are called while nobody else reaches it.
+    pub(crate) tries_webhooks: bool,
     /// Commands to paste.
     pub(crate) tries: [Try; 3],
     /// What goes wrong with its answers.
@@ -40,8 +42,11 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let addresses = listen::allowed(&config.server).await?;
     let (server, place) = with_store(server(serving.agents)?, serving.folder, config)?;
-    let (server, cannot) =
-        (set_up(server, config)?, |error| listen::cannot_listen(&config.server.listen, error));
+    let mut server = set_up(server, config)?;
+    if config.push.local_webhooks || (serving.tries_webhooks && listen::are_private(&addresses)) {
+        server = server.push(with_local_webhooks());
+    }
+    let cannot = |error| listen::cannot_listen(&config.server.listen, error);
     if serving.faults.is_empty() {
         let bound = server.bind(&*addresses).await.map_err(cannot)?;
         let (url, public) = (bound.local_url(), bound.url());
@@ -93,6 +98,13 @@ fn set_up(server: Server, config: &Config) -> anyhow::Result<Server> {
         (Some(_), None) => bail!("TLS needs a key beside its certificate: tls_key, or --tls-key"),
         (None, Some(_)) => bail!("TLS needs a certificate beside its key: tls_cert, or --tls-cert"),
     }
+}
+
+/// The library warns of it.
+fn with_local_webhooks() -> PushSettings {
+    let mut settings = PushSettings::default();
+    settings.reach.loopback = true;
+    settings
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

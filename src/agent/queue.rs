@@ -20,7 +20,12 @@ pub(crate) struct Queue {
 struct Said {
     events: Vec<Event>,
     closed: bool,
+    /// How often something was said after that.
+    late: u64,
 }
+
+/// Something was said after the end of the turn, for the first time or for one more.
+pub(super) struct TooLate(pub(super) u64);
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Self {
@@ -32,33 +37,35 @@ impl Queue {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while the log is behind. What is said after the end of the turn has nobody to hear it.
-    pub(super) async fn push(&self, event: Event) {
-        let mut waits = self.try_push(event);
+    /// Waits while the log is behind. What is said after the end of the turn is ignored: says how often that was so.
+    pub(super) async fn push(&self, event: Event) -> Result<(), TooLate> {
+        let mut waits = self.try_push(event)?;
         while let Some(event) = waits {
             // Before looking once more: room made in between must wake us.
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
-            waits = self.try_push(event);
+            waits = self.try_push(event)?;
             if waits.is_some() {
                 room.await;
             }
         }
+        Ok(())
     }
 
     /// Gives the event back if there is no room for it.
-    fn try_push(&self, event: Event) -> Option<Event> {
+    fn try_push(&self, event: Event) -> Result<Option<Event>, TooLate> {
         let mut said = self.said();
         if said.closed {
-            return None;
+            said.late += 1;
+            return Err(TooLate(said.late));
         }
         if said.events.len() >= self.limit {
-            return Some(event);
+            return Ok(Some(event));
         }
         said.events.push(event);
         drop(said);
         self.news.notify_one();
-        None
+        Ok(None)
     }
 
     /// Moves everything said so far, in order, behind what is in `events`; an empty vector is swapped for the full one.

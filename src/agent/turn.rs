@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Queue;
+use super::queue::TooLate;
 use crate::model::{
     Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role, Task, TaskId,
     TaskState, TaskStatus,
@@ -16,7 +17,7 @@ use crate::model::{
 
 /// One message to work on, and the ways to speak about it.
 ///
-/// Speaking waits while the log is behind, and has no effect once the turn is over.
+/// Speaking waits while the log is behind. Once the turn is over it has no effect, but for an entry in the log that says so.
 #[derive(Clone)]
 pub struct Turn(Arc<Setting>);
 
@@ -40,6 +41,8 @@ pub(crate) struct Setting {
 pub(crate) trait Library: Send + Sync {
     /// A task of the same scope; `None` for any other.
     async fn task(&self, id: &TaskId) -> Option<Task>;
+    /// Records that something of this task was said after the end of its turn.
+    async fn late(&self, id: &TaskId);
     /// The newest tasks of a conversation in the same scope, oldest first, without the one being worked on.
     async fn context(&self, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task>;
 }
@@ -168,7 +171,12 @@ impl Turn {
     }
 
     async fn push(&self, event: Event) {
-        self.0.queue.push(event).await;
+        let Err(TooLate(times)) = self.0.queue.push(event).await else { return };
+        tracing::debug!(task = %self.task_id(), times, "said after the end of the turn");
+        if times == 1 {
+            // Once is enough to know of, and an agent that goes on and on must not fill the log.
+            self.0.library.late(self.task_id()).await;
+        }
     }
 }
 

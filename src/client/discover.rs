@@ -34,7 +34,7 @@ impl Client {
             url: absolute(interface, &reader.url),
             ..interface.clone()
         })?;
-        Ok(Self { egress: reader.egress, card: Some(Arc::new(card)), ..client })
+        Ok(Self { egress: reader.egress, card: Some(Arc::new(card)), home: Some(reader.url), ..client })
     }
 
     async fn fetch_card(&self) -> Result<AgentCard> {

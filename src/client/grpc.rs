@@ -57,7 +57,7 @@ async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<
         headers.insert(HeaderName::from_static(LAST_EVENT_ID), after.into());
     }
     headers.extend(client.headers.clone());
-    let (head, body) = client.egress.send(http, Protocol::Http2).await?.into_parts();
+    let (head, body) = client.send(http, Protocol::Http2).await?.into_parts();
     let is_grpc =
         head.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
     if !is_grpc || head.status != 200 {

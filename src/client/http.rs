@@ -47,7 +47,7 @@ impl Client {
             headers.insert(HeaderName::from_static(LAST_EVENT_ID), after.into());
         }
         headers.extend(self.headers.clone());
-        let (head, body) = self.egress.send(request, Protocol::Http1).await?.into_parts();
+        let (head, body) = self.send(request, Protocol::Http1).await?.into_parts();
         Ok(Answer { status: head.status, headers: head.headers, body, limit: self.max_bytes })
     }
 }

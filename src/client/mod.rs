@@ -1,5 +1,6 @@
 //! The other side of the wire: the eleven operations, over every binding and version.
 
+mod credentials;
 mod discover;
 mod events;
 #[cfg(feature = "grpc")]
@@ -9,6 +10,7 @@ mod grpc;
 mod grpc;
 mod http;
 mod jsonrpc;
+mod receiver;
 mod rest;
 
 use std::fmt;
@@ -27,7 +29,12 @@ use crate::model::{
 };
 use crate::wire::decide::Asked;
 use crate::wire::header;
+use credentials::Wallet;
+pub use credentials::{
+    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+};
 pub use events::EventStream;
+pub use receiver::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
 
 /// How much of one answer, or of one event, is read unless said otherwise.
 const MAX_BYTES: usize = 10 << 20;
@@ -47,6 +54,9 @@ pub struct Client {
     max_bytes: usize,
     egress: Egress,
     card: Option<Arc<AgentCard>>,
+    /// Where the card came from.
+    home: Option<Uri>,
+    wallet: Wallet,
 }
 
 impl Client {
@@ -55,7 +65,7 @@ impl Client {
     /// # Errors
     /// Invalid parameters: the url is not one of HTTP. Unsupported: gRPC without the feature `grpc`.
     pub fn new(url: &str, binding: Binding, version: Version) -> Result<Self> {
-        Self::over(Egress::new(), url, binding, version)
+        Self::over(Egress::trusted(), url, binding, version)
     }
 
     /// A client that goes out by this door.
@@ -74,7 +84,18 @@ impl Client {
                 HeaderValue::from_static(concat!("attache/", env!("CARGO_PKG_VERSION"))),
             ),
         ]);
-        Ok(Self { url, binding, version, tenant: None, headers, max_bytes: MAX_BYTES, egress, card: None })
+        Ok(Self {
+            url,
+            binding,
+            version,
+            tenant: None,
+            headers,
+            max_bytes: MAX_BYTES,
+            egress,
+            card: None,
+            home: None,
+            wallet: Wallet::default(),
+        })
     }
 
     /// A client of an interface that a card names, with its tenant.
@@ -118,7 +139,8 @@ impl Client {
         Ok(self)
     }
 
-    /// Sends this token as `Authorization: Bearer`.
+    /// Sends this token as `Authorization: Bearer`, whatever the card says and wherever it leads; rather use
+    /// [`with_credentials`](Self::with_credentials).
     ///
     /// # Errors
     /// Invalid parameters: the token has characters that a header cannot carry.

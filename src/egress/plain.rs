@@ -21,7 +21,7 @@ impl Http {
     /// A sender with connections of its own.
     #[must_use]
     pub fn new() -> Self {
-        Self(Egress::new())
+        Self(Egress::trusted())
     }
 
     /// Whether requests can be sent to this url at all: its scheme is one that we speak, and no credentials are in it.

@@ -1,11 +1,17 @@
 //! Time and chance: given to the engine, so that a test can hold both still.
 
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use crate::model::Timestamp;
 
 /// Where the engine gets the time and fresh ids.
 pub(crate) trait Clock: Send + Sync + 'static {
     /// Now.
     fn now(&self) -> Timestamp;
+
+    /// How long it is since some moment; nobody can set this.
+    fn passed(&self) -> Duration;
 
     /// An id that nobody has had before.
     fn id(&self) -> String;
@@ -14,13 +20,41 @@ pub(crate) trait Clock: Send + Sync + 'static {
 /// The clock of the machine, and 122 random bits.
 pub(crate) struct System;
 
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
 impl Clock for System {
     fn now(&self) -> Timestamp {
         // A clock outside the years 1 to 9999 is broken; the log's order does not depend on it.
         Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
     }
 
+    fn passed(&self) -> Duration {
+        START.elapsed()
+    }
+
     fn id(&self) -> String {
         uuid::Uuid::new_v4().to_string()
+    }
+}
+
+/// The time by which ages are told: that of the clock, unless it has jumped ahead. Then it follows at twice the speed of
+/// what really passes, so that nothing is taken for old all at once, and a machine that slept is caught up with.
+#[derive(Debug, Default)]
+pub(super) struct Calendar {
+    told: Mutex<Option<(Duration, Timestamp)>>,
+}
+
+impl Calendar {
+    pub(super) fn now(&self, clock: &dyn Clock) -> Timestamp {
+        let (passed, wall) = (clock.passed(), clock.now());
+        // Put there whole, so a panic elsewhere spoils nothing.
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = told.map_or(wall, |(then, told)| {
+            let since = 2 * passed.saturating_sub(then);
+            let since = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+            Timestamp::from_millis(told.as_millis().saturating_add(since)).map_or(wall, |most| most.min(wall))
+        });
+        *told = Some((passed, now));
+        now
     }
 }

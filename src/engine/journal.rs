@@ -17,7 +17,7 @@ use super::recorded::Recorded;
 use super::resting::Resting;
 use super::{Error, Result};
 use crate::bus::Bus;
-use crate::model::{Entry, Event, Scope, Seq, TaskId};
+use crate::model::{Entry, Event, Scope, Seq, Task, TaskId};
 use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store};
 
 /// How many entries are read at once.
@@ -125,6 +125,23 @@ impl Journal {
         // A cache: where it fails the log itself may be readable, and if not, that says why.
         let kept = self.store.kept(task).await.ok().flatten();
         kept.map_or_else(Log::empty, |(at, folded)| Log::kept(at, folded))
+    }
+
+    /// The task as it was at a position.
+    pub(super) async fn task_at(&self, task: &Head, at: Seq) -> Result<Arc<Task>> {
+        let kept = self.store.kept(task).await.ok().flatten().filter(|(kept, _)| *kept <= at);
+        let mut log = kept.map_or_else(Log::empty, |(at, folded)| Log::kept(at, folded));
+        while log.at < at {
+            let left = usize::try_from(at.0 - log.at.0).unwrap_or(PAGE).min(PAGE);
+            let entries = self.store.read(task, log.at, left).await?;
+            if entries.is_empty() {
+                return Err(Error::Gone);
+            }
+            for entry in &entries {
+                log.apply(entry)?;
+            }
+        }
+        Ok(log.task)
     }
 
     /// Takes in what came behind a fold.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::log::Log;
@@ -19,8 +19,10 @@ pub(super) enum Wish {
     Message(Box<Incoming>),
     /// Stop, and end as canceled.
     Cancel { metadata: Option<Object>, until: Instant, answer: oneshot::Sender<Result<Task>> },
-    /// Nobody worked on it when we came: do as the policy says.
-    Recover,
+    /// Its agent has said something after the end of its turn: record that it was ignored.
+    Late,
+    /// Nobody worked on it when we came: do as the policy says. The place among those that do is given back then.
+    Recover(Option<OwnedSemaphorePermit>),
     /// It may wait, or be silent, for too long: do as the policy says.
     Expire,
 }
@@ -48,20 +50,26 @@ struct Tail {
     /// Up to where the fold is kept in the store, or short enough to do without.
     kept: Seq,
     entries: VecDeque<Arc<Recorded>>,
-    limit: usize,
+    /// Of all entries together, in bytes.
+    weight: usize,
+    limits: Limits,
     /// The store cannot be written; those who follow are told, and come back later.
     lost: bool,
 }
 
+/// How many entries a tail may have, and how many bytes.
+type Limits = (usize, usize);
+
 impl Live {
-    fn new(queue: usize, tail: usize) -> (Arc<Self>, mpsc::Receiver<Wish>) {
+    fn new(queue: usize, limits: Limits) -> (Arc<Self>, mpsc::Receiver<Wish>) {
         let (wishes, wished) = mpsc::channel(queue.max(1));
         let tail = Tail {
             log: None,
             shown: None,
             kept: Seq(0),
             entries: VecDeque::new(),
-            limit: tail.max(1),
+            weight: 0,
+            limits,
             lost: false,
         };
         (Arc::new(Self { wishes, tail: Mutex::new(tail) }), wished)
@@ -85,20 +93,18 @@ impl Live {
             // What does not fit was recorded as ignored, so this cannot fail; if it did, the store has the truth.
             if log.apply(&entry).is_err() {
                 tail.log = None;
-                tail.entries.clear();
+                tail.clear();
                 return;
             }
-            tail.entries.push_back(entry);
+            tail.push(entry);
         }
-        while tail.entries.len() > tail.limit {
-            tail.entries.pop_front();
-        }
+        tail.cut();
     }
 
     /// Begins again from what the store has.
     pub(super) fn reset(&self, log: &Log) {
         let mut tail = self.tail();
-        tail.entries.clear();
+        tail.clear();
         (tail.log, tail.shown) = (Some(log.clone()), None);
         tail.kept = log.at;
         tail.lost = false;
@@ -156,6 +162,27 @@ impl Live {
     }
 }
 
+impl Tail {
+    fn push(&mut self, entry: Arc<Recorded>) {
+        self.weight += entry.event.weight();
+        self.entries.push_back(entry);
+    }
+
+    /// Drops the oldest, until the rest is within bounds. Those who have not read them find them in the store.
+    fn cut(&mut self) {
+        let (most, heaviest) = self.limits;
+        while self.entries.len() > most.max(1) || self.weight > heaviest {
+            let Some(oldest) = self.entries.pop_front() else { return };
+            self.weight -= oldest.event.weight();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.weight = 0;
+    }
+}
+
 /// What became of a wish.
 pub(super) enum Passed {
     /// Whoever works on the task has it.
@@ -174,11 +201,11 @@ pub(super) struct Registry {
     shards: Box<[Shard]>,
     hasher: RandomState,
     queue: usize,
-    tail: usize,
+    tail: Limits,
 }
 
 impl Registry {
-    pub(super) fn new(queue: usize, tail: usize) -> Self {
+    pub(super) fn new(queue: usize, tail: Limits) -> Self {
         Self { shards: (0..32).map(|_| Mutex::default()).collect(), hasher: RandomState::new(), queue, tail }
     }
 

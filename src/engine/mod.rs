@@ -35,10 +35,10 @@ use tokio_util::task::TaskTracker;
 use crate::bus::Bus;
 use crate::model::{
     self, Broken, Call, Caller, ContextId, Entry, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task,
-    TaskId, TaskState,
+    TaskId, TaskState, Timestamp,
 };
-use crate::store::{self, Head, Key, Page, Query, Registered, Seen, Store, Unwritable};
-use clock::Clock;
+use crate::store::{self, Head, Key, Page, Push, Query, Registered, Seen, Store, Unwritable, Which};
+use clock::{Calendar, Clock};
 use journal::Journal;
 use live::{Incoming, Passed, Registry, Wish};
 use log::Log;
@@ -60,6 +60,7 @@ pub(crate) struct Engine {
     journal: Journal,
     staff: Staff,
     clock: Arc<dyn Clock>,
+    calendar: Arc<Calendar>,
     tracker: TaskTracker,
     stop: CancellationToken,
     settings: Arc<Settings>,
@@ -104,7 +105,10 @@ impl Engine {
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
         let settings = settings.for_store(&*store);
-        let registry = Registry::new(settings.max_waiting_messages, settings.max_tail_entries);
+        let registry = Registry::new(
+            settings.max_waiting_messages,
+            (settings.max_tail_entries, settings.max_tail_bytes),
+        );
         let resting = Resting::new(settings.max_resting_bytes);
         Self {
             journal: Journal::new(
@@ -116,6 +120,7 @@ impl Engine {
             ),
             staff,
             clock,
+            calendar: Arc::default(),
             tracker,
             stop,
             turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),
@@ -192,6 +197,31 @@ impl Engine {
     /// Removes a webhook.
     pub(crate) async fn delete_config(&self, head: &Head, id: &PushConfigId) -> Result<()> {
         self.in_time(async { Ok(self.journal.store.delete_config(head, id).await?) }).await
+    }
+
+    /// Webhooks of every scope, for those who deliver.
+    pub(crate) async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Result<Vec<Push>> {
+        self.in_time(async { Ok(self.journal.store.pushes(which, after, limit).await?) }).await
+    }
+
+    /// A webhook, and how far the deliveries to it are.
+    pub(crate) async fn push(&self, head: &Head, id: &PushConfigId) -> Result<Option<Push>> {
+        self.in_time(async { Ok(self.journal.store.push(head, id).await?) }).await
+    }
+
+    /// Records how far the deliveries to a webhook are; `false` when it is not there any more.
+    pub(crate) async fn record_delivery(&self, push: &Push) -> Result<bool> {
+        self.in_time(async { Ok(self.journal.store.record_delivery(push).await?) }).await
+    }
+
+    /// The task as it was at a position.
+    pub(crate) async fn task_at(&self, head: &Head, at: Seq) -> Result<Arc<Task>> {
+        self.in_time(self.journal.task_at(head, at)).await
+    }
+
+    /// Now.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Opens a task with this message and begins to work on it.

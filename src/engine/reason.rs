@@ -1,12 +1,20 @@
 //! Why the engine itself moved a task: a word in the metadata.
 
-use crate::model::{Json, Message, MessageId, Object, Task, TaskState};
+use crate::model::{Event, Json, Message, MessageId, Object, Task, TaskState};
 
 const REASON: &str = "attache.reason";
 const TIMED_OUT: &str = "timed-out";
 
 /// The agent broke a rule of the protocol (04 §3.8).
 pub(super) const INVALID: &str = "invalid-agent-response";
+
+/// The task has grown beyond its bound.
+pub(super) const TOO_LARGE: &str = "too-large";
+
+/// What is recorded of something that an agent says after the end of its turn.
+pub(super) fn late() -> Event {
+    Event::Ignored { reason: "said after the end of its turn".to_owned() }
+}
 
 /// The metadata that gives a reason.
 pub(super) fn metadata(reason: &str) -> Object {

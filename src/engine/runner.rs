@@ -33,6 +33,8 @@ pub(super) struct Runner {
     scope: Scope,
     /// The fold of everything written and about to be written.
     pub(super) log: Log,
+    /// How large the task is, in bytes, about.
+    pub(super) weight: usize,
     /// What is folded and not durable yet, and when the first of it was.
     pending: Vec<Event>,
     since: Timestamp,
@@ -110,6 +112,7 @@ impl Runner {
             id,
             scope,
             log: Log::empty(),
+            weight: 0,
             pending: Vec::new(),
             since: Timestamp::default(),
             durable: Seq(0),
@@ -147,7 +150,7 @@ impl Runner {
         let mut pause = FIRST_PAUSE;
         while let Err(error) = self.reload().await {
             tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");
-            if !matches!((&wish, &error), (Wish::Recover, Error::Store(_))) {
+            if !matches!((&wish, &error), (Wish::Recover(_), Error::Store(_))) {
                 let gone = matches!(error, Error::Gone);
                 refuse(wish, error);
                 return self.refuse_all(if gone { || Error::Gone } else { || Error::Lost });
@@ -217,7 +220,7 @@ impl Runner {
                 }
                 news = self.news() => match news {
                     // Somebody does work on it.
-                    News::Wish(Wish::Recover | Wish::Expire) => {}
+                    News::Wish(Wish::Recover(_) | Wish::Expire) => {}
                     News::Wish(wish) => self.grant(wish).await?,
                     News::Elsewhere => self.catch_up().await?,
                 }
@@ -252,7 +255,11 @@ impl Runner {
                 let committed = self.commit(None, true).await;
                 self.answer_cancel(answer, committed)
             }
-            Wish::Recover => self.recover().await,
+            Wish::Late => {
+                self.plan(vec![reason::late()]);
+                self.commit(None, true).await
+            }
+            Wish::Recover(_place) => self.recover().await,
             Wish::Expire => self.expire().await,
         }
     }

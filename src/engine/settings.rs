@@ -22,6 +22,11 @@ pub struct Settings {
     pub max_queued_events: usize,
     /// Entries of a running task that stay in memory for those who follow it; older ones are read from the store.
     pub max_tail_entries: usize,
+    /// The same in bytes, for each running task.
+    pub max_tail_bytes: usize,
+    /// How large a task may grow, in bytes: beyond that what its agent says is not recorded any more, and the task fails
+    /// with the reason `too-large`.
+    pub max_task_bytes: usize,
     /// Memory, in bytes, for tasks that nobody works on: one that was read and is read again does not touch the
     /// store, as long as it did not change.
     #[serde(with = "Size")]
@@ -134,6 +139,8 @@ impl Default for Settings {
             max_waiting_messages: 64,
             max_queued_events: 256,
             max_tail_entries: 1024,
+            max_tail_bytes: 1 << 20,
+            max_task_bytes: 256 << 20,
             max_resting_bytes: 16 << 20,
             cancel_grace: Duration::from_secs(5),
             store_timeout: Duration::from_secs(30),

@@ -1,10 +1,11 @@
 //! What nobody asks for: tasks that were cut off, that wait too long, that are too old or too many.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::MissedTickBehavior;
 
 use super::live::{Passed, Wish};
@@ -19,6 +20,9 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How many tasks are looked at together.
 const PAGE: usize = 500;
+
+/// How many tasks are read and seen to at the same time after a restart: as many as the store commits together.
+const AT_ONCE: usize = 256;
 
 /// Tasks that have ended since the last sweep, and whether there are so many that it should come sooner.
 #[derive(Debug, Default)]
@@ -41,7 +45,7 @@ impl Engine {
     /// once before serving.
     pub(crate) async fn recover(&self) -> Result<()> {
         // Those parked on somebody outside too: a message may have come that nobody worked on.
-        self.each_unfinished(|_| Some(Wish::Recover)).await
+        self.each_unfinished(|_, place| Some(Wish::Recover(place))).await
     }
 
     /// Sees to what waits or is silent too long, and forgets what is too old or too many, for as long as it runs.
@@ -64,7 +68,7 @@ impl Engine {
     pub(crate) async fn sweep(&self) -> Result<()> {
         let ages = self.settings.max_parked_age.or(self.settings.max_silent_age);
         if ages.is_some() || self.staff.any_waits_only_so_long(&self.settings) {
-            self.each_unfinished(|head| self.is_overdue(head).then_some(Wish::Expire)).await?;
+            self.each_unfinished(|head, _| self.is_overdue(head).then_some(Wish::Expire)).await?;
         }
         if let Some(age) = self.settings.max_age {
             self.forget_before(self.before(age)).await?;
@@ -93,18 +97,23 @@ impl Engine {
             && self.journal.registry.get(&head.id).is_none()
     }
 
-    /// So long ago.
+    /// So long ago. A clock that jumps makes nothing old.
     pub(super) fn before(&self, time: Duration) -> Timestamp {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        Timestamp::from_millis(self.clock.now().as_millis().saturating_sub(millis)).unwrap_or_default()
+        let now = self.calendar.now(&*self.clock);
+        Timestamp::from_millis(now.as_millis().saturating_sub(millis)).unwrap_or_default()
     }
 
-    async fn each_unfinished(&self, wish: impl Fn(&Head) -> Option<Wish>) -> Result<()> {
-        let mut after = None;
+    async fn each_unfinished(
+        &self,
+        wish: impl Fn(&Head, Option<OwnedSemaphorePermit>) -> Option<Wish>,
+    ) -> Result<()> {
+        let (mut after, places) = (None, Arc::new(Semaphore::new(AT_ONCE)));
         loop {
             let heads = self.journal.store.unfinished(after.as_ref(), PAGE).await?;
             for head in &heads {
-                if let Some(wish) = wish(head)
+                let place = places.clone().acquire_owned().await.ok();
+                if let Some(wish) = wish(head, place)
                     && let Passed::Back(wish, live, wished) = self.journal.registry.pass(&head.id, wish)
                 {
                     let runner = Runner::resuming(self.clone(), head.clone(), live, wished);

@@ -7,6 +7,7 @@ mod faults;
 mod kept;
 mod laws;
 mod limits;
+mod policies;
 mod races;
 mod recovery;
 mod retention;
@@ -31,6 +32,10 @@ struct Still(AtomicU64);
 impl Clock for Still {
     fn now(&self) -> Timestamp {
         Timestamp::from_millis(1_000).unwrap()
+    }
+
+    fn passed(&self) -> Duration {
+        Duration::ZERO
     }
 
     fn id(&self) -> String {

@@ -13,10 +13,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::journal::Journal;
 use super::live::Wish;
 use super::runner::{News, Runner, status};
-use super::{Error, Result, reason};
+use super::{Engine, Error, Result, reason};
 use crate::agent::{Failure, Library, Outcome, Queue, Setting, Turn};
 use crate::model::{ContextId, Event, Message, Scope, Task, TaskId, TaskState};
 use crate::store::Query;
@@ -33,12 +32,20 @@ type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + '
 pub(super) enum Ending {
     /// The agent said so.
     Said(Result<Outcome, Failure>),
-    /// The agent broke a rule of the protocol: which one is for the log.
-    Broken(String),
+    /// The agent said what cannot be recorded.
+    Fault(Fault),
     /// Somebody asked for it.
     Canceled,
     /// Somebody else has ended the task.
     Elsewhere,
+}
+
+/// Why something that an agent said cannot be recorded.
+pub(super) enum Fault {
+    /// It breaks a rule of the protocol: which one is for the log.
+    Broken(String),
+    /// The task would be larger than it may be.
+    TooLarge,
 }
 
 /// A cancel that the agent was told of, and how long it may take.
@@ -82,7 +89,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             let fault = scribe.take_down(runner, &mut said);
             runner.plan(said.drain(..));
             if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &ended) {
-                ended = Some(Ending::Broken(fault));
+                ended = Some(Ending::Fault(fault));
             }
         }
         if let Some(ending) = ended.take() {
@@ -131,8 +138,9 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                         stopping.answers.push(answer);
                     }
                 }
+                News::Wish(Wish::Late) => runner.plan(vec![reason::late()]),
                 // Somebody does work on it.
-                News::Wish(Wish::Recover | Wish::Expire) => {}
+                News::Wish(Wish::Recover(_) | Wish::Expire) => {}
             },
             ending = limit(until, setting.deadline, silence) => ended = Some(ending),
             ending = outcome(&mut work) => ended = Some(ending),
@@ -213,7 +221,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
         cancel: CancellationToken::new(),
         listens: AtomicBool::new(false),
         deadline: later(Instant::now(), engine.staff.of(&scope).max_turn_time(&engine.settings)),
-        library: Arc::new(Shelf { journal: engine.journal.clone(), scope }),
+        library: Arc::new(Shelf { engine: engine.clone(), scope }),
     }
 }
 
@@ -232,8 +240,8 @@ async fn finish(
     runner.plan(said);
     // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
     let ending = match (ending, fault) {
-        (Ending::Said(_) | Ending::Broken(_), _) if stopping.is_some() => Ending::Canceled,
-        (Ending::Said(_), Some(fault)) => Ending::Broken(fault),
+        (Ending::Said(_) | Ending::Fault(_), _) if stopping.is_some() => Ending::Canceled,
+        (Ending::Said(_), Some(fault)) => Ending::Fault(fault),
         (ending, _) => ending,
     };
     let ending = scribe.ending(runner, ending);
@@ -282,26 +290,33 @@ fn stop(runner: &Runner, setting: &Setting, stopping: &mut Option<Stopping>) -> 
 
 /// What a turn may look up: only what its caller may see.
 struct Shelf {
-    journal: Journal,
+    engine: Engine,
     scope: Scope,
 }
 
 #[async_trait]
 impl Library for Shelf {
     async fn task(&self, id: &TaskId) -> Option<Task> {
-        let head = self.journal.find(&self.scope, id).await.ok()??;
-        self.journal.log(&head).await.ok().map(|log| Arc::unwrap_or_clone(log.task))
+        let head = self.engine.journal.find(&self.scope, id).await.ok()??;
+        self.engine.journal.log(&head).await.ok().map(|log| Arc::unwrap_or_clone(log.task))
     }
 
     async fn context(&self, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task> {
         let query =
             Query { context_id: Some(id.clone()), limit: limit.saturating_add(1), ..Query::default() };
-        let Ok(page) = self.journal.list(&self.scope, &query).await else { return Vec::new() };
+        let Ok(page) = self.engine.journal.list(&self.scope, &query).await else { return Vec::new() };
         let mut tasks = Vec::new();
         for head in page.tasks.iter().filter(|head| head.id != *but).take(limit) {
-            tasks.extend(self.journal.log(head).await.ok().map(|log| Arc::unwrap_or_clone(log.task)));
+            tasks.extend(self.engine.journal.log(head).await.ok().map(|log| Arc::unwrap_or_clone(log.task)));
         }
         tasks.reverse();
         tasks
+    }
+
+    async fn late(&self, id: &TaskId) {
+        // A note for whoever reads the log: where it cannot be made, nothing is lost.
+        if let Ok(Some(head)) = self.engine.find(&self.scope, id).await {
+            let _ = self.engine.wish(&head, Wish::Late).await;
+        }
     }
 }

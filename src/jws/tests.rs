@@ -171,6 +171,15 @@ fn a_card_with_empty_members_is_not_signed() {
 }
 
 #[test]
+fn s44_a_card_signed_by_the_python_sdk_verifies() {
+    // Made by a2a-sdk 1.3.0, with scopes, lists and texts that it leaves out of what it signs.
+    let made: Value = serde_json::from_str(include_str!("tests/sdk-1.3.0.json")).unwrap();
+    let card: AgentCard = serde_json::from_value(made["card"].clone()).unwrap();
+    let keys = KeySet::read(made["key"].to_string().as_bytes()).unwrap();
+    assert_eq!(verify_card(&card, None, &keys), verified("sdk"));
+}
+
+#[test]
 fn s44_rfc_8785_vectors() {
     let table = [
         (

@@ -199,6 +199,15 @@ impl Object {
         Some(removed)
     }
 
+    /// Removes all members whose names begin so.
+    pub fn remove_all(&mut self, prefix: &str) {
+        let members = self.members();
+        let rest: Vec<_> = members.iter().filter(|(name, _)| !name.starts_with(prefix)).cloned().collect();
+        if rest.len() < members.len() {
+            *self = Self::from_members(&rest);
+        }
+    }
+
     /// Takes over every member of `other`; where both have one, `other` wins.
     pub fn merge(&mut self, other: &Self) {
         *self = self.merged(other.members());

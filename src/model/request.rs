@@ -553,6 +553,25 @@ impl Request {
         }
     }
 
+    /// Drops from its metadata what only we may say there: names that begin with `attache.`.
+    pub fn drop_reserved(&mut self) {
+        let metadata = match self {
+            Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
+                [request.metadata.as_mut(), request.message.metadata.as_mut()]
+            }
+            Self::CancelTask(request) => [request.metadata.as_mut(), None],
+            Self::GetTask(_)
+            | Self::ListTasks(_)
+            | Self::SubscribeToTask(_)
+            | Self::CreatePushConfig(_)
+            | Self::GetPushConfig(_)
+            | Self::ListPushConfigs(_)
+            | Self::DeletePushConfig(_)
+            | Self::GetExtendedAgentCard(_) => [None, None],
+        };
+        metadata.into_iter().flatten().for_each(|object| object.remove_all("attache."));
+    }
+
     /// Checks every rule that needs no task.
     ///
     /// # Errors

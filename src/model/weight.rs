@@ -1,6 +1,6 @@
 //! How much memory things take, about: what is kept or sent is bounded by it.
 
-use super::{Artifact, Content, Message, Object, Part, Task};
+use super::{Artifact, Content, Event, Message, Object, Part, Task};
 
 /// What a struct with its allocations takes beside its text, about.
 const STRUCT: usize = 200;
@@ -12,6 +12,29 @@ impl Task {
         let messages = self.history.iter().chain(&self.status.message).map(|message| of_message(message));
         let artifacts = self.artifacts.iter().map(of_artifact);
         2 * STRUCT + of_object(self.metadata.as_ref()) + messages.chain(artifacts).sum::<usize>()
+    }
+}
+
+impl Event {
+    /// How much memory it takes, in bytes, about.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        STRUCT
+            + match self {
+                Self::Created { metadata, .. } | Self::CancelRequested { metadata } => {
+                    of_object(metadata.as_ref())
+                }
+                Self::Message(message) => of_message(message),
+                Self::Status { status, metadata } => {
+                    let message = status.message.as_ref().map_or(0, |message| of_message(message));
+                    message + of_object(metadata.as_ref())
+                }
+                Self::Artifact { artifact, metadata, .. } => {
+                    of_artifact(artifact) + of_object(metadata.as_ref())
+                }
+                Self::Ignored { reason } => reason.len(),
+                Self::TurnStarted | Self::TurnEnded => 0,
+            }
     }
 }
 

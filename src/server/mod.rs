@@ -37,6 +37,7 @@ use crate::agent::Agent;
 use crate::bus;
 use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
+use crate::push::{Deliveries, PushSettings, Pushes};
 use crate::service::{Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
 use crate::wire::path::is_tenant;
@@ -73,6 +74,7 @@ pub struct Server {
     settings: Settings,
     serving: ServerSettings,
     limits: Limits,
+    push: PushSettings,
     public_url: Option<String>,
     handshake: Option<Arc<dyn Handshake>>,
 }
@@ -90,6 +92,7 @@ struct Built {
     routes: Routes,
     handshake: Option<Arc<dyn Handshake>>,
     engine: Engine,
+    pushes: Pushes,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -111,6 +114,7 @@ impl Server {
             settings: Settings::default(),
             serving: ServerSettings::default(),
             limits: Limits::default(),
+            push: PushSettings::default(),
             public_url: None,
             handshake: None,
         }
@@ -134,6 +138,13 @@ impl Server {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Sets how webhooks are called, and where they may be.
+    #[must_use]
+    pub fn push(mut self, settings: PushSettings) -> Self {
+        self.push = settings;
         self
     }
 
@@ -214,14 +225,15 @@ impl Server {
             (tasks.clone(), stop.clone()),
         );
         engine.recover().await?;
+        let pushes = pushes(&engine, self.push, &stop);
         let places = Places::new(self.serving.most());
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
             let tenant = (at > 0).then(|| served.name.to_string());
             let mut card = served.card;
-            offer_streams(&mut card, engine.keeps_tasks());
+            offer(&mut card, engine.keeps_tasks());
             let extended_card = served.extended_card.map(|mut extended| {
-                offer_streams(&mut extended, engine.keeps_tasks());
+                offer(&mut extended, engine.keeps_tasks());
                 card::complete(extended, &root, tenant.as_deref()).published()
             });
             let service = Service::new(
@@ -229,7 +241,7 @@ impl Server {
                 served.agent,
                 Offer::new(&card, extended_card),
                 self.limits.clone(),
-                places.clone(),
+                (places.clone(), pushes.clone()),
                 (self.serving.parked_stream_timeout, self.serving.max_blocking),
             );
             residents.push(Resident { name: served.name, service, tenants: served.tenants });
@@ -245,13 +257,22 @@ impl Server {
             reading: Reading::default(),
             drain: CancellationToken::new(),
         };
-        Ok(Built { root, routes, handshake: self.handshake, engine, tasks, stop })
+        Ok(Built { root, routes, handshake: self.handshake, engine, pushes, tasks, stop })
     }
 }
 
+/// Who calls webhooks, beside what the server waits for when it is to stop.
+fn pushes(engine: &Engine, settings: PushSettings, stop: &CancellationToken) -> Pushes {
+    if settings.reach.loopback {
+        tracing::warn!("webhooks on this machine are called: for development only");
+    }
+    Pushes::new(engine.clone(), settings, (TaskTracker::new(), stop.child_token()))
+}
+
 /// Where no task is kept there is nothing to follow.
-fn offer_streams(card: &mut AgentCard, keeps_tasks: bool) {
+fn offer(card: &mut AgentCard, keeps_tasks: bool) {
     card.capabilities.streaming.get_or_insert(true);
+    card.capabilities.push_notifications.get_or_insert(true);
     if !keeps_tasks {
         card.capabilities.streaming = Some(false);
         card.capabilities.push_notifications = Some(false);
@@ -293,6 +314,12 @@ impl Bound {
         Place::listening(self.address, self.built.handshake.is_some()).url()
     }
 
+    /// What became of deliveries to webhooks, for operators.
+    #[must_use]
+    pub fn deliveries(&self) -> Deliveries {
+        self.built.pushes.deliveries()
+    }
+
     /// Serves until the process ends.
     ///
     /// # Errors
@@ -308,11 +335,15 @@ impl Bound {
     /// None today: what goes wrong with one connection ends that connection.
     pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
-        let Built { routes, handshake, engine, tasks, stop, .. } = self.built;
+        let Built { routes, handshake, engine, pushes, tasks, stop, .. } = self.built;
+        let stopped = stop.clone();
         tokio::select! {
             () = connections::serve(self.listener, routes, handshake, (tasks, stop), shutdown) => {}
             never = engine.keep_house() => match never {},
+            never = pushes.keep_delivering() => match never {},
         }
+        stopped.cancel();
+        pushes.ended().await;
         tracing::info!(address = %self.address, "server stopped");
         Ok(())
     }

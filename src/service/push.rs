@@ -12,7 +12,7 @@ impl Service {
     pub(super) async fn create_push_config(&self, call: &Call, config: PushConfig) -> Result<PushConfig> {
         let id = config.task_id.clone().unwrap_or_default();
         let head = self.find(call, &id).await?;
-        let registered = self.registered(config, &head.id, call.version, "url")?;
+        let registered = self.registered(config, &head.id, call.version, "url").await?;
         self.register(&head, &registered).await?;
         Ok(registered.config)
     }
@@ -56,18 +56,20 @@ impl Service {
     ) -> Result<()> {
         let head = self.find(call, &request.task_id).await?;
         self.engine.delete_config(&head, &request.id).await?;
+        self.pushes.removed(&head.id, &request.id);
         Ok(())
     }
 
-    /// A registration as it is kept: it has an id, and names the version that its caller speaks.
-    pub(super) fn registered(
+    /// A registration as it is kept: it has an id, and names the version that its caller speaks. One that we would not
+    /// call is refused (S22: on every way in).
+    pub(super) async fn registered(
         &self,
         mut config: PushConfig,
         task: &TaskId,
         version: Version,
         field: &'static str,
     ) -> Result<Registered> {
-        check_url(&config.url, field)?;
+        self.pushes.check(&config.url, field).await?;
         config.name(task, version, || self.engine.fresh_id().into());
         config.task_id = (!task.is_empty()).then(|| task.clone());
         Ok(Registered { config, version })
@@ -79,7 +81,11 @@ impl Service {
         if !replaces && there.len() >= self.limits.max_push_configs {
             return Err(Error::invalid("id", "the task has as many webhooks as max_push_configs allows"));
         }
-        Ok(self.engine.put_config(head, registered).await?)
+        self.engine.put_config(head, registered).await?;
+        if let Some(id) = &registered.config.id {
+            self.pushes.registered(head, id);
+        }
+        Ok(())
     }
 
     async fn configs(&self, head: &Head) -> Result<Vec<PushConfig>> {
@@ -92,16 +98,4 @@ impl Service {
 fn for_task(mut config: PushConfig, task: &TaskId) -> PushConfig {
     config.task_id.get_or_insert_with(|| task.clone());
     config
-}
-
-/// S21: nothing but the web is ever called.
-fn check_url(url: &str, field: &'static str) -> Result<()> {
-    let (scheme, rest) = url.split_once("://").unwrap_or_default();
-    let is_web = scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http");
-    let has_host = !rest.is_empty() && !rest.starts_with(['/', '?', '#', ':']);
-    let is_plain = !url.chars().any(|char| char.is_control() || char.is_whitespace());
-    if is_web && has_host && is_plain {
-        return Ok(());
-    }
-    Err(Error::invalid(field, "must be an absolute http or https URL"))
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::engine::Settings;
 use crate::engine::tests::world::{Fault, Faulty, Hands, Obeys, call, engine_with, scope, send, soon};
+use crate::push::PushSettings;
 use crate::store::{Query, Store};
 
 struct Office {
@@ -28,8 +29,9 @@ async fn office() -> Office {
     ids.reverse();
     let places = Places::new(Most { in_all: 10, per_task: 10, per_caller: 10 });
     let offer = Offer::default();
-    let service =
-        Service::new(engine, Arc::new(Obeys::default()), offer, Limits::default(), places, (None, None));
+    let pushes = Pushes::new(engine.clone(), PushSettings::default(), Default::default());
+    let agent = Arc::new(Obeys::default());
+    let service = Service::new(engine, agent, offer, Limits::default(), (places, pushes), (None, None));
     Office { service, store, ids }
 }
 

@@ -1,11 +1,14 @@
 //! Logs in memory: gone with the process.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Seen, Store};
+use super::{
+    Batch, Delivery, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen,
+    Standing, Store, Which,
+};
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
 /// Keeps logs in memory. They are gone when the process ends.
@@ -24,6 +27,9 @@ struct Shelf {
     ended: BTreeSet<(Timestamp, TaskId)>,
     keys: HashMap<(Scope, String), Used>,
     aliases: HashMap<(Scope, TaskId), TaskId>,
+    /// The tasks of the webhooks, by the numbers of these.
+    hooks: BTreeMap<u64, TaskId>,
+    last_hook: u64,
 }
 
 /// What a key was used for.
@@ -41,10 +47,35 @@ type Place = std::cmp::Reverse<(Timestamp, TaskId)>;
 struct Log {
     head: Head,
     entries: Vec<Entry>,
-    configs: Vec<Registered>,
+    hooks: Vec<Hook>,
     kept: Option<(Seq, Folded)>,
     keys: Vec<String>,
     alias: Option<TaskId>,
+}
+
+/// A webhook.
+#[derive(Debug)]
+struct Hook {
+    number: u64,
+    generation: u64,
+    registered: Registered,
+    delivery: Delivery,
+}
+
+impl Hook {
+    fn id(&self) -> Option<&PushConfigId> {
+        self.registered.config.id.as_ref()
+    }
+
+    fn push(&self, task: &Head) -> Push {
+        Push {
+            number: self.number,
+            generation: self.generation,
+            task: task.clone(),
+            registered: self.registered.clone(),
+            delivery: self.delivery.clone(),
+        }
+    }
 }
 
 impl Memory {
@@ -107,6 +138,20 @@ impl Shelf {
         new.position
     }
 
+    fn put_hook(&mut self, task: &TaskId, config: &Registered, position: Seq) {
+        let Some(log) = self.logs.get_mut(task) else { return };
+        if let Some(known) = log.hooks.iter_mut().find(|known| known.id() == config.config.id.as_ref()) {
+            known.generation += 1;
+            known.registered.clone_from(config);
+            known.delivery = Delivery { position: known.delivery.position, ..Delivery::default() };
+            return;
+        }
+        self.last_hook += 1;
+        let (number, delivery) = (self.last_hook, Delivery { position, ..Delivery::default() });
+        log.hooks.push(Hook { number, generation: 0, registered: config.clone(), delivery });
+        self.hooks.insert(number, task.clone());
+    }
+
     fn enlist(&mut self, head: &Head) {
         let place = std::cmp::Reverse((head.status_time, head.id.clone()));
         self.by_scope.entry(head.scope.clone()).or_default().insert(place);
@@ -137,6 +182,9 @@ impl Shelf {
         self.unlist(&log.head);
         for key in log.keys {
             self.keys.remove(&(log.head.scope.clone(), key));
+        }
+        for hook in log.hooks {
+            self.hooks.remove(&hook.number);
         }
         if let Some(alias) = log.alias {
             self.aliases.remove(&(log.head.scope, alias));
@@ -174,10 +222,12 @@ impl Store for Memory {
         }
         let (state, status_time) = (batch.state, batch.status_time);
         let head = Head { id: id.clone(), scope, context_id, position: Seq(0), state, status_time };
-        let configs = config.into_iter().collect();
-        let log =
-            Log { head: head.clone(), entries: Vec::new(), configs, kept: None, keys: Vec::new(), alias };
+        let (entries, hooks, keys) = (Vec::new(), Vec::new(), Vec::new());
+        let log = Log { head: head.clone(), entries, hooks, kept: None, keys, alias };
         shelf.logs.insert(id.clone(), log);
+        if let Some(config) = config {
+            shelf.put_hook(&id, &config, Seq(0));
+        }
         let position = shelf.add(&id, &batch);
         Ok(Opened::New(Head { position, ..head }))
     }
@@ -264,24 +314,59 @@ impl Store for Memory {
     }
 
     async fn put_config(&self, task: &Head, config: &Registered) -> Result<()> {
-        if let Some(log) = self.shelf().log_mut(task) {
-            match log.configs.iter_mut().find(|known| known.config.id == config.config.id) {
-                Some(known) => known.clone_from(config),
-                None => log.configs.push(config.clone()),
-            }
+        let mut shelf = self.shelf();
+        if let Some(position) = shelf.log(task).map(|log| log.head.position) {
+            shelf.put_hook(&task.id, config, position);
         }
         Ok(())
     }
 
     async fn configs(&self, task: &Head) -> Result<Vec<Registered>> {
-        Ok(self.shelf().log(task).map(|log| log.configs.clone()).unwrap_or_default())
+        let shelf = self.shelf();
+        let hooks = shelf.log(task).into_iter().flat_map(|log| &log.hooks);
+        Ok(hooks.map(|hook| hook.registered.clone()).collect())
     }
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
-        if let Some(log) = self.shelf().log_mut(task) {
-            log.configs.retain(|known| known.config.id.as_ref() != Some(id));
+        let shelf = &mut *self.shelf();
+        if let Some(log) = shelf.logs.get_mut(&task.id).filter(|log| log.head.scope == task.scope)
+            && let Some(at) = log.hooks.iter().position(|hook| hook.id() == Some(id))
+        {
+            shelf.hooks.remove(&log.hooks.remove(at).number);
         }
         Ok(())
+    }
+
+    async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Result<Vec<Push>> {
+        let shelf = self.shelf();
+        let numbers = shelf.hooks.range(after.map_or(0, |after| after + 1)..);
+        let hooks = numbers.filter_map(|(number, task)| {
+            let log = shelf.logs.get(task)?;
+            Some((&log.head, log.hooks.iter().find(|hook| hook.number == *number)?))
+        });
+        let wanted = hooks.filter(|(_, hook)| match (which, &hook.delivery.standing) {
+            (Which::Open, Standing::Open) | (Which::Stopped, Standing::Stopped(_)) => true,
+            (Which::Open | Which::Stopped, _) => false,
+        });
+        Ok(wanted.take(limit).map(|(head, hook)| hook.push(head)).collect())
+    }
+
+    async fn push(&self, task: &Head, id: &PushConfigId) -> Result<Option<Push>> {
+        let shelf = self.shelf();
+        let Some(log) = shelf.log(task) else { return Ok(None) };
+        Ok(log.hooks.iter().find(|hook| hook.id() == Some(id)).map(|hook| hook.push(&log.head)))
+    }
+
+    async fn record_delivery(&self, push: &Push) -> Result<bool> {
+        let mut shelf = self.shelf();
+        let same = |hook: &&mut Hook| (hook.number, hook.generation) == (push.number, push.generation);
+        match shelf.log_mut(&push.task).and_then(|log| log.hooks.iter_mut().find(same)) {
+            Some(hook) => {
+                hook.delivery = push.delivery.clone();
+                Ok(true)
+            }
+            None => Ok(false),
+        }
     }
 }
 

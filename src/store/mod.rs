@@ -106,6 +106,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes a webhook; one that is not there is as good as removed.
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()>;
+
+    /// Webhooks of every scope that stand so, in the order in which they were registered, after the given number. For
+    /// those who deliver alone.
+    async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Result<Vec<Push>>;
+
+    /// A webhook, and how far the deliveries to it are.
+    ///
+    /// One that came with its task begins with the first entry, one that came later behind the entry that was the last
+    /// then. One that takes the place of another goes on where that was, whatever had become of it.
+    async fn push(&self, task: &Head, id: &PushConfigId) -> Result<Option<Push>>;
+
+    /// Records how far the deliveries to a webhook are. Does nothing, and says so with `false`, when it is not there any
+    /// more or was registered anew.
+    async fn record_delivery(&self, push: &Push) -> Result<bool>;
 }
 
 /// What is known of a task without reading its log.
@@ -221,6 +235,55 @@ pub struct Registered {
     pub config: PushConfig,
     /// The version in which it is called.
     pub version: Version,
+}
+
+/// A webhook of a task, and how far the deliveries to it are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Push {
+    /// Its place in the order in which webhooks were registered.
+    pub number: u64,
+    /// Changes when it is registered anew.
+    pub generation: u64,
+    /// The task.
+    pub task: Head,
+    /// The webhook.
+    pub registered: Registered,
+    /// How far the deliveries are.
+    pub delivery: Delivery,
+}
+
+/// How far the deliveries to a webhook are.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Delivery {
+    /// The last entry that was delivered, or had not to be.
+    pub position: Seq,
+    /// How often the next one was tried in vain.
+    pub attempts: u32,
+    /// When it is tried again.
+    pub due: Timestamp,
+    /// Whether there is more to come.
+    pub standing: Standing,
+}
+
+/// Whether a webhook is called.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Standing {
+    /// There may be more to deliver.
+    #[default]
+    Open,
+    /// The task has ended, and all of it was delivered.
+    Over,
+    /// Given up, for this reason; what was not delivered stays in the log.
+    Stopped(String),
+}
+
+/// Which webhooks are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those with possibly more to deliver.
+    Open,
+    /// Those that were given up.
+    Stopped,
 }
 
 /// Which tasks to list.

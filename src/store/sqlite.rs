@@ -6,9 +6,11 @@
 mod error;
 mod names;
 mod open;
+mod pushes;
 mod read;
 mod readers;
 mod schema;
+mod seal;
 mod write;
 mod writer;
 
@@ -22,11 +24,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    Batch, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Seen, Store, Unwritable,
-    codec,
+    Batch, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store,
+    Unwritable, Which, codec,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use readers::Readers;
+use seal::Seal;
 use write::{Addition, Creation};
 use writer::Writer;
 
@@ -39,6 +42,7 @@ pub use error::OpenError;
 pub struct Sqlite {
     writer: Writer,
     readers: Arc<Readers>,
+    seal: Arc<Seal>,
 }
 
 /// How a [`Sqlite`] store works. The defaults suit most.
@@ -81,7 +85,8 @@ impl Sqlite {
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let opened = open::open(path.as_ref(), &options)?;
         let readers = Arc::new(Readers::new(&opened, &options));
-        Ok(Self { writer: Writer::start(opened, &options)?, readers })
+        let seal = Arc::clone(&opened.seal);
+        Ok(Self { writer: Writer::start(opened, &options)?, readers, seal })
     }
 
     /// Finishes what was asked for, moves it into the main file and lets go of it. Later calls fail.
@@ -107,7 +112,7 @@ impl Store for Sqlite {
     }
 
     async fn create(&self, task: NewTask) -> Result<Opened> {
-        let task = Creation::new(task)?;
+        let task = Creation::new(task, &self.seal)?;
         self.writer.ask(move |work| work.create(&task)).await
     }
 
@@ -172,17 +177,37 @@ impl Store for Sqlite {
 
     async fn put_config(&self, task: &Head, config: &Registered) -> Result<()> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
-        let config = write::Config::new(config)?;
+        let config = write::Config::new(config, &self.seal)?;
         self.writer.ask(move |work| work.put_config(&scope, &id, &config)).await
     }
 
     async fn configs(&self, task: &Head) -> Result<Vec<Registered>> {
-        let (id, scope) = (task.id.clone(), task.scope.clone());
-        self.readers.ask(move |connection, names| read::configs(connection, names, &scope, &id)).await
+        let (id, scope, seal) = (task.id.clone(), task.scope.clone(), self.seal.clone());
+        let read =
+            self.readers.ask(move |connection, names| read::configs(connection, names, &seal, &scope, &id));
+        read.await
     }
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
         let (task, scope, id) = (task.id.clone(), task.scope.clone(), id.clone());
         self.writer.ask(move |work| work.delete_config(&scope, &task, &id)).await
+    }
+
+    async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Result<Vec<Push>> {
+        let seal = self.seal.clone();
+        self.readers.ask(move |connection, _| pushes::list(connection, &seal, which, after, limit)).await
+    }
+
+    async fn push(&self, task: &Head, id: &PushConfigId) -> Result<Option<Push>> {
+        let (task, scope, id, seal) = (task.id.clone(), task.scope.clone(), id.clone(), self.seal.clone());
+        let read = self
+            .readers
+            .ask(move |connection, names| pushes::one(connection, names, &seal, (&scope, &task), &id));
+        read.await
+    }
+
+    async fn record_delivery(&self, push: &Push) -> Result<bool> {
+        let record = pushes::Record::new(push);
+        self.writer.ask(move |work| record.write(work.connection)).await
     }
 }

@@ -4,6 +4,12 @@ use crate::model::Version;
 
 /// The version of the protocol that a request is in.
 pub const VERSION: &str = "a2a-version";
+/// The name of a notification: the same however often it is sent.
+pub const EVENT_ID: &str = "a2a-event-id";
+/// Where a notification stands in the log of its task.
+pub const EVENT_SEQUENCE: &str = "a2a-event-sequence";
+/// The headers in which a webhook looks for its token: some SDKs know one, some the other.
+pub const NOTIFICATION_TOKENS: &[&str] = &["x-a2a-notification-token", "a2a-notification-token"];
 /// Where a reader of server-sent events goes on.
 pub const LAST_EVENT_ID: &str = "last-event-id";
 

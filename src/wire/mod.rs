@@ -34,7 +34,8 @@ pub use grpc::{read_grpc, write_grpc, write_grpc_event};
 pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_rest_event};
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{
-    A2A_JSON, refuses_in_stream, rest_type, write_body, write_event, write_failure, write_result,
+    A2A_JSON, Carries, carries, refuses_in_stream, rest_type, write_body, write_event, write_failure,
+    write_result,
 };
 
 #[cfg(feature = "grpc")]

@@ -146,5 +146,23 @@ pub fn rest_type(names_a2a: bool, version: Version) -> &'static str {
     }
 }
 
+/// What a webhook is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carries {
+    /// Each status and each artifact, as a stream has them.
+    Update,
+    /// The whole task, whenever its state changes.
+    Task,
+}
+
+/// What a webhook that was registered in this version is sent (05 §5).
+#[must_use]
+pub fn carries(version: Version) -> Carries {
+    match version {
+        Version::V1 => Carries::Update,
+        Version::V03 => Carries::Task,
+    }
+}
+
 /// The media type that 1.0 has for itself.
 pub const A2A_JSON: &str = "application/a2a+json";

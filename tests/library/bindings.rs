@@ -4,12 +4,10 @@ use attache::model::AgentExtension;
 use attache::{AgentCard, Server};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Ask, Echo, FORMS, Form, Running, start, start_as};
+use crate::harness::{Answer, Ask, Echo, FORMS, Form, Running, local_webhooks, start, start_as, start_with};
 
 async fn with_push() -> Running {
-    let mut card = AgentCard::new("Echo", "Says it back");
-    card.capabilities.push_notifications = Some(true);
-    start_as(card, Echo, |server| server).await
+    start_with(Echo, |server| server.push(local_webhooks())).await
 }
 
 impl Form {
@@ -74,7 +72,7 @@ async fn webhooks_are_registered_read_listed_and_removed() {
     for form in FORMS {
         let task = task(&server).await;
         let config = |id: &str, url: &str| json!({"id": id, "url": url, "token": "t-1"});
-        let (one, two) = ("https://example.com/one", "http://example.com/two");
+        let (one, two) = ("http://127.0.0.1:9/one", "http://localhost:9/two");
         let made = result(&server, form, &form.push("Create", &task, config("mine", one))).await;
         assert_eq!(made, form.registration(&task, "mine", one));
         // The same id again is the same webhook, elsewhere.
@@ -104,7 +102,7 @@ async fn a_webhook_without_an_id_gets_one_by_the_rule_of_its_version() {
     let server = with_push().await;
     for form in FORMS {
         let task = task(&server).await;
-        let config = json!({"url": "https://example.com/", "token": "t-1"});
+        let config = json!({"url": "http://127.0.0.1:9/", "token": "t-1"});
         for _ in 0..2 {
             result(&server, form, &form.push("Create", &task, config.clone())).await;
         }
@@ -123,8 +121,10 @@ async fn a_webhook_without_an_id_gets_one_by_the_rule_of_its_version() {
 
 #[tokio::test]
 async fn a_webhook_is_refused_alike_everywhere() {
-    let (server, silent) = (with_push().await, start(Echo).await);
-    let config = json!({"id": "c", "url": "https://example.com/"});
+    let mut card = AgentCard::new("Echo", "Says it back");
+    card.capabilities.push_notifications = Some(false);
+    let (server, silent) = (with_push().await, start_as(card, Echo, |server| server).await);
+    let config = json!({"id": "c", "url": "http://127.0.0.1:9/"});
     for form in FORMS {
         let task = task(&server).await;
         for operation in ["Create", "Get", "List", "Delete"] {
@@ -150,7 +150,7 @@ async fn a_webhook_is_refused_alike_everywhere() {
             assert!(words.contains("url") && !words.contains("passwd"), "{words}");
         }
         for number in 0..32 {
-            let config = json!({"id": number.to_string(), "url": "https://example.com/"});
+            let config = json!({"id": number.to_string(), "url": "http://127.0.0.1:9/"});
             result(&server, form, &form.push("Create", &task, config)).await;
         }
         let answer = server.ask(&form.push("Create", &task, config.clone())).await;
@@ -163,7 +163,7 @@ async fn a_webhook_is_refused_alike_everywhere() {
 async fn a_webhook_that_comes_with_a_message_is_registered() {
     let server = with_push().await;
     for form in FORMS {
-        let config = json!({"id": "inline", "url": "https://example.com/", "token": "t-1"});
+        let config = json!({"id": "inline", "url": "http://127.0.0.1:9/", "token": "t-1"});
         let name = match form {
             Form::Rpc1 | Form::Rest1 => "taskPushNotificationConfig",
             Form::Rpc03 => "pushNotificationConfig",
@@ -179,9 +179,9 @@ async fn a_webhook_that_comes_with_a_message_is_registered() {
         let sent = result(&server, form, &send(&config, json!({}))).await;
         let id = if form == Form::Rpc03 { &sent["id"] } else { &sent["task"]["id"] }.as_str().unwrap();
         let read = result(&server, form, &form.push("Get", id, json!({"id": "inline"}))).await;
-        assert_eq!(read, form.registration(id, "inline", "https://example.com/"));
+        assert_eq!(read, form.registration(id, "inline", "http://127.0.0.1:9/"));
         // What is refused leaves nothing behind: the task has ended.
-        let late = json!({"id": "late", "url": "https://example.com/"});
+        let late = json!({"id": "late", "url": "http://127.0.0.1:9/"});
         assert_eq!(form.refusal(&server.ask(&send(&late, json!({"taskId": id}))).await).0, -32004);
         assert_eq!(form.refusal(&server.ask(&form.push("Get", id, json!({"id": "late"}))).await).0, -32001);
         let bad = json!({"id": "x", "url": "gopher://example.com/"});

@@ -2,11 +2,16 @@
 
 mod answers;
 mod connections;
+mod credentials;
 mod discovery;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod local;
+mod oauth;
 mod peer;
+mod receiver;
+#[cfg(feature = "jws")]
+mod signatures;
 mod streams;
 #[cfg(feature = "tls")]
 mod tls;

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use attache::Outcome;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
-    Batch, Error, Folded, Head, Key, Memory, NewTask, Opened, Page, Query, Registered, Result, Seen, Store,
-    Unwritable,
+    Batch, Error, Folded, Head, Key, Memory, NewTask, Opened, Page, Push, Query, Registered, Result, Seen,
+    Store, Unwritable, Which,
 };
 use serde_json::{Value, json};
 
@@ -96,6 +96,18 @@ impl Store for Faulty {
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
         self.ready()?.delete_config(task, id).await
+    }
+
+    async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Result<Vec<Push>> {
+        self.ready()?.pushes(which, after, limit).await
+    }
+
+    async fn push(&self, task: &Head, id: &PushConfigId) -> Result<Option<Push>> {
+        self.ready()?.push(task, id).await
+    }
+
+    async fn record_delivery(&self, push: &Push) -> Result<bool> {
+        self.ready()?.record_delivery(push).await
     }
 }
 

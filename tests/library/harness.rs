@@ -7,7 +7,7 @@ mod reader;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use attache::{Agent, AgentCard, Failure, Outcome, Server, Turn};
+use attache::{Agent, AgentCard, Failure, Outcome, PushSettings, Server, Turn};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -60,6 +60,13 @@ pub(crate) async fn start_as(
     set_up: impl FnOnce(Server) -> Server,
 ) -> Running {
     run(set_up(Server::new(card, agent))).await
+}
+
+/// Webhooks of this machine are called: no other is in a test.
+pub(crate) fn local_webhooks() -> PushSettings {
+    let mut settings = PushSettings::default();
+    settings.reach.loopback = true;
+    settings
 }
 
 /// Starts any server.

@@ -36,6 +36,8 @@ mod many;
 mod operations;
 #[cfg(feature = "grpc")]
 mod proto;
+#[cfg(all(feature = "client", feature = "sqlite"))]
+mod pushing;
 mod refusals;
 #[cfg(feature = "server")]
 mod resuming;

@@ -22,8 +22,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("jws", &["egress"]),
     ("auth", &["egress"]),
     ("engine", &["store", "bus", "agent"]),
-    ("service", &["engine", "bus", "agent", "store"]),
     ("push", &["engine", "wire", "egress", "store"]),
+    ("service", &["engine", "bus", "agent", "store", "push"]),
     ("client", &["wire", "egress"]),
     ("server", &["service", "auth", "wire"]),
 ];

@@ -16,6 +16,7 @@ pub(crate) async fn run(args: args::Serving) -> anyhow::Result<()> {
     let serving = Serving {
         agents: vec![Served::new(name, card, agent)],
         folder: "attache/demo",
+        tries_webhooks: true,
         tries: [
             Try::say("Say hello", "hello"),
             Try::say("Ask what else it can do", "help"),

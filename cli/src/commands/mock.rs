@@ -19,6 +19,7 @@ pub(crate) async fn run(args: Mock) -> anyhow::Result<()> {
     let serving = Serving {
         agents: vec![Served::new("mock", card, script)],
         folder: "attache/mock",
+        tries_webhooks: true,
         tries: [
             Try::say("Say hello", "hello"),
             Try::tasks("Look at its tasks"),

@@ -30,12 +30,20 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
     if agents.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }
-    serving::run(Serving { agents, folder: "attache", tries: TRIES, faults: Vec::new() }, &config).await
+    serving::run(
+        Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
+        &config,
+    )
+    .await
 }
 
 async fn run_agent(name: &str, does: &str, agent: impl Agent, config: &Config) -> anyhow::Result<()> {
     let skill = AgentSkill::new(name.to_lowercase(), name, does).tag("text").example("hello");
     let card = AgentCard::new(name, does).version(env!("CARGO_PKG_VERSION")).skill(skill);
     let agents = vec![Served::new(name, card, agent)];
-    serving::run(Serving { agents, folder: "attache", tries: TRIES, faults: Vec::new() }, config).await
+    serving::run(
+        Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
+        config,
+    )
+    .await
 }

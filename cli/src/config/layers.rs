@@ -15,9 +15,13 @@ const SAID: &[(&str, &str, &[&str])] = &[
     ("server.public_url", "--public-url", &["ATTACHE_PUBLIC_URL"]),
     ("server.tls_cert", "--tls-cert", &["ATTACHE_TLS_CERT"]),
     ("server.tls_key", "--tls-key", &["ATTACHE_TLS_KEY"]),
+    ("push.local_webhooks", "--local-webhooks", &["ATTACHE_LOCAL_WEBHOOKS"]),
     ("store.kind", "--store", &["ATTACHE_STORE", "TASK_STORE_TYPE"]),
     ("store.data_dir", "--data-dir", &["ATTACHE_DATA_DIR"]),
 ];
+
+/// Keys that say yes or no.
+const SWITCHES: &[&str] = &["server.allow_anonymous", "push.local_webhooks"];
 
 /// What flags say.
 #[derive(Debug, Clone, Default)]
@@ -46,9 +50,9 @@ pub(super) fn apply(tree: &mut Tree, environment: Environment<'_>, given: &Given
     Ok(())
 }
 
-/// A variable is text; the one that is not a text says yes or no.
+/// A variable is text, but for those that say yes or no.
 fn read(key: &str, name: &str, text: String) -> Result<Value, Complaint> {
-    if key != "server.allow_anonymous" {
+    if !SWITCHES.contains(&key) {
         return Ok(Value::String(text));
     }
     match text.to_ascii_lowercase().as_str() {

@@ -19,7 +19,7 @@ pub(crate) use complaint::Complaint;
 pub(crate) use layers::{Environment, Given};
 pub(crate) use print::print;
 pub(crate) use schema::schema;
-pub(crate) use sections::{ServerSection, StoreKind, StoreSection};
+pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
 use tree::Tree;
 
 /// What a new file begins with.
@@ -44,6 +44,7 @@ pub(crate) struct Config {
     pub(crate) store: StoreSection,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
+    pub(crate) push: PushSection,
     /// In the order of the file.
     pub(crate) agents: Vec<AgentConfig>,
     tree: Tree,
@@ -70,6 +71,7 @@ impl Config {
             store: tree.take(|_| "store".to_owned())?,
             settings: tree.take(|key| home_of(key).to_owned())?,
             limits: tree.take(|_| "limits".to_owned())?,
+            push: tree.take(|_| "push".to_owned())?,
             agents: agents::take(&mut tree)?,
             tree: Tree::default(),
         };

@@ -26,7 +26,9 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
         home.insert(key, value);
     }
     let mut text = String::new();
-    for (name, values) in [("server", server), ("store", store), ("limits", limits)] {
+    for (name, values) in
+        [("server", server), ("store", store), ("limits", limits), ("push", table(&config.push)?)]
+    {
         section(&mut text, config, name, &values);
     }
     for agent in &config.agents {

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::agents::{CardSection, Kind};
-use super::sections::{ServerSection, StoreSection};
+use super::sections::{PushSection, ServerSection, StoreSection};
 use super::{STORED, home_of};
 
 /// The JSON Schema of a configuration file.
@@ -29,13 +29,14 @@ pub(crate) fn schema() -> Value {
         [properties(&StoreSection::json_schema(generator)), stored],
     );
     let limits = joined("What may not be exceeded.", [limits, properties(&Limits::json_schema(generator))]);
+    let push = joined("How webhooks are called.", [properties(&PushSection::json_schema(generator))]);
     let agents = agents(generator);
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "attache",
         "description": "A configuration file of attache: `attache serve agents.toml`",
         "type": "object",
-        "properties": {"server": server, "store": store, "limits": limits, "agents": agents},
+        "properties": {"server": server, "store": store, "limits": limits, "push": push, "agents": agents},
         "additionalProperties": false,
         "definitions": generator.take_definitions(true),
     })

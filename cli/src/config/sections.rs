@@ -41,6 +41,15 @@ impl Default for ServerSection {
     }
 }
 
+/// How webhooks are called.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PushSection {
+    /// Call webhooks on this machine too, for development: whoever may send a message could make the server post to
+    /// anything that listens here.
+    pub(crate) local_webhooks: bool,
+}
+
 /// Where tasks are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -13,8 +13,7 @@ pub(super) async fn allowed(section: &ServerSection) -> anyhow::Result<Vec<Socke
     let named = &section.listen;
     let addresses: Vec<_> =
         tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?.collect();
-    let private = addresses.iter().all(|address| is_loopback(address.ip()));
-    match (private, section.allow_anonymous) {
+    match (are_private(&addresses), section.allow_anonymous) {
         (true, _) => {}
         (false, true) => {
             eprintln!("warning: whoever reaches {named} may use the agent: nobody is asked who they are")
@@ -25,6 +24,11 @@ pub(super) async fn allowed(section: &ServerSection) -> anyhow::Result<Vec<Socke
         ),
     }
     Ok(addresses)
+}
+
+/// Whether only this machine reaches them.
+pub(super) fn are_private(addresses: &[SocketAddr]) -> bool {
+    addresses.iter().all(|address| is_loopback(address.ip()))
 }
 
 fn is_loopback(ip: IpAddr) -> bool {

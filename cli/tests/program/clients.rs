@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 use std::thread;
 
-use attache::{AgentCard, Server};
+use attache::{AgentCard, PushSettings, Server};
 use attache_agents::Script;
 
 use crate::harness::{DEADLINE, serve};
@@ -84,9 +84,10 @@ static PUSHING: LazyLock<String> = LazyLock::new(|| {
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut card = AgentCard::new("With push", "Takes webhooks");
-            card.capabilities.push_notifications = Some(true);
-            let server = Server::new(card, Script::parse(WITH_PUSH).unwrap());
+            let card = AgentCard::new("With push", "Takes webhooks");
+            let mut push = PushSettings::default();
+            push.reach.loopback = true;
+            let server = Server::new(card, Script::parse(WITH_PUSH).unwrap()).push(push);
             let bound = server.bind("127.0.0.1:0").await.unwrap();
             send.send(bound.url()).unwrap();
             bound.serve().await.unwrap();

@@ -28,8 +28,11 @@ impl Runner {
         if self.pending.is_empty() {
             self.since = now;
         }
-        let log = &mut self.log;
-        self.pending.extend(events.into_iter().map(|event| log.take(now, event)));
+        let (log, weight) = (&mut self.log, &mut self.weight);
+        self.pending.extend(events.into_iter().map(|event| {
+            *weight += event.weight();
+            log.take(now, event)
+        }));
     }
 
     pub(in crate::engine) fn has_plans(&self) -> bool {
@@ -174,6 +177,7 @@ impl Runner {
         let Some(head) = &self.head else { return Ok(()) };
         self.log = self.engine.journal.stored(head).await?;
         (self.durable, self.pending) = (self.log.at, Vec::new());
+        self.weight = self.log.task.weight();
         if let Some(live) = &self.live {
             live.reset(&self.log);
             self.engine.journal.announce(&self.id, self.durable);

@@ -151,7 +151,7 @@ impl Runner {
     /// Whether nobody else works on the task: a quick turn does so without saying.
     fn is_ours(&mut self) -> bool {
         if self.wished.is_none() {
-            match self.engine.journal.registry.pass(&self.id, Wish::Recover) {
+            match self.engine.journal.registry.pass(&self.id, Wish::Recover(None)) {
                 Passed::On | Passed::Refused => return false,
                 Passed::Back(_, live, wished) => (self.live, self.wished) = (Some(live), Some(wished)),
             }
@@ -171,6 +171,6 @@ pub(super) fn refuse(wish: Wish, error: Error) {
     match wish {
         Wish::Message(incoming) => drop(incoming.answer.send(Err(error))),
         Wish::Cancel { answer, .. } => drop(answer.send(Err(error))),
-        Wish::Recover | Wish::Expire => {}
+        Wish::Late | Wish::Recover(_) | Wish::Expire => {}
     }
 }

@@ -143,6 +143,60 @@ async fn r44_an_agent_that_speaks_faster_than_the_log_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r44_a_task_that_grows_too_large_fails_and_what_it_has_is_within_its_bound() {
+    let agent = |turn: Turn| async move {
+        let size = turn.text().parse::<usize>()?;
+        let mut writer = turn.writer("long");
+        for _ in 0..1_000 {
+            writer.write("x".repeat(size)).await;
+        }
+        Ok(Outcome::Completed)
+    };
+    let settings = Settings { max_task_bytes: 1_000_000, ..Settings::default() };
+    let engine = engine_on(Arc::new(Memory::new()), agent, settings);
+    let (_, task) = send(&engine, "100").await;
+    assert_eq!(task.status.state, TaskState::Completed);
+    // Little by little, and all at once.
+    for size in ["10000", "2000000"] {
+        let (head, task) = send(&engine, size).await;
+        assert_eq!(
+            (task.status.state, &*why(&task)),
+            (TaskState::Failed, "Agent execution failed (too-large)")
+        );
+        assert_eq!(task.metadata, Some(reason::metadata("too-large")));
+        assert!(lawful(&engine, &head).await.weight() <= 1_000_000);
+        assert_eq!(task.artifacts.is_empty(), size == "2000000");
+    }
+    quiet(&engine).await;
+    at_rest(&engine).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
+    let settings = Settings { max_tail_bytes: 50_000, ..Settings::default() };
+    let agent = |turn: Turn| async move {
+        for number in 0..100 {
+            turn.write("result", format!("{number} {}", "x".repeat(10_000))).await;
+        }
+        std::future::pending().await
+    };
+    let engine = engine_on(Arc::new(Memory::new()), agent, settings);
+    let head = start(&engine, "go").await.head;
+    let mut follow = engine.follow(&head, Seq(0));
+    settle_down().await;
+    let live = engine.journal.registry.get(&head.id).unwrap();
+    let at = live.log().unwrap().at;
+    assert!(live.after(Seq(at.0 - 4), 9).is_some_and(|tail| tail.len() == 4));
+    assert!(live.after(Seq(at.0 - 6), 9).is_none(), "it is not in memory any more");
+    let mut seen = Vec::new();
+    while seen.last() != Some(&at) {
+        seen.extend(soon(follow.next()).await.unwrap().iter().map(|entry| entry.seq));
+    }
+    assert!(seen.iter().map(|seq| seq.0).eq(1..=at.0), "{seen:?}");
+    soon(engine.cancel(&head, None)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn r44_a_turn_that_takes_too_long_fails() {
     let engine = obeying(Settings { max_turn_time: Some(Duration::from_secs(3)), ..Settings::default() });
     let before = tokio::time::Instant::now();
@@ -246,7 +300,41 @@ async fn what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
             soon(turn.say("too late")).await;
         }
     }
+    settle_down().await;
     assert_eq!(lawful(&engine, &head).await, task);
+    // That it was said is recorded, once for a turn however often it was.
+    let log = words(&engine, &head).await;
+    assert_eq!(log[log.len() - 3..], ["completed", "end", "ignored"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored() {
+    let (send_turn, mut turns) = tokio::sync::mpsc::channel(4);
+    let agent = move |turn: Turn| {
+        let send_turn = send_turn.clone();
+        async move {
+            send_turn.send(turn.clone()).await?;
+            match turn.text().as_str() {
+                "ask" => Ok(Outcome::ask("which?")),
+                _ => std::future::pending().await,
+            }
+        }
+    };
+    let engine = engine_on(Arc::new(Memory::new()), agent, Settings::default());
+    let (head, _) = self::send(&engine, "ask").await;
+    soon(engine.resume(call(), &head, message("hang"), None)).await.unwrap();
+    let earlier = soon(turns.recv()).await.unwrap();
+    for _ in 0..3 {
+        soon(earlier.write("late", "text")).await;
+    }
+    settle_down().await;
+    let task = lawful(&engine, &head).await;
+    assert_eq!((task.artifacts.len(), task.status.state), (0, TaskState::Working));
+    let log = words(&engine, &head).await;
+    assert_eq!(log.iter().filter(|word| *word == "ignored").count(), 1, "{log:?}");
+    soon(engine.cancel(&head, None)).await.unwrap();
+    quiet(&engine).await;
+    at_rest(&engine).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,13 +7,63 @@ use super::*;
 
 const ROUNDS: usize = 1_000;
 
-fn racing(agent: impl Agent, settings: Settings) -> Engine {
-    engine_on(Arc::new(Memory::new()), agent, Settings { max_tasks: None, ..settings })
+fn racing(store: Arc<dyn Store>, agent: impl Agent, settings: Settings) -> Engine {
+    engine_on(store, agent, Settings { max_tasks: Some(u64::MAX), ..settings })
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn r18_cancel_and_completion_agree() {
-    let engine = racing(Obeys::default(), Settings::default());
+/// The same races on any store: `$store` makes one, and keeps what it needs for as long as the test runs.
+macro_rules! races {
+    ($($name:ident),* $(,)?) => {
+        macro_rules! on {
+            ($store:expr) => {
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                    async fn $name() {
+                        let (store, _keep) = $store;
+                        super::$name(store).await;
+                    }
+                )*
+            };
+        }
+    };
+}
+
+races!(
+    r18_cancel_and_completion_agree,
+    r14_duplicates_race_to_one_task_and_one_turn,
+    r17_an_answer_that_comes_twice_is_applied_once,
+    r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing,
+    r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order,
+    messages_at_once_take_one_turn_each_in_the_order_of_the_log,
+    a_message_in_the_moment_a_task_parks_is_worked_on,
+    many_tasks_share_few_turns_and_none_is_forgotten,
+);
+
+mod memory {
+    use super::*;
+
+    on!((Arc::new(Memory::new()), ()));
+}
+
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use crate::store::Sqlite;
+    use crate::store::sqlite::{Options, Synchronous};
+
+    use super::*;
+
+    /// Nobody cuts the power, so that a thousand rounds need no thousand flushes.
+    fn store() -> (Arc<dyn Store>, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
+        (Arc::new(Sqlite::open(folder.path().join("a.db"), options).unwrap()), folder)
+    }
+
+    on!(store());
+}
+
+async fn r18_cancel_and_completion_agree(store: Arc<dyn Store>) {
+    let engine = racing(store, Obeys::default(), Settings::default());
     let mut ends = [0; 2];
     for round in 0..ROUNDS {
         let text = ["yield done", "yield yield done", "say yield done", "yield yield yield yield say done"];
@@ -44,10 +94,9 @@ async fn r18_cancel_and_completion_agree() {
     assert!(ends[0] > 0 && ends[1] > 0, "no race: {ends:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn r14_duplicates_race_to_one_task_and_one_turn() {
+async fn r14_duplicates_race_to_one_task_and_one_turn(store: Arc<dyn Store>) {
     let agent = Obeys::default();
-    let engine = racing(agent.clone(), Settings::default());
+    let engine = racing(store, agent.clone(), Settings::default());
     for round in 0..ROUNDS / 2 {
         let name = format!("key-{round}");
         let text = ["say done", "yield say ask"][round % 2];
@@ -72,10 +121,9 @@ async fn r14_duplicates_race_to_one_task_and_one_turn() {
     assert_eq!(agent.heard().len(), ROUNDS / 2);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn r17_an_answer_that_comes_twice_is_applied_once() {
+async fn r17_an_answer_that_comes_twice_is_applied_once(store: Arc<dyn Store>) {
     let agent = Obeys::default();
-    let engine = racing(agent.clone(), Settings::default());
+    let engine = racing(store, agent.clone(), Settings::default());
     for round in 0..ROUNDS / 2 {
         let (head, _) = send(&engine, "ask").await;
         let text = ["say done", "yield say ask"][round % 2];
@@ -104,10 +152,9 @@ async fn r17_an_answer_that_comes_twice_is_applied_once() {
     assert_eq!(agent.heard().len(), ROUNDS);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing() {
+async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing(store: Arc<dyn Store>) {
     let settings = Settings { max_tail_entries: 4, max_queued_events: 2, ..Settings::default() };
-    let engine = racing(Obeys::default(), settings);
+    let engine = racing(store, Obeys::default(), settings);
     let mut readers = JoinSet::new();
     let mut heads = Vec::new();
     for _ in 0..100 {
@@ -141,10 +188,9 @@ async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing() 
     at_rest(&engine).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order() {
+async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order(store: Arc<dyn Store>) {
     let settings = Settings { max_tail_entries: 16, ..Settings::default() };
-    let engine = racing(Obeys::default(), settings);
+    let engine = racing(store, Obeys::default(), settings);
     let head = start(&engine, &format!("yield {}", "say ".repeat(2_000))).await.head;
     let mut readers = JoinSet::new();
     for number in 0..100 {
@@ -173,10 +219,9 @@ async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log() {
+async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log(store: Arc<dyn Store>) {
     let agent = Obeys::default();
-    let engine = racing(agent.clone(), Settings::default());
+    let engine = racing(store, agent.clone(), Settings::default());
     for _ in 0..ROUNDS / 10 {
         let (head, _) = send(&engine, "ask").await;
         let before = agent.heard().len();
@@ -201,9 +246,8 @@ async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log() {
     at_rest(&engine).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_message_in_the_moment_a_task_parks_is_worked_on() {
-    let engine = racing(Obeys::default(), Settings::default());
+async fn a_message_in_the_moment_a_task_parks_is_worked_on(store: Arc<dyn Store>) {
+    let engine = racing(store, Obeys::default(), Settings::default());
     for round in 0..ROUNDS {
         let head = start(&engine, ["ask", "yield ask", "yield yield ask"][round % 3]).await.head;
         for _ in 0..round % 5 {
@@ -217,9 +261,8 @@ async fn a_message_in_the_moment_a_task_parks_is_worked_on() {
     at_rest(&engine).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_tasks_share_few_turns_and_none_is_forgotten() {
-    let engine = racing(Obeys::default(), Settings { max_turns: 3, ..Settings::default() });
+async fn many_tasks_share_few_turns_and_none_is_forgotten(store: Arc<dyn Store>) {
+    let engine = racing(store, Obeys::default(), Settings { max_turns: 3, ..Settings::default() });
     let mut race = JoinSet::new();
     for number in 0..300 {
         let engine = engine.clone();

@@ -246,3 +246,31 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn r10_only_so_many_tasks_are_seen_to_at_once() {
+    let (store, agent) = (Arc::new(Faulty::gated()), Obeys::default());
+    let engine = engine_on(store.clone(), agent.clone(), Settings::default());
+    let mut heads = Vec::new();
+    for _ in 0..600 {
+        heads.push(start(&engine, "hang").await.head);
+    }
+    kill(&engine).await;
+    let engine = engine_on(store.clone(), agent, Settings::default());
+    store.hold_reads(true);
+    let recovering = engine.clone();
+    let mut recovered = tokio::task::JoinSet::new();
+    recovered.spawn(async move { recovering.recover().await });
+    // The first page of them, and then nothing is read.
+    store.let_pass(1);
+    settle_down().await;
+    let seen_to = heads.iter().filter(|head| engine.journal.registry.get(&head.id).is_some()).count();
+    assert_eq!(seen_to, 256);
+    store.hold_reads(false);
+    store.let_pass(10_000);
+    soon(recovered.join_next()).await.unwrap().unwrap().unwrap();
+    quiet(&engine).await;
+    let tasks = at_rest(&engine).await;
+    assert_eq!(tasks.len(), 600);
+    assert!(tasks.iter().all(|task| task.status.state == TaskState::Failed));
+}

@@ -75,6 +75,31 @@ async fn ended_tasks_are_kept_for_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r32_a_clock_that_jumps_makes_nothing_old() {
+    const YEAR: i64 = 365 * 24 * 60 * 60 * 1_000;
+    let waiting = Waiting::FailAfter(Duration::from_secs(10));
+    let age = Some(Duration::from_secs(10));
+    let house = house(Settings { max_age: age, on_waiting: waiting, ..Settings::default() });
+    let ended = house.send_at(1_000, "done").await;
+    let parked = house.send_at(1_000, "ask").await;
+    soon(house.engine.sweep()).await.unwrap();
+    for now in [YEAR, 0, 2 * YEAR, 1_000, YEAR] {
+        house.clock.jump(now);
+        soon(house.engine.sweep()).await.unwrap();
+        settle_down().await;
+        assert!(house.has(&ended).await, "{now}");
+        assert_eq!(lawful(&house.engine, &parked).await.status.state, TaskState::InputRequired, "{now}");
+    }
+    // What really passes counts, whatever the clock says.
+    house.clock.set(20_000);
+    house.clock.jump(YEAR);
+    soon(house.engine.sweep()).await.unwrap();
+    settle_down().await;
+    assert!(!house.has(&ended).await);
+    assert_eq!(lawful(&house.engine, &parked).await.status.state, TaskState::Failed);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r43_a_task_that_waits_too_long_for_an_answer_fails_and_says_so() {
     let waiting = Waiting::FailAfter(Duration::from_secs(10));
     let house = house(Settings { on_waiting: waiting, ..Settings::default() });

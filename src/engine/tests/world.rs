@@ -12,28 +12,39 @@ use super::super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn, Writer};
 use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
-use crate::store::{Batch, Folded, Memory, NewTask, Opened, Seen};
+use crate::store::{Batch, Folded, Memory, NewTask, Opened, Push, Seen, Which};
 
 pub(crate) use super::{call, scope, soon};
 
 /// A clock that is set by hand, and wanders if told to.
 pub(crate) struct Hands {
     now: AtomicI64,
+    /// What has really passed, in milliseconds.
+    passed: AtomicI64,
     wanders: bool,
     ids: AtomicU64,
 }
 
 impl Hands {
     pub(crate) fn at(now: i64) -> Arc<Self> {
-        Arc::new(Self { now: AtomicI64::new(now), wanders: false, ids: AtomicU64::new(0) })
+        let (now, passed) = (AtomicI64::new(now), AtomicI64::new(now));
+        Arc::new(Self { now, passed, wanders: false, ids: AtomicU64::new(0) })
     }
 
     /// Goes forth and back by as much as five minutes at every look.
     pub(super) fn wandering() -> Arc<Self> {
-        Arc::new(Self { now: AtomicI64::new(1_000_000), wanders: true, ids: AtomicU64::new(0) })
+        let (now, passed) = (AtomicI64::new(1_000_000), AtomicI64::new(0));
+        Arc::new(Self { now, passed, wanders: true, ids: AtomicU64::new(0) })
     }
 
+    /// So late it is now: that much has passed.
     pub(crate) fn set(&self, now: i64) {
+        self.jump(now);
+        self.passed.store(now, Ordering::Relaxed);
+    }
+
+    /// Somebody has set the clock: nothing has passed.
+    pub(super) fn jump(&self, now: i64) {
         self.now.store(now, Ordering::Relaxed);
     }
 }
@@ -45,6 +56,10 @@ impl Clock for Hands {
             now = self.now.fetch_add(7_919, Ordering::Relaxed) + now * 31 % 600_000 - 300_000;
         }
         Timestamp::from_millis(now).unwrap()
+    }
+
+    fn passed(&self) -> Duration {
+        Duration::from_millis(self.passed.load(Ordering::Relaxed).unsigned_abs())
     }
 
     fn id(&self) -> String {
@@ -268,13 +283,25 @@ impl Store for Faulty {
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> store::Result<()> {
         self.write(self.memory.delete_config(task, id)).await
     }
+
+    async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> store::Result<Vec<Push>> {
+        self.read(self.memory.pushes(which, after, limit)).await
+    }
+
+    async fn push(&self, task: &Head, id: &PushConfigId) -> store::Result<Option<Push>> {
+        self.read(self.memory.push(task, id)).await
+    }
+
+    async fn record_delivery(&self, push: &Push) -> store::Result<bool> {
+        self.write(self.memory.record_delivery(push)).await
+    }
 }
 
 /// Does what the message says, word by word; completes when there are no more words.
 #[derive(Clone)]
 pub(crate) struct Obeys {
     /// What a turn that is told `gate` waits for.
-    pub(super) gate: Arc<Semaphore>,
+    pub(crate) gate: Arc<Semaphore>,
     heard: Arc<Mutex<Vec<String>>>,
     running: Arc<Mutex<BTreeMap<TaskId, u32>>>,
 }

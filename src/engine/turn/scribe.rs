@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Ending;
+use super::{Ending, Fault};
 use crate::agent::{Failure, Outcome, Question};
 use crate::engine::reason;
 use crate::engine::runner::{Runner, status};
@@ -17,12 +17,13 @@ pub(super) struct Scribe {
 
 impl Scribe {
     /// Leaves what goes into the log, up to the first thing that cannot, and says what is wrong with that (04 §3.8).
-    pub(super) fn take_down(&mut self, runner: &Runner, said: &mut Vec<Event>) -> Option<String> {
+    pub(super) fn take_down(&mut self, runner: &Runner, said: &mut Vec<Event>) -> Option<Fault> {
         let mut state = runner.log.task.status.state;
+        let mut room = runner.engine.settings.max_task_bytes.saturating_sub(runner.weight);
         let mut wrong = None;
         said.retain_mut(|event| {
             if wrong.is_none() {
-                wrong = fault(runner, event);
+                wrong = fault(runner, event).map(Fault::Broken).or_else(|| too_heavy(event, &mut room));
             }
             wrong.is_none() && self.make_ready(runner, event, &mut state)
         });
@@ -55,7 +56,8 @@ impl Scribe {
             Ending::Canceled => status(TaskState::Canceled),
             Ending::Said(Ok(outcome)) => outcome_status(outcome),
             Ending::Said(Err(failure)) => failed(runner, &failure, None),
-            Ending::Broken(fault) => broken(runner, fault),
+            Ending::Fault(Fault::Broken(fault)) => broken(runner, fault),
+            Ending::Fault(Fault::TooLarge) => too_large(runner),
         };
         let said = match fault(runner, &said) {
             Some(fault) => broken(runner, fault),
@@ -74,6 +76,17 @@ impl Scribe {
             (held @ None, more) => *held = more,
             (Some(_), None) => {}
         }
+    }
+}
+
+/// Whether there is no room for something in its task.
+fn too_heavy(event: &Event, room: &mut usize) -> Option<Fault> {
+    match room.checked_sub(event.weight()) {
+        Some(left) => {
+            *room = left;
+            None
+        }
+        None => Some(Fault::TooLarge),
     }
 }
 
@@ -110,6 +123,11 @@ fn failed(runner: &Runner, failure: &Failure, metadata: Option<Object>) -> Event
 
 fn broken(runner: &Runner, fault: String) -> Event {
     failed(runner, &Failure::new(reason::INVALID, fault), Some(reason::metadata(reason::INVALID)))
+}
+
+fn too_large(runner: &Runner) -> Event {
+    let cause = "the task has grown beyond max_task_bytes";
+    failed(runner, &Failure::new(reason::TOO_LARGE, cause), Some(reason::metadata(reason::TOO_LARGE)))
 }
 
 fn outcome_status(outcome: Outcome) -> Event {

@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use super::{ending, find, given, key, log, new_task, open, rule, same, scope, webhook};
 use crate::model::{Message, Seq, Task, TaskState};
-use crate::store::{Batch, Error, Folded, Head, NewTask, Opened, Query, Registered, Store};
+use crate::store::{
+    Batch, Delivery, Error, Folded, Head, NewTask, Opened, Push, Query, Registered, Standing, Store, Which,
+};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     the_newest_fold_is_kept_whole(&make().await).await;
     webhooks_come_in_order(&make().await).await;
+    deliveries_are_remembered(&make().await).await;
+    webhooks_are_found_by_how_they_stand(&make().await).await;
     a_removed_task_leaves_nothing(&make().await).await;
     many_are_removed_at_once(&make().await).await;
 }
@@ -81,6 +85,78 @@ async fn webhooks_come_in_order(store: &dyn Store) {
         "a webhook that is not there is as good as removed",
     );
     same(configs(store, &head).await.len(), 2, "removing a webhook touches its own task alone");
+}
+
+async fn push(store: &dyn Store, head: &Head, id: &str) -> Option<Push> {
+    given(store.push(head, &id.into()).await, "a webhook can be asked for")
+}
+
+async fn recorded(store: &dyn Store, push: &Push) -> bool {
+    given(store.record_delivery(push).await, "how far deliveries are is recorded")
+}
+
+async fn deliveries_are_remembered(store: &dyn Store) {
+    let (first, later) =
+        (webhook("first", "https://example.org/1"), webhook("later", "https://example.org/2"));
+    let head = open(store, NewTask { config: Some(first.clone()), ..new_task("t") }).await;
+    given(store.put_config(&head, &later).await, "a webhook is registered");
+    let begun = push(store, &head, "first").await;
+    let begun = begun.unwrap_or_else(|| panic!("rule broken: a webhook that came with its task is found"));
+    same(&begun.registered, &first, "a webhook is found as it was registered");
+    same(&begun.delivery, &Delivery::default(), "one that came with its task begins with the first entry");
+    let position = push(store, &head, "later").await.map(|push| push.delivery.position);
+    same(position, Some(Seq(1)), "one that came later begins behind what was there");
+    same(push(store, &head, "none").await, None, "a webhook that is not there is not found");
+    let stranger = Head { scope: scope("bob"), ..head.clone() };
+    same(push(store, &stranger, "first").await, None, "a webhook of another scope is as good as none");
+
+    let standing = Standing::Stopped("it said 410".to_owned());
+    let delivery = Delivery { position: Seq(7), attempts: 3, due: super::at(9_000), standing };
+    let stopped = Push { delivery: delivery.clone(), ..begun.clone() };
+    rule(recorded(store, &stopped).await, "how far deliveries are is recorded");
+    same(push(store, &head, "first").await, Some(stopped.clone()), "what was recorded is read");
+
+    given(store.put_config(&head, &first).await, "a webhook is registered anew");
+    rule(!recorded(store, &stopped).await, "what belongs to an older registration is not recorded");
+    let again = push(store, &head, "first").await.map(|push| push.delivery);
+    let expected = Delivery { position: Seq(7), ..Delivery::default() };
+    same(again, Some(expected), "one that is registered anew goes on where it was, and is open again");
+
+    given(store.delete_config(&head, &"first".into()).await, "a webhook is removed");
+    rule(!recorded(store, &stopped).await, "nothing is recorded for a webhook that was removed");
+    same(push(store, &head, "first").await, None, "a webhook that was removed is not found");
+}
+
+async fn webhooks_are_found_by_how_they_stand(store: &dyn Store) {
+    let listed = async |which, after, limit| {
+        let pushes = given(store.pushes(which, after, limit).await, "webhooks can be looked through");
+        pushes.into_iter().map(|push| (push.task.id.to_string(), push.number)).collect::<Vec<_>>()
+    };
+    let mut heads = Vec::new();
+    for (owner, id) in [("ann", "t0"), ("bob", "t1"), ("ann", "t2"), ("bob", "t3")] {
+        let config = Some(webhook("hook", "https://example.org"));
+        heads.push(open(store, NewTask { scope: scope(owner), config, ..new_task(id) }).await);
+    }
+    let open = listed(Which::Open, None, 10).await;
+    let ids: Vec<_> = open.iter().map(|(id, _)| id.as_str()).collect();
+    same(ids, vec!["t0", "t1", "t2", "t3"], "webhooks of every scope come in their order");
+    let behind = listed(Which::Open, Some(open[0].1), 2).await;
+    same(behind, open[1..3].to_vec(), "webhooks come in pages");
+    for (head, standing) in heads.iter().zip([
+        Standing::Over,
+        Standing::Stopped("gone".to_owned()),
+        Standing::Stopped("lost".to_owned()),
+    ]) {
+        let Some(mut push) = push(store, head, "hook").await else {
+            panic!("rule broken: a webhook is found")
+        };
+        push.delivery.standing = standing;
+        rule(recorded(store, &push).await, "how a webhook stands is recorded");
+    }
+    same(listed(Which::Open, None, 10).await, open[3..].to_vec(), "what is over or given up is not open");
+    same(listed(Which::Stopped, None, 10).await, open[1..3].to_vec(), "what was given up is found");
+    given(store.remove(&heads[1..2]).await, "a task is removed");
+    same(listed(Which::Stopped, None, 10).await, open[2..3].to_vec(), "webhooks go with their task");
 }
 
 async fn a_removed_task_leaves_nothing(store: &dyn Store) {

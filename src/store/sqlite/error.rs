@@ -46,6 +46,13 @@ pub enum OpenError {
         /// The database.
         file: PathBuf,
     },
+    /// Its webhooks are encrypted under another key.
+    Key {
+        /// The database.
+        file: PathBuf,
+        /// The file with the key.
+        key: PathBuf,
+    },
     /// The copy that is made before an older file is brought up to date could not be made.
     Backup {
         /// Where the copy was to be.
@@ -104,6 +111,12 @@ impl fmt::Display for OpenError {
             Self::ReadOnly { file } => {
                 write!(f, "{} cannot be written: make the file and its folder writable", file.display())
             }
+            Self::Key { file, key } => write!(
+                f,
+                "the webhooks in {} are encrypted under another key than the one in {}: put the right key there",
+                file.display(),
+                key.display()
+            ),
             Self::Backup { file, source } => {
                 write!(f, "cannot make the copy {} before the update: {source}", file.display())
             }
@@ -120,6 +133,7 @@ impl std::error::Error for OpenError {
             | Self::Newer { .. }
             | Self::NotOurs { .. }
             | Self::Folder { .. }
+            | Self::Key { .. }
             | Self::ReadOnly { .. } => None,
         }
     }

@@ -11,6 +11,7 @@ use rusqlite::{Connection, MAIN_DB, OpenFlags};
 use super::error::OpenError;
 use super::names::Names;
 use super::schema;
+use super::seal::Seal;
 use super::{Options, Synchronous};
 
 /// A database that is ours alone to write.
@@ -19,6 +20,7 @@ pub(super) struct Held {
     pub(super) path: Arc<Path>,
     pub(super) connection: Connection,
     pub(super) names: Arc<Names>,
+    pub(super) seal: Arc<Seal>,
     /// Kept until the connection is closed: no other process writes meanwhile.
     pub(super) lock: File,
 }
@@ -32,7 +34,8 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Held, OpenError> {
     create(&path)?;
     let mut connection = connect(&path, options)?;
     let names = Names::load(&mut connection).map_err(|error| OpenError::sqlite(&path, error))?;
-    Ok(Held { path: Arc::from(path), connection, names: Arc::new(names), lock })
+    let seal = Arc::new(Seal::open(&path, &mut connection)?);
+    Ok(Held { path: Arc::from(path), connection, names: Arc::new(names), seal, lock })
 }
 
 /// The path without links, so that one file has one lock whatever it is called.

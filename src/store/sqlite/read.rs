@@ -5,13 +5,14 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::error::damaged;
 use super::names::{self, Names};
+use super::seal::Seal;
 use super::write::ALL_SCOPES;
 use crate::model::{Caller, ContextId, Entry, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, Corrupt, state_number, state_of};
 use crate::store::{Error, Folded, Head, Key, Page, Query, Registered, Result, Seen};
 
 /// The columns that [`head`] reads.
-const HEAD: &str = "task.id, task.context, task.position, task.state, task.status_time";
+pub(super) const HEAD: &str = "task.id, task.context, task.position, task.state, task.status_time";
 
 pub(super) fn entries(
     connection: &Connection,
@@ -57,7 +58,7 @@ pub(super) fn find(
 }
 
 /// The number of the task with this id in this scope.
-fn number(
+pub(super) fn number(
     connection: &Connection,
     names: &Names,
     scope: &Scope,
@@ -274,15 +275,21 @@ pub(super) fn kept(
 pub(super) fn configs(
     connection: &Connection,
     names: &Names,
+    seal: &Seal,
     scope: &Scope,
     id: &TaskId,
 ) -> rusqlite::Result<Vec<Registered>> {
     let Some(task) = number(connection, names, scope, id)? else { return Ok(Vec::new()) };
     let mut statement =
         connection.prepare_cached("SELECT body FROM config WHERE task = ?1 ORDER BY number")?;
-    let configs =
-        statement.query_map([task], |row| codec::read_config(row.get_ref(0)?.as_blob()?).map_err(damaged))?;
+    let configs = statement.query_map([task], |row| registered(row, 0, seal))?;
     configs.collect()
+}
+
+/// A webhook in the column of a row.
+pub(super) fn registered(row: &Row<'_>, column: usize, seal: &Seal) -> rusqlite::Result<Registered> {
+    let body = seal.unseal(row.get_ref(column)?.as_blob()?).map_err(damaged)?;
+    codec::read_config(&body).map_err(damaged)
 }
 
 pub(super) fn scope_number(connection: &Connection, scope: &Scope) -> rusqlite::Result<Option<i64>> {
@@ -303,7 +310,7 @@ pub(super) fn head(row: &Row<'_>, scope: Scope) -> rusqlite::Result<Head> {
     })
 }
 
-fn scoped_head(row: &Row<'_>) -> rusqlite::Result<Head> {
+pub(super) fn scoped_head(row: &Row<'_>) -> rusqlite::Result<Head> {
     let owner = Caller::named(row.get_ref(7)?.as_str()?);
     head(row, Scope { agent: row.get(5)?, tenant: row.get(6)?, owner })
 }
@@ -321,10 +328,10 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> 
         .ok_or_else(|| damaged(Corrupt("a time outside the years 1 to 9999")))
 }
 
-fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|_| damaged(Corrupt("a number below zero")))
 }
 
-fn limited(limit: usize) -> i64 {
+pub(super) fn limited(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }

@@ -9,6 +9,7 @@ use rusqlite::{Connection, params};
 use super::error::Trouble;
 use super::names::{self, Name, Names};
 use super::read::{self, state_in};
+use super::seal::Seal;
 use super::writer::Done;
 use crate::model::{ContextId, PushConfigId, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, state_number};
@@ -52,9 +53,9 @@ pub(super) struct Creation {
 }
 
 impl Creation {
-    pub(super) fn new(task: NewTask) -> Result<Self> {
+    pub(super) fn new(task: NewTask, seal: &Seal) -> Result<Self> {
         let NewTask { id, scope, context_id, alias, config, batch } = task;
-        let config = config.as_ref().map(Config::new).transpose()?;
+        let config = config.as_ref().map(|config| Config::new(config, seal)).transpose()?;
         Ok(Self { id, scope, context_id, alias, config, batch: Addition::new(&batch)? })
     }
 }
@@ -66,8 +67,8 @@ pub(super) struct Config {
 }
 
 impl Config {
-    pub(super) fn new(registered: &Registered) -> Result<Self> {
-        let body = checked(codec::write_config(registered))?;
+    pub(super) fn new(registered: &Registered, seal: &Seal) -> Result<Self> {
+        let body = checked(seal.seal(codec::write_config(registered)))?;
         Ok(Self { id: registered.config.id.clone(), body })
     }
 }
@@ -142,7 +143,7 @@ impl<'a> Work<'a> {
         let Some(number) = self.insert_task(scope, task)? else { return Ok(Err(Error::Conflict)) };
         let position = self.add(number, scope, Seq(0), &task.batch)?;
         if let Some(config) = &task.config {
-            self.insert_config(number, config)?;
+            self.insert_config(number, config, Seq(0))?;
         }
         self.count(scope, task.batch.state, 1);
         let (state, status_time) = (task.batch.state, task.batch.status_time);
@@ -191,7 +192,7 @@ impl<'a> Work<'a> {
 
     pub(super) fn put_config(&mut self, scope: &Scope, id: &TaskId, config: &Config) -> Done<()> {
         if let Some(row) = self.row(scope, id)? {
-            self.insert_config(row.number, config)?;
+            self.insert_config(row.number, config, row.position)?;
         }
         Ok(Ok(()))
     }
@@ -320,11 +321,12 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn insert_config(&self, task: i64, config: &Config) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO config (task, id, body) VALUES (?1, ?2, ?3)
-                   ON CONFLICT (task, id) DO UPDATE SET body = excluded.body";
+    fn insert_config(&self, task: i64, config: &Config, position: Seq) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO config (task, id, body, sealed, position) VALUES (?1, ?2, ?3, 1, ?4)
+                   ON CONFLICT (task, id) DO UPDATE SET body = excluded.body, generation = generation + 1,
+                   attempts = 0, due = 0, standing = 0, reason = ''";
         let id = config.id.as_ref().map_or("", PushConfigId::as_str);
-        self.connection.prepare_cached(sql)?.execute(params![task, id, config.body])?;
+        self.connection.prepare_cached(sql)?.execute(params![task, id, config.body, signed(position)])?;
         Ok(())
     }
 
@@ -379,6 +381,6 @@ impl<'a> Work<'a> {
 }
 
 /// No log is longer than SQLite counts.
-fn signed(seq: Seq) -> i64 {
+pub(super) fn signed(seq: Seq) -> i64 {
     i64::try_from(seq.0).unwrap_or(i64::MAX)
 }

@@ -104,7 +104,7 @@ struct Desk {
 }
 
 fn work(held: Held, mut queue: mpsc::Receiver<Command>, unwritable: Arc<Mutex<Option<Unwritable>>>) {
-    let Held { path, connection, names, lock } = held;
+    let Held { path, connection, names, lock, .. } = held;
     let mut desk = Desk { path, connection, names, memo: Memo::default(), unwritable };
     let (mut closers, mut waiting) = (Vec::new(), Vec::new());
     let most = queue.max_capacity();

@@ -18,7 +18,7 @@ WORDS = ['help', 'stream', 'slow', 'ask', 'auth-elsewhere', 'auth', 'reject', 'f
          'data', 'reply', 'tool', 'echo']
 TIDES = b'harbour,high water\nNorth,06:12\nSouth,06:47\n'
 TIDE = {'harbour': 'North', 'high_water': '06:12', 'metres': 3.4}
-HOOK = 'https://hooks.example.org/a2a?x=1'
+HOOK = 'http://127.0.0.1:9/a2a?x=1'
 
 
 @dataclass

@@ -47,9 +47,14 @@ async fn an_interface_without_a_host_is_where_the_card_is() {
 async fn s21_what_we_cannot_speak_is_said() {
     let (none, _) = discovered(json!([])).await;
     assert_eq!(none.unwrap_err().kind(), ErrorKind::InvalidAgentResponse);
-    let secure = json!([{"url": "https://a/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]);
-    let error = discovered(secure).await.0.unwrap_err();
-    assert_eq!(error.to_string(), "Invalid parameters: url must begin with http://: there is no TLS yet");
+    let other = json!([{"url": "ftp://a/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]);
+    let error = discovered(other).await.0.unwrap_err();
+    let expected = "Invalid parameters: url must begin with http:// or https:// and name a host";
+    assert_eq!(error.to_string(), expected);
+    let secure = Client::new("https://a/", Binding::JsonRpc, Version::V1);
+    let refused = secure.err().map(|error| error.to_string());
+    let expected = "Invalid parameters: url must begin with http://: https needs the feature `tls`";
+    assert_eq!(refused.as_deref(), (!cfg!(feature = "tls")).then_some(expected));
     for url in ["", "127.0.0.1:1", "file:///etc/passwd", "/a2a"] {
         let error = Client::new(url, Binding::JsonRpc, Version::V1).unwrap_err();
         assert_eq!(error.violations()[0].field(), "url", "{url}");

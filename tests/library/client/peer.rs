@@ -24,8 +24,14 @@ pub(super) struct Peer {
 impl Peer {
     /// Answers with these bytes, each on its own connection.
     pub(super) async fn with(answers: Vec<Vec<u8>>) -> Self {
+        Self::telling(|_| answers).await
+    }
+
+    /// The same, with answers that know its url.
+    pub(super) async fn telling(answers: impl FnOnce(&str) -> Vec<Vec<u8>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
+        let answers = answers(&url);
         let mut asked = JoinSet::new();
         asked.spawn(async move {
             let mut all = Vec::new();

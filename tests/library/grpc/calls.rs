@@ -5,8 +5,8 @@ use attache::model::{AgentCard, AgentExtension};
 use attache_proto::{v1, v03};
 use tonic::Code;
 
-use super::{clients, say, say_v03, start_card, task, task_v03, text, with};
-use crate::harness::{Echo, soon, start, start_with};
+use super::{clients, say, say_v03, task, task_v03, text, with};
+use crate::harness::{Echo, local_webhooks, soon, start, start_with};
 
 #[tokio::test]
 async fn tasks_are_made_read_listed_and_canceled() {
@@ -45,10 +45,10 @@ async fn tasks_have_resource_names_in_0_3_and_are_the_same_tasks() {
 
 #[tokio::test]
 async fn push_configs_are_kept_in_both_versions() {
-    let server = start_card(|card| card.capabilities.push_notifications = Some(true)).await;
+    let server = start_with(Echo, |server| server.push(local_webhooks())).await;
     let mut both = clients(&server);
     let id = task(soon(both.v1.send_message(say("hi"))).await.unwrap().into_inner()).id;
-    let url = "https://example.com/hook".to_owned();
+    let url = "http://127.0.0.1:9/hook".to_owned();
     let config = v1::TaskPushNotificationConfig { task_id: id.clone(), url, ..Default::default() };
     let kept = soon(both.v1.create_task_push_notification_config(config)).await.unwrap().into_inner();
     assert!(!kept.id.is_empty());

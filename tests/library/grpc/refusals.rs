@@ -38,7 +38,11 @@ async fn errors_have_details_in_1_0_and_names_in_0_3() {
 
 #[tokio::test]
 async fn what_is_not_offered_is_refused_whatever_it_is_about() {
-    let server = start_card(|card| card.capabilities.streaming = Some(false)).await;
+    let server = start_card(|card| {
+        card.capabilities.streaming = Some(false);
+        card.capabilities.push_notifications = Some(false);
+    })
+    .await;
     let mut both = clients(&server);
     let config = v1::TaskPushNotificationConfig {
         task_id: "gone".to_owned(),

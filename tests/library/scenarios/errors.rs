@@ -86,8 +86,10 @@ async fn an_agent_that_does_not_stream() {
 
 #[tokio::test]
 async fn an_agent_that_calls_no_webhooks() {
-    everywhere(
-        || Obeys,
+    let mut card = card();
+    card.capabilities.push_notifications = Some(false);
+    everywhere_on(
+        || Server::new(card.clone(), Obeys),
         async |client: Client| {
             let asked = say(&client, "ask").await;
             for id in [asked.id, "gone".into()] {
@@ -105,10 +107,8 @@ async fn an_agent_that_calls_no_webhooks() {
 
 #[tokio::test]
 async fn a_task_that_is_not_there() {
-    let mut card = card();
-    card.capabilities.push_notifications = Some(true);
     everywhere_on(
-        || Server::new(card.clone(), Obeys),
+        || Server::new(card(), Obeys),
         async |client: Client| {
             let gone = TaskId::from("gone");
             let to_gone = SendMessageRequest::new(Message::user("hi").in_task("gone"));

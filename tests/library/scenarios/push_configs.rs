@@ -9,14 +9,12 @@ use attache::{Client, Result, Server};
 
 use super::{Obeys, begin, configured, get, message, refused, say, send, to};
 use crate::everywhere::{card, everywhere_on, version};
+use crate::harness::local_webhooks;
 
-const URL: &str = "https://example.com/hook";
+const URL: &str = "http://127.0.0.1:9/hook";
 
-/// A server whose card says that it calls webhooks.
 fn server() -> Server {
-    let mut card = card();
-    card.capabilities.push_notifications = Some(true);
-    Server::new(card, Obeys)
+    Server::new(card(), Obeys).push(local_webhooks())
 }
 
 fn config(task: &Task, id: Option<&str>, url: &str) -> PushConfig {
@@ -59,7 +57,7 @@ async fn a_registration_is_made_read_listed_replaced_and_removed() {
             let second = client.create_push_config(config(&task, Some("two"), URL)).await.unwrap();
             assert_eq!(read(&client, &task.id, "one").await.unwrap(), first);
             assert_eq!(list(&client, &task.id).await.unwrap(), [first, second.clone()]);
-            let again = config(&task, Some("one"), "https://example.com/other");
+            let again = config(&task, Some("one"), "http://127.0.0.1:9/other");
             assert_eq!(client.create_push_config(again.clone()).await.unwrap(), again);
             assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
             assert_eq!(read(&client, &task.id, "one").await.unwrap(), again);
@@ -80,7 +78,7 @@ async fn a_registration_without_an_id_gets_one() {
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "ask").await;
         let first = client.create_push_config(config(&task, None, URL)).await.unwrap();
-        let second = client.create_push_config(config(&task, None, "https://example.com/2")).await.unwrap();
+        let second = client.create_push_config(config(&task, None, "http://127.0.0.1:9/2")).await.unwrap();
         let kept = list(&client, &task.id).await.unwrap();
         match version(&client) {
             Version::V1 => assert_eq!(kept, [first, second]),
@@ -180,6 +178,27 @@ async fn a_registration_belongs_to_one_task() {
         assert_eq!(refused(read(&client, &other.id, "w").await), ErrorKind::TaskNotFound);
         delete(&client, &other.id, "w").await.unwrap();
         assert_eq!(list(&client, &mine.id).await.unwrap().len(), 1);
+    })
+    .await;
+}
+
+/// What only we may say in metadata is not taken from others.
+#[tokio::test]
+async fn s53_reserved_metadata_is_dropped() {
+    everywhere_on(server, async |client: Client| {
+        let mut request = message("ask");
+        let members = [
+            ("attache.reason", "expired"),
+            ("\u{61}ttache.script", "x"),
+            ("attache", "mine"),
+            ("own", "mine"),
+        ];
+        request.message.metadata = Some(members.into_iter().collect());
+        let task = send(&client, request).await;
+        let metadata = task.history[0].metadata.as_ref().unwrap();
+        let mut names: Vec<_> = metadata.iter().map(|(name, _)| name).collect();
+        names.sort();
+        assert_eq!(names, ["attache", "own"]);
     })
     .await;
 }

@@ -8,11 +8,10 @@ use attache::{Client, Served, Server};
 
 use super::{Obeys, cancel, find, get, message, refused, said, say, send, subscribe, to};
 use crate::everywhere::{card, everywhere_on, has_tenants};
+use crate::harness::local_webhooks;
 
 fn server() -> Server {
-    let mut card = card();
-    card.capabilities.push_notifications = Some(true);
-    Server::new(card, Obeys).tenants(["blue", "red"])
+    Server::new(card(), Obeys).push(local_webhooks()).tenants(["blue", "red"])
 }
 
 /// A client of each of two tenants, and one of nobody in particular.
@@ -31,10 +30,10 @@ async fn s04_s07_nothing_of_another_tenants_task_can_be_reached() {
         let config = || PushConfig {
             id: Some("w".into()),
             task_id: Some(task.id.clone()),
-            ..PushConfig::new("https://example.com/")
+            ..PushConfig::new("http://127.0.0.1:9/")
         };
         let registered = blue.create_push_config(config()).await.unwrap();
-        assert_eq!(registered.url, "https://example.com/");
+        assert_eq!(registered.url, "http://127.0.0.1:9/");
         for stranger in [red, nobody] {
             let id = &task.id;
             let mut kinds = vec![

@@ -69,7 +69,7 @@ async fn only_the_owner_may_read_the_files() {
     names.sort_by_key(std::fs::DirEntry::file_name);
     assert_eq!(
         names.iter().map(std::fs::DirEntry::file_name).collect::<Vec<_>>(),
-        ["a.db", "a.db-lock", "a.db-shm", "a.db-wal"]
+        ["a.db", "a.db-lock", "a.db-shm", "a.db-wal", "attache.key"]
     );
     for entry in names {
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");

@@ -9,7 +9,8 @@ fn open_in_rounds(path: &Path) -> Sqlite {
     let mut held = open::open(path, &options).unwrap();
     held.names = Arc::new(Names::load_in_rounds(&mut held.connection, 8).unwrap());
     let readers = Arc::new(Readers::new(&held, &options));
-    Sqlite { writer: Writer::start(held, &options).unwrap(), readers }
+    let seal = held.seal.clone();
+    Sqlite { writer: Writer::start(held, &options).unwrap(), readers, seal }
 }
 
 fn keyed(number: usize) -> NewTask {

@@ -46,7 +46,8 @@ async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
     let mut held = open::open(&path, &options).unwrap();
     held.connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let readers = Arc::new(Readers::new(&held, &options));
-    let store = Sqlite { writer: Writer::start(held, &options).unwrap(), readers };
+    let seal = held.seal.clone();
+    let store = Sqlite { writer: Writer::start(held, &options).unwrap(), readers, seal };
     let error = words(create(&store, "u").await);
     assert!(error.ends_with("cannot be written: make the file and its folder writable"), "{error}");
     assert_eq!(store.check().await, Err(Unwritable::ReadOnly));

@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
-    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Query, Registered, Result, Seen, Store,
+    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store,
+    Which,
 };
 
 pub(super) struct Down;
@@ -58,6 +59,15 @@ impl Store for Down {
         down()
     }
     async fn delete_config(&self, _: &Head, _: &PushConfigId) -> Result<()> {
+        down()
+    }
+    async fn pushes(&self, _: Which, _: Option<u64>, _: usize) -> Result<Vec<Push>> {
+        down()
+    }
+    async fn push(&self, _: &Head, _: &PushConfigId) -> Result<Option<Push>> {
+        down()
+    }
+    async fn record_delivery(&self, _: &Push) -> Result<bool> {
         down()
     }
 }

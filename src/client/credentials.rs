@@ -1,0 +1,203 @@
+//! Who we are: credentials, what an agent wants of them, and where they may go.
+
+mod choose;
+mod endpoints;
+mod oauth;
+mod plain;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::http::header::{AUTHORIZATION, COOKIE};
+use ::http::uri::{Authority, PathAndQuery};
+use ::http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{Client, value_of};
+use crate::egress::{Body, Protocol};
+use crate::model::{Error, ErrorKind, Result, Secret, SecurityScheme};
+use choose::Choice;
+pub use endpoints::Endpoints;
+pub use oauth::{DeviceLogin, OAuth, Token};
+pub use plain::{ApiKey, Basic, Bearer, MutualTls};
+
+/// Proves who is calling. Give them to a client with [`Client::with_credentials`].
+#[async_trait]
+pub trait Credentials: Send + Sync + 'static {
+    /// What they are, in a word or two, for people.
+    fn name(&self) -> &str;
+
+    /// Whether an agent that wants this can be shown them.
+    fn fit(&self, scheme: &SecurityScheme) -> bool;
+
+    /// What to send along. The scheme is the one of the card that was chosen, with the scopes it names; `None` where
+    /// there is no card, or one that wants nothing.
+    ///
+    /// # Errors
+    /// There are none to be had.
+    async fn show(&self, scheme: Option<&SecurityScheme>, scopes: &[String]) -> Result<Vec<Shown>>;
+
+    /// They were refused. Whether the next ones shown will be others, so that trying once more makes sense.
+    async fn refused(&self) -> bool {
+        false
+    }
+}
+
+/// One thing that goes with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// A header by this name.
+    Header(String, Secret),
+    /// A parameter of the url.
+    Query(String, Secret),
+    /// A cookie.
+    Cookie(String, Secret),
+}
+
+impl Shown {
+    /// An `Authorization` header.
+    #[must_use]
+    pub fn authorization(scheme: &str, credentials: &Secret) -> Self {
+        Self::Header(AUTHORIZATION.to_string(), format!("{scheme} {}", credentials.expose()).into())
+    }
+}
+
+/// Credentials, each with the places it may go to.
+#[derive(Clone, Default)]
+pub(super) struct Wallet {
+    kept: Vec<Kept>,
+    plain_http: bool,
+}
+
+#[derive(Clone)]
+struct Kept {
+    origin: String,
+    credentials: Arc<dyn Credentials>,
+}
+
+impl Client {
+    /// Shows these credentials to the agent, as its card wants them: of several requirements the first that all the
+    /// credentials given satisfy. They go to the origin (scheme, host and port) that this client was made for and
+    /// nowhere else: not where a card leads to, nor a redirect. Not over plain http either, except on this machine.
+    /// A refusal makes those that can be renewed renew once.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: impl Credentials) -> Self {
+        let origin = origin(self.home.as_ref().unwrap_or(&self.url));
+        self.wallet.kept.push(Kept { origin, credentials: Arc::new(credentials) });
+        self
+    }
+
+    /// As [`with_credentials`](Self::with_credentials), for another origin: that of this url. For a card that leads
+    /// to a server which is trusted, too.
+    ///
+    /// # Errors
+    /// Invalid parameters: it is no url.
+    pub fn with_credentials_for(mut self, url: &str, credentials: impl Credentials) -> Result<Self> {
+        let url: Uri = url.parse().map_err(|_| Error::invalid("url", "must name a scheme and a host"))?;
+        self.wallet.kept.push(Kept { origin: origin(&url), credentials: Arc::new(credentials) });
+        Ok(self)
+    }
+
+    /// Shows credentials over plain http, where anybody on the way can read them.
+    #[must_use]
+    pub fn with_plain_http_credentials(mut self) -> Self {
+        self.wallet.plain_http = true;
+        self
+    }
+
+    /// Sends a request with the credentials that belong there.
+    pub(super) async fn send(&self, request: Request<Bytes>, protocol: Protocol) -> Result<Response<Body>> {
+        let choice = self.wallet.choose(request.uri(), self.card.as_deref())?;
+        if choice.is_empty() {
+            return self.egress.send(request, protocol).await;
+        }
+        let mut first = request.clone();
+        put(&mut first, &choice).await?;
+        let answer = self.egress.send(first, protocol).await?;
+        if !is_refusal(&answer) || !renewed(&choice).await {
+            return Ok(answer);
+        }
+        let mut second = request;
+        put(&mut second, &choice).await?;
+        self.egress.send(second, protocol).await
+    }
+}
+
+async fn renewed(choice: &[Choice<'_>]) -> bool {
+    let mut any = false;
+    for one in choice {
+        any |= one.credentials.refused().await;
+    }
+    any
+}
+
+/// By the HTTP status, or by that of gRPC, which a refusal has in its head.
+fn is_refusal(answer: &Response<Body>) -> bool {
+    let grpc = answer.headers().get("grpc-status").map(HeaderValue::as_bytes);
+    matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+        || matches!(grpc, Some(b"16" | b"7"))
+}
+
+async fn put(request: &mut Request<Bytes>, choice: &[Choice<'_>]) -> Result<()> {
+    let mut cookies = Vec::new();
+    for one in choice {
+        for shown in one.credentials.show(one.scheme, one.scopes).await? {
+            match shown {
+                Shown::Header(name, value) => {
+                    let name: HeaderName = name
+                        .parse()
+                        .map_err(|_| Error::invalid("header", "must have a name that HTTP can carry"))?;
+                    let value = value_of(name.as_str(), value.expose())?;
+                    request.headers_mut().insert(name, value);
+                }
+                Shown::Query(name, value) => *request.uri_mut() = with_query(request.uri(), &name, &value)?,
+                Shown::Cookie(name, value) => cookies.push(cookie(&name, &value)?),
+            }
+        }
+    }
+    if !cookies.is_empty() {
+        request.headers_mut().insert(COOKIE, value_of("cookie", &cookies.join("; "))?);
+    }
+    Ok(())
+}
+
+fn with_query(url: &Uri, name: &str, value: &Secret) -> Result<Uri> {
+    let pair = form_urlencoded::Serializer::new(String::new()).append_pair(name, value.expose()).finish();
+    let query = url.query().map(|query| format!("{query}&")).unwrap_or_default();
+    let whole: PathAndQuery = format!("{}?{query}{pair}", url.path()).parse().map_err(Error::internal)?;
+    let mut parts = url.clone().into_parts();
+    parts.path_and_query = Some(whole);
+    Uri::from_parts(parts).map_err(Error::internal)
+}
+
+/// A cookie has no way to escape anything.
+fn cookie(name: &str, value: &Secret) -> Result<String> {
+    let fine = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\";,\\".contains(&byte));
+    if name.is_empty() || !fine(name) || name.contains('=') || !fine(value.expose()) {
+        return Err(Error::invalid(
+            "cookie",
+            "must have no spaces, quotes, commas, semicolons or backslashes",
+        ));
+    }
+    Ok(format!("{name}={}", value.expose()))
+}
+
+/// Scheme, host and port: whom a credential is for.
+fn origin(url: &Uri) -> String {
+    let host = url.authority().map_or("", Authority::as_str).to_ascii_lowercase();
+    let scheme = url.scheme_str().unwrap_or("http");
+    let default = if scheme == "https" { ":443" } else { ":80" };
+    format!("{scheme}://{}", host.strip_suffix(default).unwrap_or(&host))
+}
+
+/// Whether what is said stays private: by TLS, or because it does not leave this machine.
+fn is_private(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let here = || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+    url.scheme_str() == Some("https") || host.eq_ignore_ascii_case("localhost") || here()
+}
+
+fn unauthenticated(what: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::Unauthenticated).with_message(format!("Authentication required: {what}"))
+}

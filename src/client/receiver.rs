@@ -1,0 +1,234 @@
+//! The other end of push notifications: takes what agents post, if it is from them and new.
+
+mod seen;
+mod serve;
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ::http::header::{ALLOW, AUTHORIZATION, HeaderValue, RETRY_AFTER};
+use ::http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use crate::model::{AuthenticationInfo, Secret, StreamResponse, TaskId, Timestamp};
+use crate::wire::{self, Dialect};
+use seen::Seen;
+
+/// The token comes under one of two names, or under both.
+const TOKENS: [HeaderName; 2] =
+    [HeaderName::from_static("x-a2a-notification-token"), HeaderName::from_static("a2a-notification-token")];
+/// What a sender calls one event, however often it is sent.
+const EVENT_ID: HeaderName = HeaderName::from_static("a2a-event-id");
+/// How long a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a [`PushReceiver`] keeps to.
+#[derive(Debug, Clone)]
+pub struct PushReceiverSettings {
+    /// The token of the registration: what comes without it is refused.
+    pub token: Option<Secret>,
+    /// The credentials of the registration: what comes without them is refused.
+    pub authentication: Option<AuthenticationInfo>,
+    /// The largest body that is read; by default 10 MiB.
+    pub max_bytes: usize,
+    /// How long a notification is remembered, to drop it when it comes again. One whose own time is further back is
+    /// refused: nobody could tell. By default a day, as long as senders try.
+    pub window: Duration,
+    /// How many are remembered at most; by default 100 000.
+    pub max_remembered: usize,
+    /// How many may wait to be read; when they do, senders are asked to come again. By default 1000.
+    pub max_waiting: usize,
+}
+
+impl Default for PushReceiverSettings {
+    fn default() -> Self {
+        Self {
+            token: None,
+            authentication: None,
+            max_bytes: 10 << 20,
+            window: Duration::from_secs(24 * 60 * 60),
+            max_remembered: 100_000,
+            max_waiting: 1000,
+        }
+    }
+}
+
+/// One thing that an agent told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notification {
+    /// What happened. Agents of 0.3 send the whole task.
+    pub event: StreamResponse,
+    /// What the sender calls it, if it does.
+    pub id: Option<String>,
+}
+
+impl Notification {
+    /// The task it is about; a plain message may be about none.
+    #[must_use]
+    pub fn task_id(&self) -> Option<&TaskId> {
+        match &self.event {
+            StreamResponse::Task(task) => Some(&task.id),
+            StreamResponse::Message(message) => message.task_id.as_ref(),
+            StreamResponse::StatusUpdate(update) => Some(&update.task_id),
+            StreamResponse::ArtifactUpdate(update) => Some(&update.task_id),
+        }
+    }
+
+    /// When it happened, if it says so.
+    fn time(&self) -> Option<Timestamp> {
+        match &self.event {
+            StreamResponse::Task(task) => task.status.timestamp,
+            StreamResponse::StatusUpdate(update) => update.status.timestamp,
+            StreamResponse::Message(_) | StreamResponse::ArtifactUpdate(_) => None,
+        }
+    }
+
+    /// Whether the same body may well mean something new: two chunks of an artifact can be alike.
+    fn repeats(&self) -> bool {
+        matches!(&self.event, StreamResponse::ArtifactUpdate(update) if update.append)
+    }
+}
+
+/// Takes push notifications of 1.0 and 0.3. What it takes comes out of [`PushNotifications`], in the order of arrival,
+/// which may not be that of the events: their times tell.
+///
+/// A notification is the same as another if both have one id (`A2A-Event-Id`), or none and the same body; a chunk that
+/// is appended to an artifact counts as new unless it has an id.
+pub struct PushReceiver {
+    settings: PushReceiverSettings,
+    seen: Mutex<Seen>,
+    out: mpsc::Sender<Notification>,
+}
+
+/// What was taken; see [`PushReceiver`].
+#[derive(Debug)]
+pub struct PushNotifications(mpsc::Receiver<Notification>);
+
+impl PushNotifications {
+    /// The next one; `None` when the receiver is gone.
+    pub async fn next(&mut self) -> Option<Notification> {
+        self.0.recv().await
+    }
+}
+
+impl PushReceiver {
+    /// A receiver, and what it takes.
+    #[must_use]
+    pub fn new(settings: PushReceiverSettings) -> (Self, PushNotifications) {
+        let (out, taken) = mpsc::channel(settings.max_waiting.clamp(1, 1 << 20));
+        let seen = Mutex::new(Seen::new(settings.window, settings.max_remembered));
+        (Self { settings, seen, out }, PushNotifications(taken))
+    }
+
+    /// Answers one request; any path will do.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body<Error: std::error::Error + Send + Sync + 'static>,
+    {
+        let (head, body) = request.into_parts();
+        if head.method != Method::POST {
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "must be a POST");
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return answer;
+        }
+        // Who is nobody is not listened to.
+        if !self.is_expected(&head.headers) {
+            return plain(
+                StatusCode::UNAUTHORIZED,
+                "must carry the token and credentials of the registration",
+            );
+        }
+        match timeout(BODY_TIMEOUT, Limited::new(body, self.settings.max_bytes).collect()).await {
+            Ok(Ok(body)) => self.take(&head.headers, &body.to_bytes()),
+            Ok(Err(cause)) if cause.is::<http_body_util::LengthLimitError>() => {
+                plain(StatusCode::PAYLOAD_TOO_LARGE, "must be smaller")
+            }
+            Ok(Err(_)) => plain(StatusCode::BAD_REQUEST, "must be whole"),
+            Err(_) => plain(StatusCode::REQUEST_TIMEOUT, "must come sooner"),
+        }
+    }
+
+    fn take(&self, headers: &HeaderMap, body: &[u8]) -> Response<Full<Bytes>> {
+        let event = std::str::from_utf8(body).ok().and_then(|text| wire::read_event(text, &Dialect::V1).ok());
+        let Some(event) = event else {
+            return plain(StatusCode::BAD_REQUEST, "must be a StreamResponse of 1.0 or a Task of 0.3");
+        };
+        let id = headers.get(EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let notification = Notification { event, id };
+        if self.is_old(&notification) {
+            return plain(StatusCode::BAD_REQUEST, "must not be older than the replay window");
+        }
+        let name = match (&notification.id, notification.repeats()) {
+            (Some(id), _) => Some(digest(&[b"id", id.as_bytes()])),
+            (None, false) => Some(digest(&[b"body", body])),
+            (None, true) => None,
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if name.is_some_and(|name| seen.contains(&name, Instant::now())) {
+            return plain(StatusCode::OK, "");
+        }
+        if self.out.try_send(notification).is_err() {
+            let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, "try again later");
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+            return answer;
+        }
+        if let Some(name) = name {
+            seen.remember(name, Instant::now());
+        }
+        plain(StatusCode::OK, "")
+    }
+
+    /// Whether both the token and the credentials are those of the registration. Both are always looked at.
+    fn is_expected(&self, headers: &HeaderMap) -> bool {
+        let token = self.settings.token.as_ref().is_none_or(|token| {
+            let given: Vec<_> = TOKENS.iter().flat_map(|name| headers.get_all(name)).collect();
+            !given.is_empty() & given.iter().all(|given| same(given.as_bytes(), token.expose().as_bytes()))
+        });
+        let authorization = self.settings.authentication.as_ref().is_none_or(|wanted| {
+            let given = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+            let (scheme, credentials) = given.split_at(given.len().min(wanted.scheme.len()));
+            let secret = wanted.credentials.as_ref().map_or("", Secret::expose);
+            scheme.eq_ignore_ascii_case(wanted.scheme.as_bytes())
+                & same(credentials.trim_ascii_start(), secret.as_bytes())
+        });
+        token & authorization
+    }
+
+    fn is_old(&self, notification: &Notification) -> bool {
+        let window = i64::try_from(self.settings.window.as_millis()).unwrap_or(i64::MAX);
+        let begin = jiff::Timestamp::now().as_millisecond().saturating_sub(window);
+        notification.time().is_some_and(|time| time.as_millis() < begin)
+    }
+}
+
+impl fmt::Debug for PushReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PushReceiver").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// In a time that tells nothing about either, not even how long it is.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    digest(&[one]).ct_eq(&digest(&[other])).into()
+}
+
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update(part);
+    }
+    digest.finalize().into()
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *answer.status_mut() = status;
+    answer
+}

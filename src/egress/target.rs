@@ -1,0 +1,101 @@
+//! A url as those who connect understand it. One that two readers could understand in two ways is refused.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::guard::Refused;
+
+/// Where a url leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(super) https: bool,
+    pub(super) host: Host,
+    pub(super) port: u16,
+}
+
+/// A host, in its one spelling.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Host {
+    /// An address.
+    Ip(IpAddr),
+    /// A name, in lower case.
+    Name(String),
+}
+
+/// The longest url that is read.
+const LONGEST: usize = 2048;
+
+impl Target {
+    /// Reads a url of the web: absolute, in ASCII, without credentials, its host spelled plainly.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(url: &str) -> Result<Self, Refused> {
+        const HIDDEN: &[u8] = b"\\\"<>^`{|}#";
+        if url.len() > LONGEST {
+            return Err(Refused::Url("must be no longer than 2048 bytes"));
+        }
+        if !url.bytes().all(|byte| byte.is_ascii_graphic() && !HIDDEN.contains(&byte)) {
+            return Err(Refused::Url("must be plain ASCII: encode what is not, and leave out the fragment"));
+        }
+        let (https, rest) = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            _ => return Err(Refused::Url("must be an absolute http or https URL")),
+        };
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        if authority.contains('@') {
+            return Err(Refused::Url("must carry no credentials"));
+        }
+        let (host, port) = split(authority).ok_or(HOST)?;
+        let port = match port {
+            Some(text) => number(text).ok_or(Refused::Url("must name a port between 1 and 65535"))?,
+            None if https => 443,
+            None => 80,
+        };
+        Ok(Self { https, host: Host::parse(host).ok_or(HOST)?, port })
+    }
+}
+
+const HOST: Refused = Refused::Url("must name a host: a domain name, or an address in its usual form");
+
+/// The host with its brackets, and the port.
+fn split(authority: &str) -> Option<(&str, Option<&str>)> {
+    let end = if authority.starts_with('[') { authority.find(']')? + 1 } else { 0 };
+    match authority[end..].find(':') {
+        Some(colon) => Some((&authority[..end + colon], Some(&authority[end + colon + 1..]))),
+        None => Some((authority, None)),
+    }
+}
+
+fn number(text: &str) -> Option<u16> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| plain && *port > 0)
+}
+
+impl Host {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(inner) = text.strip_prefix('[') {
+            let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
+            return Some(Self::Ip(address.into()));
+        }
+        if let Ok(address) = text.parse::<Ipv4Addr>() {
+            return Some(Self::Ip(address.into()));
+        }
+        is_name(text).then(|| Self::Name(text.to_ascii_lowercase()))
+    }
+}
+
+/// Whether this is a name, and nothing that a resolver would take for a number: those are octal, hexadecimal and short
+/// spellings of addresses, and no top-level domain begins with a digit.
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    let last = text.rsplit('.').next().unwrap_or_default();
+    text.len() <= 253
+        && text.split('.').all(is_label)
+        && last.starts_with(|char: char| char.is_ascii_alphabetic())
+}

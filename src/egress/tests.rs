@@ -1,0 +1,393 @@
+//! S15 to S21, S25 and S27: a table of spellings, names that change their meaning, and doors that lead nowhere else.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio_util::task::TaskTracker;
+
+use super::guard::{Allowed, Net, Reach, Refused};
+use super::guarded::{Caps, Guarded, Silence};
+use super::target::Target;
+
+const CAPS: Caps = Caps { time: Duration::from_secs(10), bytes: 1024 };
+
+/// What leads to us, to nowhere, or can be read in two ways.
+const HOSTILE: &[&str] = &[
+    // Loopback and "this host", plainly and in every base.
+    "http://127.0.0.1/",
+    "https://127.0.0.1:8443/x",
+    "http://127.1/",
+    "http://127.0.1/",
+    "http://127.255.255.254/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://0x7f.0.0.1/",
+    "http://0x7f.1/",
+    "http://0X7F.0x0.0x0.0x1/",
+    "http://017700000001/",
+    "http://0177.0.0.1/",
+    "http://0177.0.0.01/",
+    "http://127.0.0.01/",
+    "http://127.0.0.1./",
+    "http://127.0.0.1../",
+    "http://0/",
+    "http://0.0.0.0/",
+    "http://00.0.0.0/",
+    "http://0.1.2.3/",
+    "http://%31%32%37.0.0.1/",
+    "http://127%2e0%2e0%2e1/",
+    "http://\u{ff11}\u{ff12}\u{ff17}.0.0.1/",
+    "http://127\u{3002}0\u{3002}0\u{3002}1/",
+    "http://\u{2460}\u{2461}\u{2466}.0.0.1/",
+    // The same in IPv6.
+    "http://[::1]/",
+    "http://[0:0:0:0:0:0:0:1]/",
+    "http://[0000:0000:0000:0000:0000:0000:0000:0001]/",
+    "http://[::]/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://[::ffff:7f00:1]/",
+    "http://[0:0:0:0:0:ffff:7f00:0001]/",
+    "http://[::ffff:0:127.0.0.1]/",
+    "http://[::127.0.0.1]/",
+    "http://[64:ff9b::127.0.0.1]/",
+    "http://[64:ff9b::7f00:1]/",
+    "http://[64:ff9b::a9fe:a9fe]/",
+    "http://[64:ff9b:1::a00:1]/",
+    "http://[2002:7f00:1::]/",
+    "http://[2001:0:7f00:1::]/",
+    "http://[::1%25lo]/",
+    "http://[::1%lo]/",
+    "http://[fe80::1%25eth0]/",
+    "http://::1/",
+    "http://[::1/",
+    "http://[::1]x/",
+    "http://[::1]8080/",
+    // Private and special ranges.
+    "http://10.0.0.1/",
+    "http://10.255.255.255/",
+    "http://012.0.0.1/",
+    "http://172.16.0.1/",
+    "http://172.31.255.255/",
+    "http://0xac.0x10.0.1/",
+    "http://192.168.0.1/",
+    "http://192.168.257/",
+    "http://3232235521/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://0xA9FEA9FE/",
+    "http://2852039166/",
+    "http://0251.0376.0251.0376/",
+    "http://[::ffff:169.254.169.254]/",
+    "http://[::ffff:a9fe:a9fe]/",
+    "http://100.64.0.1/",
+    "http://100.127.255.255/",
+    "http://192.0.0.8/",
+    "http://192.0.2.1/",
+    "http://198.18.0.1/",
+    "http://198.19.255.255/",
+    "http://198.51.100.7/",
+    "http://203.0.113.7/",
+    "http://192.88.99.1/",
+    "http://224.0.0.1/",
+    "http://239.255.255.250:1900/",
+    "http://240.0.0.1/",
+    "http://255.255.255.255/",
+    "http://[fc00::1]/",
+    "http://[fd12:3456::1]/",
+    "http://[fe80::1]/",
+    "http://[fec0::1]/",
+    "http://[ff02::1]/",
+    "http://[100::1]/",
+    "http://[2001:db8::1]/",
+    "http://[2001:2::1]/",
+    "http://[2001:10::1]/",
+    "http://[3fff::1]/",
+    // Names that this machine knows.
+    "http://localhost/",
+    "http://LOCALHOST/",
+    "http://localhost./",
+    "http://inside.example/",
+    "http://half.example/",
+    "http://nowhere.example/",
+    "http://many.example/",
+    // Two readers, two hosts.
+    "http://user@public.example/",
+    "http://user:pass@public.example/",
+    "http://public.example@127.0.0.1/",
+    "http://public.example:80@127.0.0.1/",
+    "http://127.0.0.1\\@public.example/",
+    "http://public.example\\.evil/",
+    "http:\\\\public.example/",
+    "http://public.example#@127.0.0.1/",
+    "http://public.example\t/",
+    "http://public.example\r\nHost: x/",
+    "http://pub\u{0}lic.example/",
+    " http://public.example/",
+    "http://public.example /",
+    "http://p\u{fc}blic.example/",
+    "http://\u{440}ublic.example/",
+    "http://public\u{ad}.example/",
+    "http://-public.example/",
+    "http://public..example/",
+    "http://.public.example/",
+    "http://public.example.123/",
+    "http://public.example.0x10/",
+    // Ports.
+    "http://public.example:0/",
+    "http://public.example:/",
+    "http://public.example:+80/",
+    "http://public.example:80:80/",
+    "http://public.example:65536/",
+    "http://public.example:099999/",
+    "http://public.example:22/",
+    "http://public.example:25/",
+    "http://public.example:6379/",
+    "http://public.example:6667/",
+    "http://public.example:11211/",
+    // Schemes.
+    "",
+    "//public.example/",
+    "/etc/passwd",
+    "public.example",
+    "http:/public.example/",
+    "http:public.example",
+    "http:///public.example",
+    "http://",
+    "https://?x",
+    "file:///etc/passwd",
+    "file://localhost/etc/passwd",
+    "gopher://public.example/",
+    "ftp://public.example/",
+    "data:text/plain,x",
+    "unix:///run/docker.sock",
+    "ws://public.example/",
+    "javascript:alert(1)",
+    "jar:http://public.example!/",
+];
+
+/// Names of a test, and where its connections went. Each time a name is asked for, its next meaning is given.
+#[derive(Default, Clone)]
+struct Village {
+    names: Arc<Mutex<HashMap<String, Vec<Vec<IpAddr>>>>>,
+    dialled: Arc<Mutex<Vec<SocketAddr>>>,
+    answer: &'static str,
+    tasks: TaskTracker,
+}
+
+impl Village {
+    fn new(answer: &'static str) -> Self {
+        let village = Self { answer, ..Self::default() };
+        village.name("public.example", &[&["93.184.215.14"]]);
+        village.name("inside.example", &[&["10.0.0.7"]]);
+        village.name("half.example", &[&["93.184.215.14", "169.254.169.254"]]);
+        village.name("localhost", &[&["127.0.0.1", "::1"]]);
+        village.name("many.example", &[&["93.184.215.14"; 100]]);
+        village
+    }
+
+    fn name(&self, name: &str, meanings: &[&[&str]]) {
+        let meanings =
+            meanings.iter().map(|meaning| meaning.iter().map(|text| text.parse().unwrap()).collect());
+        self.names.lock().unwrap().insert(name.to_owned(), meanings.collect());
+    }
+
+    fn dialled(&self) -> Vec<String> {
+        self.dialled.lock().unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    fn door(&self, reach: Reach) -> Guarded {
+        Guarded::new(reach, 2, self.clone())
+    }
+}
+
+impl Net for Village {
+    type Stream = DuplexStream;
+
+    async fn resolve(&self, name: &str, _: u16) -> io::Result<Vec<IpAddr>> {
+        let mut names = self.names.lock().unwrap();
+        let meanings = names.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(if meanings.len() > 1 { meanings.remove(0) } else { meanings[0].clone() })
+    }
+
+    async fn dial(&self, address: SocketAddr) -> io::Result<DuplexStream> {
+        self.dialled.lock().unwrap().push(address);
+        let (near, mut far) = duplex(1 << 16);
+        let answer = self.answer;
+        self.tasks.spawn(async move {
+            let mut asked = vec![0; 4096];
+            let _ = far.read(&mut asked).await;
+            if answer == "silence" {
+                std::future::pending::<()>().await;
+            }
+            let _ = far.write_all(answer.as_bytes()).await;
+            if answer.contains("endless") {
+                while far.write_all(&[b'x'; 4096]).await.is_ok() {}
+            }
+        });
+        Ok(near)
+    }
+}
+
+fn open() -> Reach {
+    Reach { plain_http: true, ..Reach::default() }
+}
+
+fn get(url: &str) -> Request<Bytes> {
+    Request::get(url).body(Bytes::new()).unwrap()
+}
+
+const OK: &str = "HTTP/1.1 204 No Content\r\n\r\n";
+
+#[tokio::test(start_paused = true)]
+async fn s15_s16_s19_s21_no_spelling_leads_inside() {
+    assert!(HOSTILE.len() >= 80);
+    let village = Village::new(OK);
+    let door = village.door(open());
+    for url in HOSTILE {
+        assert!(door.check(url).await.is_err(), "{url:?} was let through at registration");
+        // What cannot even be written into a request cannot be sent.
+        let Ok(request) = Request::get(*url).body(Bytes::new()) else { continue };
+        let _ = door.send(request, CAPS).await;
+        // A reader that drops a fragment may still go to a public place.
+        let inside = village.dialled().into_iter().find(|address| !address.starts_with("93.184.215.14:"));
+        assert_eq!(inside, None, "{url:?} was let through at the door");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_public_is_reached() {
+    let village = Village::new(OK);
+    let door = village.door(open());
+    for (url, address) in [
+        ("http://public.example/hook?x=1", "93.184.215.14:80"),
+        ("http://PUBLIC.example:8080", "93.184.215.14:8080"),
+        ("http://8.8.8.8/", "8.8.8.8:80"),
+        ("http://[2606:2800:21f::1]:8080/", "[2606:2800:21f::1]:8080"),
+        ("http://[::ffff:8.8.8.8]/", "[::ffff:8.8.8.8]:80"),
+    ] {
+        assert_eq!(door.check(url).await, Ok(()), "{url}");
+        assert_eq!(door.send(get(url), CAPS).await.unwrap().status, 204, "{url}");
+        assert_eq!(village.dialled().last().unwrap(), address);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s17_one_private_address_among_public_ones_is_too_many() {
+    let village = Village::new(OK);
+    let refused = village.door(open()).send(get("http://half.example/"), CAPS).await.unwrap_err();
+    assert_eq!(refused, Silence::Refused(Refused::Address));
+    assert_eq!(village.dialled(), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s18_a_name_that_changes_its_meaning_gains_nothing() {
+    let village = Village::new(OK);
+    let meanings: &[&[&str]] = &[&["93.184.215.14"], &["127.0.0.1"], &["93.184.215.15"]];
+    village.name("rebind.example", meanings);
+    let door = village.door(open());
+    assert_eq!(door.check("http://rebind.example/").await, Ok(()));
+    let refused = door.send(get("http://rebind.example/"), CAPS).await.unwrap_err();
+    assert_eq!(refused, Silence::Refused(Refused::Address));
+    door.send(get("http://rebind.example/"), CAPS).await.unwrap();
+    assert_eq!(village.dialled(), ["93.184.215.15:80"], "the address that was checked, and no other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s20_redirects_are_answers_and_lead_nowhere() {
+    for to in ["http://127.0.0.1/", "http://public.example/2", "https://public.example/", "//inside.example/"]
+    {
+        for status in [301, 302, 303, 307, 308] {
+            let answer =
+                format!("HTTP/1.1 {status} Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+            let village = Village::new(String::leak(answer));
+            let answer = village.door(open()).send(get("http://public.example/"), CAPS).await.unwrap();
+            assert_eq!(answer.status, status);
+            assert_eq!(village.dialled(), ["93.184.215.14:80"]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s25_an_answer_without_an_end_is_left() {
+    let endless = Village::new("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nendless");
+    assert_eq!(endless.door(open()).send(get("http://public.example/"), CAPS).await.unwrap().status, 200);
+    let silent = Village::new("silence");
+    let late = silent.door(open()).send(get("http://public.example/"), CAPS).await.unwrap_err();
+    assert_eq!(late, Silence::Late);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s26_one_host_has_only_so_many_exchanges_at_a_time() {
+    let door = Village::new(OK).door(open());
+    let url = "http://public.example/a";
+    let (one, two) =
+        (door.place(url).await.unwrap(), door.place("http://PUBLIC.example:81/b").await.unwrap());
+    assert!(tokio::time::timeout(Duration::from_secs(1), door.place(url)).await.is_err());
+    drop(door.place("http://other.example/").await.unwrap());
+    drop(one);
+    drop(door.place(url).await.unwrap());
+    drop(two);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s27_private_targets_are_named_by_the_operator() {
+    let allow = |places: &[&str]| places.iter().map(|place| place.parse().unwrap()).collect::<Vec<Allowed>>();
+    let inside = "http://inside.example:22/";
+    let cases: &[(&[&str], &str, bool)] = &[
+        (&["inside.example"], inside, true),
+        (&["*.example"], inside, true),
+        (&["10.0.0.0/8"], inside, true),
+        (&["10.0.0.7"], "http://[::ffff:10.0.0.7]/", true),
+        (&["10.0.0.8"], inside, false),
+        (&["side.example", "*.inside.example"], inside, false),
+        (&["10.0.0.0/8"], "http://half.example/", false),
+        (&["169.254.169.254"], "http://half.example/", false),
+        (&["inside.example"], "http://public.example/", false),
+    ];
+    for (places, url, is_reached) in cases {
+        let reach = Reach { allow: allow(places), ..Reach::default() };
+        assert_eq!(Village::new(OK).door(reach).check(url).await.is_ok(), *is_reached, "{places:?} {url}");
+    }
+    let only = Reach { allow: allow(&["inside.example"]), allow_only: true, ..open() };
+    let door = Village::new(OK).door(only);
+    assert_eq!(door.check(inside).await, Ok(()));
+    assert_eq!(door.check("http://public.example/").await, Err(Refused::Address));
+    for wrong in ["", "*", "*.", "http://x", "a b", "10.0.0.0/99", "x:80", "1.2.3"] {
+        assert!(wrong.parse::<Allowed>().is_err(), "{wrong:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn s27_the_switch_for_development_opens_loopback_and_no_more() {
+    let reach = Reach { loopback: true, ..Reach::default() };
+    let door = Village::new(OK).door(reach);
+    for url in
+        ["http://127.0.0.1:1/", "http://localhost:8080/x", "http://[::1]/", "http://[::ffff:127.0.0.1]/"]
+    {
+        assert_eq!(door.check(url).await, Ok(()), "{url}");
+    }
+    for url in [
+        "http://10.0.0.1/",
+        "http://0.0.0.0/",
+        "http://inside.example/",
+        "http://public.example/",
+        "http://127.1/",
+    ] {
+        assert!(door.check(url).await.is_err(), "{url}");
+    }
+}
+
+#[test]
+fn plain_http_is_asked_for() {
+    let (plain, secure) =
+        (Target::parse("http://x.example/").unwrap(), Target::parse("https://x.example/").unwrap());
+    let public = ["93.184.215.14".parse().unwrap()];
+    assert!(Reach::default().check(&plain, &public).is_err());
+    assert_eq!(Reach::default().check(&secure, &public), Ok(()));
+    assert_eq!(open().check(&plain, &public), Ok(()));
+}

@@ -1,0 +1,106 @@
+//! What a webhook is sent: one request for one entry.
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use http::{HeaderValue, Request};
+use sha2::{Digest, Sha256};
+
+use crate::model::{PushConfig, Secret, Seq, StreamResponse, TaskId};
+use crate::store::Push;
+use crate::wire::{Dialect, header, write_event};
+
+/// A notification, ready to be sent as often as it takes.
+pub(super) struct Notice {
+    pub(super) event_id: EventId,
+    seq: Seq,
+    body: Bytes,
+}
+
+impl Notice {
+    /// What is sent for the entry at a position.
+    pub(super) fn new(push: &Push, seq: Seq, event: &StreamResponse) -> Self {
+        let mut body = Vec::new();
+        write_event(&mut body, event, false, &Dialect::from(push.registered.version));
+        Self { event_id: EventId::of(push, seq), seq, body: body.into() }
+    }
+
+    /// The request that carries it; `None` when the registration cannot be written as one.
+    pub(super) fn request(&self, push: &Push) -> Option<Request<Bytes>> {
+        let (config, version) = (&push.registered.config, push.registered.version);
+        let mut request = Request::post(config.url.as_str())
+            .header(CONTENT_TYPE, header::rest_media_type(version))
+            .header(USER_AGENT, concat!("attache/", env!("CARGO_PKG_VERSION")))
+            .header(header::VERSION, version.as_str())
+            .header(header::EVENT_ID, self.event_id.to_string())
+            .header(header::EVENT_SEQUENCE, self.seq.0);
+        if let Some(token) = &config.token {
+            for name in header::NOTIFICATION_TOKENS {
+                request = request.header(*name, secret(token.expose())?);
+            }
+        }
+        if let Some(authorization) = authorization(config) {
+            request = request.header(AUTHORIZATION, secret(&authorization)?);
+        }
+        request.body(self.body.clone()).ok()
+    }
+}
+
+/// 05 §5: a scheme without credentials is no header.
+fn authorization(config: &PushConfig) -> Option<String> {
+    let info = config.authentication.as_ref()?;
+    Some(format!("{} {}", info.scheme, info.credentials.as_ref().map(Secret::expose)?))
+}
+
+fn secret(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_bytes(text.as_bytes()).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The name of a notification: the same however often it is sent, made of the task, the webhook and the position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EventId(uuid::Uuid);
+
+impl EventId {
+    pub(super) fn of(push: &Push, seq: Seq) -> Self {
+        Self::named(&push.task.id, push.registered.config.id.as_ref().map_or("", |id| id.as_str()), seq)
+    }
+
+    fn named(task: &TaskId, config: &str, seq: Seq) -> Self {
+        let digest = Sha256::new().chain_update(task.as_str()).chain_update([0]).chain_update(config);
+        let digest = digest.chain_update([0]).chain_update(seq.0.to_be_bytes()).finalize();
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    }
+
+    /// A number below one that differs between notifications and attempts, and needs no dice.
+    pub(super) fn chance(self, attempts: u32) -> f64 {
+        let digest =
+            Sha256::new().chain_update(self.0.as_bytes()).chain_update(attempts.to_be_bytes()).finalize();
+        f64::from(u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])) / 2f64.powi(32)
+    }
+}
+
+impl std::fmt::Display for EventId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r30_the_id_of_an_event_is_its_own_and_never_changes() {
+        let id = EventId::named(&"t".into(), "c", Seq(7));
+        assert_eq!(id, EventId::named(&"t".into(), "c", Seq(7)));
+        for other in [("t", "c", 8), ("t", "d", 7), ("u", "c", 7), ("tc", "", 7), ("", "tc", 7)] {
+            assert_ne!(id, EventId::named(&other.0.into(), other.1, Seq(other.2)));
+        }
+        assert_eq!(id.to_string().len(), 36);
+        let chances: Vec<_> = (0..100).map(|attempts| id.chance(attempts)).collect();
+        assert!(chances.iter().all(|chance| (0.0..1.0).contains(chance)) && chances[0] != chances[1]);
+    }
+}

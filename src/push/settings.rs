@@ -1,0 +1,80 @@
+//! How webhooks are called. Every bound has a default.
+
+use std::time::Duration;
+
+use crate::egress::Reach;
+
+/// How webhooks are called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PushSettings {
+    /// Where callers may have us post.
+    pub reach: Reach,
+    /// How long a webhook may take to answer.
+    pub timeout: Duration,
+    /// How long to wait before each of the first attempts to deliver again; a little is added, so that webhooks which
+    /// fail together are not called together.
+    pub first_retries: Vec<Duration>,
+    /// How long to wait between all later attempts.
+    pub retry_every: Duration,
+    /// For how long there are later attempts; then the webhook is given up.
+    pub retry_for: Duration,
+    /// Deliveries at the same time to webhooks that answer, and as many again to those that did not.
+    pub max_deliveries: usize,
+    /// Deliveries at the same time to one host.
+    pub max_deliveries_per_host: usize,
+    /// Webhooks that are followed at the same time; more wait until one has nothing to deliver.
+    pub max_webhooks: usize,
+}
+
+impl Default for PushSettings {
+    fn default() -> Self {
+        Self {
+            reach: Reach::default(),
+            timeout: Duration::from_secs(15),
+            first_retries: [1, 2, 4, 8, 16].map(Duration::from_secs).to_vec(),
+            retry_every: Duration::from_secs(5 * 60),
+            retry_for: Duration::from_secs(24 * 60 * 60),
+            max_deliveries: 128,
+            max_deliveries_per_host: 8,
+            max_webhooks: 20_000,
+        }
+    }
+}
+
+impl PushSettings {
+    /// How long to wait after so many attempts in vain; `None` when that were enough. `chance` is below one.
+    pub(super) fn pause(&self, attempts: u32, chance: f64) -> Option<Duration> {
+        let attempts = attempts.max(1) as usize;
+        let later = attempts.saturating_sub(self.first_retries.len());
+        let most = self.retry_for.as_nanos() / self.retry_every.as_nanos().max(1);
+        match self.first_retries.get(attempts - 1) {
+            Some(pause) => Some(pause.mul_f64(1.0 + chance / 4.0)),
+            None if later as u128 <= most => Some(self.retry_every.mul_f64(1.0 + chance / 10.0)),
+            None => None,
+        }
+    }
+
+    /// The longest that anybody is waited for.
+    pub(super) fn longest(&self) -> Duration {
+        self.retry_every.max(LONGEST_ASKED).mul_f64(1.25)
+    }
+}
+
+/// The longest `Retry-After` that is heeded.
+pub(super) const LONGEST_ASKED: Duration = Duration::from_secs(60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r28_five_quick_attempts_then_every_five_minutes_for_a_day() {
+        let settings = PushSettings::default();
+        let pauses: Vec<_> = (1..).map_while(|attempts| settings.pause(attempts, 0.0)).collect();
+        let seconds: Vec<_> = pauses.iter().take(7).map(Duration::as_secs).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 300, 300]);
+        assert_eq!(pauses.len(), 5 + 24 * 12);
+        assert_eq!(settings.pause(1, 0.5), Some(Duration::from_millis(1125)));
+    }
+}

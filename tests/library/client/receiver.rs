@@ -1,0 +1,196 @@
+//! The receiver of push notifications, fed with recorded ones.
+
+use std::time::Duration;
+
+use attache::model::{AuthenticationInfo, StreamResponse, TaskState};
+use attache::{PushNotifications, PushReceiver, PushReceiverSettings};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::harness::soon;
+
+const STATUS: &str = include_str!("../../golden/v10-push-delivery-status.json");
+const ARTIFACT: &str = include_str!("../../golden/v10-push-delivery-artifact.json");
+const TASK: &str = include_str!("../../golden/v03-push-delivery-task.json");
+
+/// The recorded ones are from some time ago.
+const LONG: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+fn settings() -> PushReceiverSettings {
+    PushReceiverSettings {
+        token: Some("tok-5d41402a".into()),
+        authentication: Some(AuthenticationInfo {
+            scheme: "Bearer".to_owned(),
+            credentials: Some("s3cr3t".into()),
+        }),
+        window: LONG,
+        ..Default::default()
+    }
+}
+
+fn recorded(golden: &str) -> Request<Full<Bytes>> {
+    let golden: Value = serde_json::from_str(golden).unwrap();
+    let asked = &golden["request"];
+    // One of them was registered without credentials.
+    let mut request = Request::post("/hooks/a2a").header("Authorization", "Bearer s3cr3t");
+    let headers = asked["headers"].as_object().unwrap();
+    for (name, value) in headers.iter().filter(|(name, _)| *name != "Authorization") {
+        request = request.header(name, value.as_str().unwrap());
+    }
+    request.body(Full::from(asked["body"].to_string())).unwrap()
+}
+
+async fn post(receiver: &PushReceiver, request: Request<Full<Bytes>>) -> u16 {
+    soon(receiver.answer(request)).await.status().as_u16()
+}
+
+fn is_empty(taken: &mut PushNotifications) -> bool {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    pin!(taken.next()).poll(&mut Context::from_waker(Waker::noop())) == Poll::Pending
+}
+
+#[tokio::test]
+async fn both_generations_of_bodies_are_taken() {
+    let (receiver, mut taken) = PushReceiver::new(settings());
+    for golden in [STATUS, ARTIFACT, TASK] {
+        assert_eq!(post(&receiver, recorded(golden)).await, 200);
+    }
+    let mut next = async || soon(taken.next()).await.unwrap();
+    let first = next().await;
+    assert_eq!(first.task_id().unwrap().as_str(), "e0370734-9313-4e6f-8f2b-94c9a2b1d002");
+    assert!(
+        matches!(first.event, StreamResponse::StatusUpdate(it) if it.status.state == TaskState::Completed)
+    );
+    assert!(matches!(next().await.event, StreamResponse::ArtifactUpdate(_)));
+    assert!(matches!(next().await.event, StreamResponse::Task(it) if it.artifacts.len() == 1));
+}
+
+#[tokio::test]
+async fn who_does_not_know_the_token_and_the_credentials_is_not_listened_to() {
+    let (receiver, mut taken) = PushReceiver::new(settings());
+    let edits: [fn(&mut http::HeaderMap); 6] = [
+        |headers| drop(headers.remove("authorization")),
+        |headers| drop(headers.insert("authorization", "Bearer s3cr3t2".parse().unwrap())),
+        |headers| drop(headers.insert("authorization", "Basic s3cr3t".parse().unwrap())),
+        |headers| drop(headers.insert("a2a-notification-token", "tok".parse().unwrap())),
+        |headers| assert!(headers.append("x-a2a-notification-token", "tok".parse().unwrap())),
+        |headers| {
+            headers.remove("a2a-notification-token");
+            headers.remove("x-a2a-notification-token");
+        },
+    ];
+    for (at, edit) in edits.iter().enumerate() {
+        let mut request = recorded(STATUS);
+        edit(request.headers_mut());
+        assert_eq!(post(&receiver, request).await, 401, "{at}");
+    }
+    assert!(is_empty(&mut taken));
+    // Either name of the token will do, and so does any case of the scheme.
+    let mut request = recorded(STATUS);
+    request.headers_mut().remove("a2a-notification-token");
+    request.headers_mut().insert("authorization", "bearer s3cr3t".parse().unwrap());
+    assert_eq!(post(&receiver, request).await, 200);
+    assert!(!is_empty(&mut taken));
+}
+
+#[tokio::test]
+async fn what_comes_again_is_dropped() {
+    let (receiver, mut taken) = PushReceiver::new(settings());
+    let named = |golden, id: &str| {
+        let mut request = recorded(golden);
+        request.headers_mut().insert("a2a-event-id", id.parse().unwrap());
+        request
+    };
+    for request in [recorded(STATUS), recorded(STATUS), named(STATUS, "1"), named(ARTIFACT, "1")] {
+        assert_eq!(post(&receiver, request).await, 200);
+    }
+    assert_eq!(soon(taken.next()).await.unwrap().id, None);
+    assert_eq!(soon(taken.next()).await.unwrap().id.as_deref(), Some("1"));
+    assert!(is_empty(&mut taken));
+}
+
+#[tokio::test]
+async fn two_chunks_that_are_alike_are_two() {
+    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings::default());
+    let chunk = json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "append": true,
+        "artifact": {"artifactId": "a", "parts": [{"text": "ha"}]}}});
+    for _ in 0..2 {
+        let request = Request::post("/").body(Full::from(chunk.to_string())).unwrap();
+        assert_eq!(post(&receiver, request).await, 200);
+        assert!(soon(taken.next()).await.is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_is_older_than_the_window_is_refused() {
+    let window = Duration::from_secs(60);
+    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings { window, ..settings() });
+    let event = json!({"statusUpdate": {"taskId": "t", "contextId": "c",
+        "status": {"state": "TASK_STATE_WORKING", "timestamp": "2020-01-01T00:00:00Z"}}});
+    let mut request = recorded(STATUS);
+    *request.body_mut() = Full::from(event.to_string());
+    assert_eq!(post(&receiver, request).await, 400);
+    assert!(is_empty(&mut taken));
+}
+
+#[tokio::test]
+async fn s25_everything_is_bounded() {
+    let bounds = PushReceiverSettings { max_bytes: 1000, max_waiting: 1, ..settings() };
+    let (receiver, mut taken) = PushReceiver::new(bounds);
+    let mut large = recorded(STATUS);
+    *large.body_mut() = Full::from("x".repeat(1001));
+    assert_eq!(post(&receiver, large).await, 413);
+    assert_eq!(post(&receiver, recorded(STATUS)).await, 200);
+    let busy = soon(receiver.answer(recorded(ARTIFACT))).await;
+    assert_eq!((busy.status().as_u16(), busy.headers()["retry-after"].as_bytes()), (503, &b"5"[..]));
+    // It was not taken, so it may come again.
+    soon(taken.next()).await.unwrap();
+    assert_eq!(post(&receiver, recorded(ARTIFACT)).await, 200);
+    assert!(matches!(soon(taken.next()).await.unwrap().event, StreamResponse::ArtifactUpdate(_)));
+}
+
+#[tokio::test]
+async fn what_is_no_notification_is_refused() {
+    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings::default());
+    for body in ["", "{}", "[]", "{\"task\":1}", "\u{0}"] {
+        let request = Request::post("/").body(Full::from(body)).unwrap();
+        assert_eq!(post(&receiver, request).await, 400, "{body}");
+    }
+    let request = Request::get("/").body(Full::default()).unwrap();
+    assert_eq!(post(&receiver, request).await, 405);
+    assert!(is_empty(&mut taken));
+}
+
+#[tokio::test]
+async fn it_serves_by_itself() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (receiver, mut taken) = PushReceiver::new(settings());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let golden: Value = serde_json::from_str(STATUS).unwrap();
+    let body = golden["request"]["body"].to_string();
+    let posting = async {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer s3cr3t\r\n\
+             A2A-Notification-Token: tok-5d41402a\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        (answer, taken.next().await)
+    };
+    tokio::select! {
+        () = receiver.serve(listener) => panic!("it serves until it is dropped"),
+        (answer, notification) = soon(posting) => {
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            assert!(notification.is_some());
+        }
+    }
+}
