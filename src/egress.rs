@@ -12,6 +12,8 @@ mod connect;
 mod guard;
 #[cfg(feature = "server")]
 mod guarded;
+#[cfg(feature = "client")]
+mod plain;
 #[cfg(feature = "server")]
 mod target;
 #[cfg(test)]
@@ -50,6 +52,8 @@ pub use guard::{Allowed, NotAPlace, Reach};
 pub(crate) use guard::{Net, Refused};
 #[cfg(feature = "server")]
 pub(crate) use guarded::{Answer, Caps, Guarded, Silence};
+#[cfg(feature = "client")]
+pub use plain::{Http, HttpResponse};
 #[cfg(not(feature = "tls"))]
 pub(crate) use tls::ClientTls;
 #[cfg(feature = "tls")]

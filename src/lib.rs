@@ -39,6 +39,8 @@ pub use client::{Notification, PushNotifications, PushReceiver, PushReceiverSett
 pub use egress::ClientTls;
 #[cfg(feature = "server")]
 pub use egress::{Allowed, NotAPlace, Reach};
+#[cfg(feature = "client")]
+pub use egress::{Http, HttpResponse};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;

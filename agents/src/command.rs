@@ -1,30 +1,29 @@
 //! A command as an agent: what was asked goes to its stdin, what it writes to stdout comes back.
 
+mod json_lines;
 mod output;
 mod process;
+mod settings;
 mod stderr;
+mod words;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::process::ExitStatus;
 use std::sync::Arc;
 
 use attache::{Agent, Failure, Outcome, Turn};
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use output::Output;
-use process::{Pipes, Process};
+use process::{Ended, Pipes, Process};
+pub use settings::{CommandSettings, ExitCode, Input, Meaning, OutputForm, StderrFor, Words};
 use stderr::Stderr;
-
-/// What a command may write in one turn, unless told otherwise.
-const MAX_OUTPUT: usize = 10 * 1024 * 1024;
-
-/// How many commands run at the same time, unless told otherwise.
-const MAX_PROCESSES: usize = 64;
+use words::{Line, Unfit};
 
 /// What a command sees of our environment: enough to find programs and files, and nothing that is secret.
 const ENVIRONMENT: &[&str] =
@@ -32,10 +31,11 @@ const ENVIRONMENT: &[&str] =
 
 /// Runs a command for every turn.
 ///
-/// The text of the message is its stdin, never an argument, and there is no shell unless the command is one. What it
-/// writes to stdout streams into an artifact named `output`. An exit status other than 0 fails the task; the reason,
-/// with the end of stderr, is for the log. When the turn ends, for whatever reason, so does every process of the
-/// command's group: asked by SIGTERM after a cancel, otherwise by SIGKILL.
+/// The text of the message is its stdin, and there is no shell unless the command is one. What it writes to stdout
+/// streams into an artifact named `output`, or is what [`OutputForm`] says. An exit status other than 0 fails the
+/// task; the end of stderr is for the log. Its environment names the task (`ATTACHE_TASK_ID`), the conversation
+/// (`ATTACHE_CONTEXT_ID`), the message, the caller and the tenant. When the turn ends, for whatever reason, so does
+/// every process of the command's group: asked by SIGTERM after a cancel, otherwise by SIGKILL.
 ///
 /// ```
 /// let agent = attache_agents::Command::parse("wc -w")?.max_output(1024);
@@ -43,14 +43,13 @@ const ENVIRONMENT: &[&str] =
 /// ```
 #[derive(Debug, Clone)]
 pub struct Command {
-    program: String,
-    args: Vec<String>,
+    line: Line,
+    settings: Arc<CommandSettings>,
     environment: Vec<(OsString, OsString)>,
-    max_output: usize,
     processes: Arc<Semaphore>,
 }
 
-/// A line that is no command. Says why.
+/// What is no command. Says why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadCommand(&'static str);
 
@@ -60,72 +59,163 @@ impl Command {
     /// # Errors
     /// The line is empty, or a quote is not closed.
     pub fn parse(line: &str) -> Result<Self, BadCommand> {
-        let words = shell_words::split(line).map_err(|_| BadCommand("a quote is not closed"))?;
-        let (program, args) = words.split_first().ok_or(BadCommand("the command is empty"))?;
-        if program.is_empty() {
-            return Err(BadCommand("the name of the program is empty"));
-        }
-        Ok(Self::new(program, args))
+        Self::from_settings(CommandSettings {
+            command: Words::Line(line.to_owned()),
+            ..CommandSettings::default()
+        })
     }
 
     /// A program and its arguments.
-    pub fn new(program: impl Into<String>, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        let ours = ENVIRONMENT.iter().filter_map(|&name| Some((name.into(), std::env::var_os(name)?)));
-        Self {
-            program: program.into(),
-            args: args.into_iter().map(Into::into).collect(),
-            environment: ours.collect(),
-            max_output: MAX_OUTPUT,
-            processes: Arc::new(Semaphore::new(MAX_PROCESSES)),
-        }
+    ///
+    /// # Errors
+    /// The name of the program is empty.
+    pub fn new(
+        program: impl Into<String>,
+        args: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<Self, BadCommand> {
+        let words = [program.into()].into_iter().chain(args.into_iter().map(Into::into)).collect();
+        Self::from_settings(CommandSettings { command: Words::List(words), ..CommandSettings::default() })
+    }
+
+    /// A command as its settings have it.
+    ///
+    /// # Errors
+    /// There is no program to run, a quote is not closed, or what was asked would be part of a shell's line.
+    pub fn from_settings(settings: CommandSettings) -> Result<Self, BadCommand> {
+        let passed = ENVIRONMENT.iter().copied().chain(settings.pass_env.iter().map(String::as_str));
+        let passed = passed.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+        let given = settings.env.iter().map(|(name, value)| (name.into(), value.expose().into()));
+        Ok(Self {
+            line: Line::new(&settings)?,
+            environment: passed.chain(given).collect(),
+            processes: places(settings.max_processes),
+            settings: Arc::new(settings),
+        })
     }
 
     /// How many bytes it may write to stdout in one turn: 10 MiB by default. Beyond that it is killed.
     #[must_use]
     pub fn max_output(mut self, bytes: usize) -> Self {
-        self.max_output = bytes;
+        Arc::make_mut(&mut self.settings).max_output = bytes;
         self
     }
 
     /// How many may run at the same time: 64 by default, and at least one. Turns beyond that wait.
     #[must_use]
     pub fn max_processes(mut self, number: usize) -> Self {
-        self.processes = Arc::new(Semaphore::new(number.clamp(1, Semaphore::MAX_PERMITS)));
+        self.processes = places(number);
         self
     }
 
     /// The name of the program, without its folder.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.program.rsplit('/').find(|name| !name.is_empty()).unwrap_or(&self.program)
+        let program = &self.line.program;
+        program.rsplit('/').find(|name| !name.is_empty()).unwrap_or(program)
     }
+
+    /// What a turn is told of itself.
+    fn about(turn: &Turn) -> impl Iterator<Item = (&'static str, String)> {
+        let call = turn.call();
+        let told = [
+            ("ATTACHE_TASK_ID", turn.task_id().to_string()),
+            ("ATTACHE_CONTEXT_ID", turn.context_id().to_string()),
+            ("ATTACHE_MESSAGE_ID", turn.message().message_id.to_string()),
+            ("ATTACHE_CALLER", turn.caller().name().to_owned()),
+            ("ATTACHE_TENANT", call.scope.tenant.to_string()),
+            ("TRACEPARENT", call.traceparent.clone().unwrap_or_default()),
+        ];
+        // Ids of callers are free text, and no variable can hold a NUL.
+        told.into_iter().filter(|(_, value)| !value.is_empty() && !value.contains('\0'))
+    }
+
+    /// What goes to stdin.
+    fn input(&self, turn: &Turn) -> String {
+        let otherwise = if self.line.takes_text() { Input::None } else { Input::Text };
+        match self.settings.input.unwrap_or(otherwise) {
+            Input::Text => turn.text(),
+            Input::Json => {
+                let all = json!({"text": turn.text(), "message": turn.message(), "task": turn.task()});
+                format!("{all}\n")
+            }
+            Input::None => String::new(),
+        }
+    }
+
+    /// How the turn ended, by the way the command did.
+    fn outcome(&self, ended: &Ended, said: Option<Outcome>, complaints: &Stderr<'_>) -> Outcome {
+        let how = match ended {
+            Ended::TooLate => {
+                format!("the command took longer than {:?}", self.settings.timeout.unwrap_or_default())
+            }
+            Ended::Status(status) if status.success() => return said.unwrap_or(Outcome::Completed),
+            Ended::Status(status) => {
+                let declared = matches!(said, Some(Outcome::Failed(_) | Outcome::Rejected(_)));
+                if let (true, Some(said)) = (declared, said) {
+                    return said;
+                }
+                let known = self.settings.exit_codes.iter();
+                let known =
+                    status.code().and_then(|code| known.into_iter().find(|(known, _)| known.is(code)));
+                match known {
+                    Some((_, Meaning::Completed)) => return Outcome::Completed,
+                    Some((_, Meaning::Rejected)) => {
+                        return Outcome::rejected(self.words(status.to_string(), complaints));
+                    }
+                    Some((_, Meaning::Failed)) | None => process::words(*status),
+                }
+            }
+        };
+        Outcome::failed(self.words(how, complaints))
+    }
+
+    /// What the caller reads: how it ended or, if that is for callers, what the command had to say.
+    fn words(&self, how: String, complaints: &Stderr<'_>) -> String {
+        match self.settings.stderr {
+            StderrFor::Caller if !complaints.end().is_empty() => complaints.end(),
+            StderrFor::Caller | StderrFor::Log => how,
+        }
+    }
+}
+
+fn places(number: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(number.clamp(1, Semaphore::MAX_PERMITS)))
 }
 
 impl Agent for Command {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let args = match self.line.args(&turn.text()) {
+            Ok(args) => args,
+            Err(Unfit(why)) => return Ok(Outcome::rejected(why)),
+        };
         let _place = self.processes.acquire().await?;
-        let (mut process, pipes) = Process::start(self).map_err(CommandFailed::NotStarted)?;
+        let (mut process, pipes) = Process::start(self, &args, &turn).map_err(CommandFailed::NotStarted)?;
         let Pipes { stdin, stdout, stderr } = pipes;
-        let (ended, too_much) = (CancellationToken::new(), CancellationToken::new());
-        let mut output = Output::new(&turn, self.max_output);
+        let (ended, enough) = (CancellationToken::new(), CancellationToken::new());
+        let mut output = Output::new(&turn, &self.settings);
         let mut complaints = Stderr::new(turn.task_id());
         let end = async {
-            let status = process.end(turn.cancelled(), too_much.cancelled()).await;
+            let how = process.end(&self.settings, turn.cancelled(), enough.cancelled()).await;
             ended.cancel();
-            status
+            how
         };
         let read = async {
             if !output.take(stdout, &ended).await {
-                too_much.cancel();
+                enough.cancel();
             }
         };
-        let (status, (), (), ()) =
-            tokio::join!(end, read, feed(stdin, turn.text(), &ended), complaints.take(stderr, &ended));
-        if output.finish().await {
-            return Ok(Outcome::failed(format!("the output is larger than {} bytes", self.max_output)));
+        let feed = feed(stdin, self.input(&turn), &ended);
+        let (how, (), (), ()) = tokio::join!(end, read, feed, complaints.take(stderr, &ended));
+        let said = match output.finish().await {
+            Ok(said) => said,
+            Err(wrong) => return Ok(Outcome::failed(wrong)),
+        };
+        let how = how.map_err(CommandFailed::Lost)?;
+        let outcome = self.outcome(&how, said, &complaints);
+        if let Outcome::Failed(_) | Outcome::Rejected(_) = outcome {
+            tracing::warn!(task = %turn.task_id(), ended = %how, stderr = ?complaints.end(), "command failed");
         }
-        let status = status.map_err(CommandFailed::Lost)?;
-        if status.success() { Ok(Outcome::Completed) } else { Err(complaints.failure(status).into()) }
+        Ok(outcome)
     }
 
     /// What a command does to the world cannot be done twice.
@@ -148,7 +238,6 @@ async fn feed(mut stdin: ChildStdin, text: String, ended: &CancellationToken) {
 enum CommandFailed {
     NotStarted(io::Error),
     Lost(io::Error),
-    Ended { status: ExitStatus, stderr: String },
 }
 
 impl fmt::Display for CommandFailed {
@@ -156,8 +245,6 @@ impl fmt::Display for CommandFailed {
         match self {
             Self::NotStarted(error) => write!(f, "the command cannot be started: {error}"),
             Self::Lost(error) => write!(f, "the command cannot be waited for: {error}"),
-            Self::Ended { status, stderr } if stderr.is_empty() => write!(f, "{status}"),
-            Self::Ended { status, stderr } => write!(f, "{status}; the end of stderr: {stderr:?}"),
         }
     }
 }
@@ -171,24 +258,3 @@ impl fmt::Display for BadCommand {
 }
 
 impl std::error::Error for BadCommand {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn s57_a_line_is_taken_apart_without_a_shell() {
-        let command = Command::parse(r#"/usr/bin/printf '%s\n' "a b" $HOME `id` ; x > y"#).unwrap();
-        assert_eq!(command.name(), "printf");
-        assert_eq!(command.args, [r"%s\n", "a b", "$HOME", "`id`", ";", "x", ">", "y"]);
-    }
-
-    #[test]
-    fn what_is_no_command_is_refused() {
-        for (line, why) in
-            [("", "empty"), ("  ", "empty"), ("'' x", "name of the program"), ("echo 'a", "quote")]
-        {
-            assert!(Command::parse(line).unwrap_err().to_string().contains(why), "{line}");
-        }
-    }
-}

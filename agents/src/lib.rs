@@ -3,11 +3,21 @@
 #[cfg(unix)]
 mod command;
 mod echo;
+mod http;
+mod masked;
 mod practice;
+mod router;
 mod script;
+mod shared;
+mod text;
 
 #[cfg(unix)]
-pub use command::{BadCommand, Command};
+pub use command::{
+    BadCommand, Command, CommandSettings, ExitCode, Input, Meaning, OutputForm, StderrFor, Words,
+};
 pub use echo::Echo;
+pub use http::{BadHttp, Body, Http, HttpSettings};
 pub use practice::practice;
-pub use script::{BadScript, Script};
+pub use router::{BadRouter, Choice, Route, Router, RouterSettings};
+pub use script::{BadScript, Fault, Script};
+pub use shared::Shared;

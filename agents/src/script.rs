@@ -1,5 +1,6 @@
 //! An agent that is described by data: a file of rules, and no code.
 
+mod fault;
 mod play;
 mod rules;
 mod said;
@@ -11,6 +12,7 @@ use attache::model::{AgentSkill, Call, Message, Role};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde::{Deserialize, Serialize};
 
+pub use fault::Fault;
 use play::Scene;
 use rules::{Rule, Rules};
 use said::Said;
@@ -40,6 +42,7 @@ const PLACE: &str = "attache.script";
 #[derive(Debug)]
 pub struct Script {
     rules: Vec<Rule>,
+    faults: Vec<Fault>,
     help: String,
 }
 
@@ -60,10 +63,10 @@ impl Script {
     /// # Errors
     /// The text is not TOML, has unknown keys, or asks for more than a script may do.
     pub fn parse(text: &str) -> Result<Self, BadScript> {
-        let Rules { rules } = toml::from_str(text).map_err(|error| BadScript(error.to_string()))?;
+        let Rules { rules, faults } = toml::from_str(text).map_err(|error| BadScript(error.to_string()))?;
         rules::check(&rules).map_err(BadScript)?;
         let help = rules.iter().filter_map(Rule::help).collect::<Vec<_>>().join("\n");
-        Ok(Self { rules, help })
+        Ok(Self { rules, faults, help })
     }
 
     /// What the script can do, for a card: a skill for each rule that says what it is about.
@@ -71,10 +74,16 @@ impl Script {
         self.rules.iter().filter_map(Rule::skill)
     }
 
+    /// What goes wrong on the way, for whoever stands before the agent: it does nothing about them itself.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
     /// Where the script begins for a message; `None` if no rule fits it.
     fn beginning(&self, message: &Message) -> Option<Place> {
         let text = message.text();
-        let rule = self.rules.iter().position(|rule| rule.fits(&text))?;
+        let rule = self.rules.iter().position(|rule| rule.fits(message, &text))?;
         Some(Place { rule, step: 0 })
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use attache::auth::{Access, Certificates, KeyFile, Keys};
 use attache::{Server, Tls};
 
-use crate::args::Serving;
+use crate::config::ServerSection;
 
 /// The file of keys in a data directory.
 pub(crate) fn key_file(folder: &Path) -> KeyFile {
@@ -38,30 +38,32 @@ impl Reloading {
     }
 
     /// Whether callers are asked who they are.
-    pub(crate) fn asks(&self, args: &Serving) -> bool {
-        self.keys.is_some() || args.tls_client_ca.is_some()
+    pub(crate) fn asks(&self, section: &ServerSection) -> bool {
+        self.keys.is_some() || section.tls_client_ca.is_some()
     }
 }
 
 /// What is asked of callers: a key if the folder has a file of keys, be it an empty one, or a certificate.
-pub(crate) fn prepare(args: &Serving, folder: Option<&Path>) -> anyhow::Result<Reloading> {
+pub(crate) fn prepare(section: &ServerSection, folder: Option<&Path>) -> anyhow::Result<Reloading> {
     let (there, absent) = match folder.map(key_file) {
         Some(file) if file.path().exists() => (Some(file), None),
         absent => (None, absent),
     };
     let keys = there.map(|file| (file, Keys::new()));
-    let tls = match (&args.tls_cert, &args.tls_key) {
+    let tls = match (&section.tls_cert, &section.tls_key) {
         (Some(certificate), Some(key)) => {
             let mut tls = Tls::from_pem(&read(certificate)?, &read(key)?)
                 .context("cannot serve over TLS; check --tls-cert and --tls-key")?;
-            if let Some(authorities) = &args.tls_client_ca {
+            if let Some(authorities) = &section.tls_client_ca {
                 // Whoever shows none may have a key.
-                let required = keys.is_none() && !args.allow_anonymous;
+                let required = keys.is_none() && !section.allow_anonymous;
                 tls = tls.clients(&read(authorities)?, required).context("--tls-client-ca")?;
             }
             Some((certificate.clone(), key.clone(), tls))
         }
-        _ => None,
+        (None, None) => None,
+        (Some(_), None) => bail!("TLS needs a key beside its certificate: tls_key, or --tls-key"),
+        (None, Some(_)) => bail!("TLS needs a certificate beside its key: tls_cert, or --tls-cert"),
     };
     let reloading = Reloading { absent, keys, tls };
     reloading.reload()?;
@@ -69,18 +71,18 @@ pub(crate) fn prepare(args: &Serving, folder: Option<&Path>) -> anyhow::Result<R
 }
 
 /// The server that asks them.
-pub(crate) fn guard(mut server: Server, args: &Serving, reloading: &Reloading) -> Server {
+pub(crate) fn guard(mut server: Server, section: &ServerSection, reloading: &Reloading) -> Server {
     if let Some((_, _, tls)) = &reloading.tls {
         server = server.tls(tls.clone());
     }
     let keys = reloading.keys.as_ref().map(|(_, keys)| keys.clone());
-    let access = match (keys, args.tls_client_ca.is_some()) {
+    let access = match (keys, section.tls_client_ca.is_some()) {
         (Some(keys), true) => Access::by(keys).or(Certificates::of_everybody()),
         (Some(keys), false) => Access::by(keys),
         (None, true) => Access::by(Certificates::of_everybody()),
         (None, false) => return server,
     };
-    server.access(if args.allow_anonymous { access.or_anonymous() } else { access })
+    server.access(if section.allow_anonymous { access.or_anonymous() } else { access })
 }
 
 /// Tells the server of this folder, if one runs, that something has changed.

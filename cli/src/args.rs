@@ -4,7 +4,9 @@ mod client;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
+
+use crate::config::{Given, StoreKind};
 
 pub(crate) use client::{
     Card, CardGet, Common, Config, Parts, PushConfig, PushCreate, Send, Talk, Task, TaskDownload, TaskGet,
@@ -46,8 +48,14 @@ pub(crate) enum Command {
     /// Serve a practice agent that shows everything an agent can do.
     #[command(visible_alias = "demo-server")]
     Demo(Serving),
-    /// Serve an agent.
+    /// Serve agents: those of a configuration file, or one in a line.
     Serve(Serve),
+    /// Serve a script of rules, and let things go wrong as it says: an agent to test clients with.
+    Mock(Mock),
+    /// Look at a configuration file, and say what is wrong with it.
+    Check(Check),
+    /// Write a configuration file to begin with.
+    Init(Init),
     /// Make, list and revoke the keys that callers of an agent show.
     Keys(Keys),
 }
@@ -98,17 +106,57 @@ pub(crate) struct KeysAdd {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Mock {
+    /// The script.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) serving: Serving,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    /// The configuration file.
+    #[arg(value_name = "FILE", required_unless_present = "schema")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Print the JSON Schema of configuration files, for editors.
+    #[arg(long, exclusive = true)]
+    pub(crate) schema: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Init {
+    /// The file to write; `-` for stdout.
+    #[arg(value_name = "FILE", default_value = "agents.toml")]
+    pub(crate) file: PathBuf,
+
+    /// Write over a file that is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) agent: Agent,
     #[command(flatten)]
     pub(crate) serving: Serving,
+
+    /// Print every setting with where it comes from, and serve nothing.
+    #[arg(long)]
+    pub(crate) print_config: bool,
 }
 
 /// Which agent is served: exactly one of these.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Agent {
+    /// A configuration file: `attache init` writes one.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
     /// An agent that says back what it is told.
     #[arg(long)]
     pub(crate) echo: bool,
@@ -123,9 +171,9 @@ pub(crate) struct Agent {
 /// How any agent is served.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serving {
-    /// Where to listen; port 0 takes any that is free.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:41241")]
-    pub(crate) listen: String,
+    /// Where to listen; port 0 takes any that is free [default: 127.0.0.1:41241]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
 
     /// Serve those too who show no key: where others can reach it, anybody may come.
     #[arg(long)]
@@ -154,23 +202,29 @@ pub(crate) struct Serving {
     pub(crate) local_webhooks: bool,
 
     /// Where to keep tasks: in a SQLite file, in memory until the program ends, or nowhere: then every answer is a
-    /// message.
-    #[arg(long, value_name = "KIND", default_value = "sqlite")]
-    pub(crate) store: StoreKind,
+    /// message [default: sqlite]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) store: Option<StoreKind>,
 
     /// The folder of the SQLite file [default: `attache` in your data directory, for the demo `demo` below it]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 }
 
-/// Where tasks are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StoreKind {
-    /// In a SQLite file.
-    Sqlite,
-    /// In memory, until the program ends.
-    #[value(alias = "local")]
-    Memory,
-    /// Nowhere: no task outlives its turn, and every answer is a message.
-    Null,
+impl Serving {
+    /// What was said, by the keys of the configuration.
+    pub(crate) fn given(&self) -> Given {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let mut given = Given::default();
+        given.set("server.listen", self.listen.as_deref());
+        given.set("server.allow_anonymous", self.allow_anonymous.then_some(true));
+        given.set("server.public_url", self.public_url.as_deref());
+        given.set("server.tls_cert", path(&self.tls_cert));
+        given.set("server.tls_key", path(&self.tls_key));
+        given.set("server.tls_client_ca", path(&self.tls_client_ca));
+        given.set("push.local_webhooks", self.local_webhooks.then_some(true));
+        given.set("store.kind", self.store.map(StoreKind::name));
+        given.set("store.data_dir", path(&self.data_dir));
+        given
+    }
 }

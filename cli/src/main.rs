@@ -4,6 +4,7 @@ mod access;
 mod args;
 mod card;
 mod commands;
+mod config;
 mod data_dir;
 mod exit;
 mod failure;

@@ -1,6 +1,7 @@
-//! How an agent is served: where it keeps its tasks, where it listens, what is said at the start, how it ends.
+//! How agents are served: where they keep their tasks, where they listen, what is said at the start, how it ends.
 
 mod listen;
+mod relay;
 mod tries;
 
 use std::io::{self, Write};
@@ -9,41 +10,71 @@ use std::path::Path;
 use anyhow::Context;
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, PushSettings, Server};
+use attache::{Bound, PushSettings, Served, Server};
+use attache_agents::Fault;
 
 use crate::access::{self, Reloading};
-use crate::args::{Serving, StoreKind};
+use crate::config::{Config, StoreKind};
 use crate::data_dir;
 use crate::interrupts::Interrupts;
+use relay::Relay;
 pub(crate) use tries::Try;
 
 /// What is served, and what is said about it.
-pub(crate) struct Served {
-    pub(crate) server: Server,
+pub(crate) struct Serving {
+    /// The first is the one at the root.
+    pub(crate) agents: Vec<Served>,
     /// Its place in the user's data directory, unless another folder is named.
     pub(crate) folder: &'static str,
     /// Whether webhooks on this machine are called while nobody else reaches it.
     pub(crate) tries_webhooks: bool,
     /// Commands to paste.
     pub(crate) tries: [Try; 3],
+    /// What goes wrong with its answers.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// A variable of our environment.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
-pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
-    let folder = data_dir::find(args.data_dir.as_deref(), served.folder);
-    let access = access::prepare(&args, folder.as_deref())?;
-    let addresses = listen::allowed(&args, access.asks(&args)).await?;
-    let (server, place) = with_store(served.server, served.folder, &args)?;
-    let mut server = reachable(access::guard(server, &args, &access), folder.as_deref(), &access);
-    if let Some(url) = &args.public_url {
-        server = server.public_url(url);
-    }
-    if args.local_webhooks || (served.tries_webhooks && listen::are_private(&addresses)) {
+pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()> {
+    let folder = data_dir::find(config.store.data_dir.as_deref(), serving.folder);
+    let access = access::prepare(&config.server, folder.as_deref())?;
+    let asks = access.asks(&config.server);
+    let addresses = listen::allowed(&config.server, asks).await?;
+    let (server, place) = with_store(server(serving.agents)?, serving.folder, config)?;
+    let server = access::guard(set_up(server, config), &config.server, &access);
+    let mut server = reachable(server, folder.as_deref(), &access);
+    if config.push.local_webhooks || (serving.tries_webhooks && listen::are_private(&addresses)) {
         server = server.push(with_local_webhooks());
     }
-    let bound = server.bind(&*addresses).await.map_err(|error| listen::cannot_listen(&args.listen, error))?;
+    let cannot = |error| listen::cannot_listen(&config.server.listen, error);
+    if serving.faults.is_empty() {
+        let bound = server.bind(&*addresses).await.map_err(cannot)?;
+        let (url, public) = (bound.local_url(), bound.url());
+        let greet = || greet(&url, &public, &place, (&serving.tries, asks));
+        return until_interrupted(bound, &access, greet).await;
+    }
+    let relay = Relay::bind(&addresses, serving.faults).await?;
+    let url = relay.url()?;
+    let bound = server.public_url(&url).bind("127.0.0.1:0").await?;
+    let mock = bound.local_addr();
+    tokio::select! {
+        served = until_interrupted(bound, &access, || greet(&url, &url, &place, (&serving.tries, asks))) => served,
+        () = relay.run(mock) => Ok(()),
+    }
+}
+
+async fn until_interrupted(
+    bound: Bound,
+    access: &Reloading,
+    greet: impl FnOnce() -> io::Result<()>,
+) -> anyhow::Result<()> {
     let (mut first, mut again) = (Interrupts::new()?, Interrupts::new()?);
-    greet(&bound, &place, &served.tries, access.asks(&args)).context("cannot write to stdout")?;
+    greet().context("cannot write to stdout")?;
     let twice = async {
         again.next().await;
         again.next().await;
@@ -51,7 +82,24 @@ pub(crate) async fn run(served: Served, args: Serving) -> anyhow::Result<()> {
     tokio::select! {
         served = bound.serve_until(first.next()) => Ok(served?),
         () = twice => Ok(()),
-        told = hangups(&access) => told,
+        stopped = hangups(access) => stopped,
+    }
+}
+
+fn server(agents: Vec<Served>) -> anyhow::Result<Server> {
+    let mut agents = agents.into_iter();
+    let first = agents.next().context("there is no agent to serve")?;
+    Ok(agents.fold(Server::of(first), Server::agent))
+}
+
+fn set_up(server: Server, config: &Config) -> Server {
+    let server = server
+        .serving(config.serving.clone())
+        .settings(config.settings.clone())
+        .limits(config.limits.clone());
+    match &config.server.public_url {
+        Some(url) => server.public_url(url),
+        None => server,
     }
 }
 
@@ -95,14 +143,14 @@ async fn hangups(_: &Reloading) -> anyhow::Result<()> {
 }
 
 /// The server with its store, and where that is, in words.
-fn with_store(server: Server, folder: &str, args: &Serving) -> anyhow::Result<(Server, String)> {
-    match args.store {
+fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(Server, String)> {
+    match config.store.kind {
         StoreKind::Memory => Ok((server, "in memory, until the program ends".to_owned())),
         StoreKind::Null => {
             Ok((server.store(Memory::null()), "nowhere: every answer is a message".to_owned()))
         }
         StoreKind::Sqlite => {
-            let folder = data_dir::make(args.data_dir.as_deref(), folder)?;
+            let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
             let file = folder.join("tasks.db");
             let store = Sqlite::open(&file, Options::default()).with_context(|| {
                 format!("cannot keep tasks in {}; name another folder: --data-dir <DIR>", folder.display())
@@ -113,21 +161,20 @@ fn with_store(server: Server, folder: &str, args: &Serving) -> anyhow::Result<(S
 }
 
 /// The first line is for scripts, which wait for it.
-fn greet(bound: &Bound, place: &str, tries: &[Try], asks: bool) -> io::Result<()> {
-    let (url, public) = (bound.local_url(), bound.url());
+fn greet(url: &str, public: &str, place: &str, (tries, asks): (&[Try], bool)) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "Listening on {url}")?;
     if public != url {
         writeln!(out, "Public: {public}")?;
     }
-    writeln!(out, "Card: {}", tries::card(&url))?;
+    writeln!(out, "Card: {}", tries::card(url))?;
     writeln!(out, "Tasks: {place}")?;
     if asks {
         writeln!(out, "Callers are asked who they are; with a key add: -H 'Authorization: Bearer <KEY>'")?;
     }
     for attempt in tries {
         writeln!(out, "{}:", attempt.about())?;
-        writeln!(out, "  {}", attempt.command(&url))?;
+        writeln!(out, "  {}", attempt.command(url))?;
     }
     writeln!(out, "Stop with Ctrl-C.")?;
     out.flush()

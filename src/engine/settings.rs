@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::model::measure::{Size, SomeTime, Time, TimeOrNever};
 use crate::store::Store;
 
 /// What an engine may do, and for how long.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Settings {
     /// Turns that run at the same time.
     pub max_turns: usize,
@@ -24,54 +29,73 @@ pub struct Settings {
     pub max_task_bytes: usize,
     /// Memory, in bytes, for tasks that nobody works on: one that was read and is read again does not touch the
     /// store, as long as it did not change.
+    #[serde(with = "Size")]
     pub max_resting_bytes: usize,
     /// How long an agent that listens for a cancel may take to end well.
+    #[serde(with = "Time")]
     pub cancel_grace: Duration,
     /// How long those who call wait for a store that hangs before they are told that it is unavailable, as do those
     /// who follow. What had not begun to be recorded by then is not; what had is recorded or not, and only the same
     /// call under an idempotency key finds out which. The limits of a turn hold all the while.
+    #[serde(with = "Time")]
     pub store_timeout: Duration,
     /// How long a turn may take.
+    #[serde(with = "TimeOrNever")]
     pub max_turn_time: Option<Duration>,
     /// How long an agent may be silent within a turn.
+    #[serde(with = "TimeOrNever")]
     pub max_silence: Option<Duration>,
     /// What becomes of a task whose turn was cut off by a restart.
     pub on_restart: Restart,
     /// What becomes of a task that waits too long for somebody outside.
     pub on_waiting: Waiting,
     /// Ended tasks that are kept; the oldest go first. `None`: 2,000 in memory, any number on disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tasks: Option<u64>,
     /// How long ended tasks are kept. `None`: for ever in memory, 30 days on disk.
+    #[serde(with = "SomeTime", skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Duration>,
     /// Whether a message that comes again under its own id, from the same caller, is the same message: it is answered
     /// with the task it made or continued, and with another content it is refused. An `Idempotency-Key` goes before.
     pub idempotent_message_ids: bool,
     /// How long a task may wait for somebody outside, whatever `on_waiting` says, before it fails as expired.
+    #[serde(with = "TimeOrNever")]
     pub max_parked_age: Option<Duration>,
     /// How long a task may be silent that has work left and on which nobody here works; then it is seen to as after
     /// a restart. For stores that several processes share, where one may end and leave its tasks to the others.
+    #[serde(with = "TimeOrNever")]
     pub max_silent_age: Option<Duration>,
     /// How often what has become too old or too many is looked for.
+    #[serde(with = "Time")]
     pub sweep_every: Duration,
 }
 
 /// What one agent may do, where that is not what all may.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentSettings {
     /// Turns of this agent that run at the same time, within those of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<usize>,
     /// How long a turn may take.
+    #[serde(with = "SomeTime", skip_serializing_if = "Option::is_none")]
     pub max_turn_time: Option<Duration>,
     /// How long the agent may be silent within a turn.
+    #[serde(with = "SomeTime", skip_serializing_if = "Option::is_none")]
     pub max_silence: Option<Duration>,
     /// What becomes of a task whose turn was cut off by a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub on_restart: Option<Restart>,
     /// What becomes of a task that waits too long for somebody outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub on_waiting: Option<Waiting>,
 }
 
 /// What becomes of a task whose turn was cut off by a restart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Restart {
     /// It fails, and says that it was interrupted.
     Fail,
@@ -83,15 +107,17 @@ pub enum Restart {
 }
 
 /// What becomes of a task that waits too long for somebody outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Waiting {
     /// It goes on waiting.
     Stay,
     /// After this time its next turn begins without the answer; [`Turn::timed_out`](crate::Turn::timed_out) tells
     /// the agent. A turn that asks again waits again.
-    ContinueAfter(Duration),
+    ContinueAfter(#[serde(with = "Time")] Duration),
     /// It fails after this time.
-    FailAfter(Duration),
+    FailAfter(#[serde(with = "Time")] Duration),
 }
 
 impl Settings {

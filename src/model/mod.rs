@@ -10,9 +10,12 @@ mod error;
 mod event;
 mod id;
 mod json;
+pub mod measure;
 mod message;
 mod push;
 mod request;
+#[cfg(feature = "schema")]
+mod schema;
 mod scope;
 mod secret;
 mod security;

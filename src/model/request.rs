@@ -4,19 +4,23 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
 use super::event::is_false;
+use super::measure::Size;
 use super::{
     AgentCard, ContextId, Message, Object, Operation, PushConfig, PushConfigId, Result, Task, TaskId,
     TaskState, Timestamp, Violation, int32, non_empty, or_default,
 };
 
 /// What a request may not exceed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Limits {
     /// Parts in one message.
     pub max_parts: usize,
     /// Webhooks of one task.
     pub max_push_configs: usize,
     /// What the tasks of one page may weigh, in bytes: a page ends early rather than grow beyond that.
+    #[serde(with = "Size")]
     pub max_page_bytes: usize,
     /// Messages of a task's history that go out with it, the newest ones; a caller may ask for fewer.
     pub max_history_length: usize,

@@ -115,8 +115,14 @@ impl Server {
     /// A server for one agent. It keeps tasks in memory unless given a store.
     pub fn new(card: AgentCard, agent: impl Agent) -> Self {
         let name = card.name.clone();
+        Self::of(Served::new(name, card, agent))
+    }
+
+    /// A server with this agent at the root, which is reached by its name too.
+    #[must_use]
+    pub fn of(first: Served) -> Self {
         Self {
-            first: Served::new(name, card, agent),
+            first,
             others: Vec::new(),
             store: Arc::new(store::Memory::new()),
             settings: Settings::default(),

@@ -3,26 +3,38 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use crate::model::measure::{Size, Time, TimeOrNever};
 use crate::service::{Enforced, Most};
 use crate::wire::card::CardForm;
 
 /// How a server serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ServerSettings {
     /// The largest body that is read, in bytes.
+    #[serde(with = "Size")]
     pub max_body_bytes: usize,
     /// How much of all bodies together may wait for the rest of them, in bytes.
+    #[serde(with = "Size")]
     pub max_reading_bytes: usize,
     /// The largest head of a request, in bytes.
+    #[serde(with = "Size")]
     pub max_header_bytes: usize,
     /// How long a caller may take to send the head of a request; an idle connection is closed after this too.
+    #[serde(with = "Time")]
     pub header_timeout: Duration,
     /// How long a connection of HTTP/2 may be without a call, even if its peer answers pings.
+    #[serde(with = "Time")]
     pub idle_timeout: Duration,
     /// How long a caller may take to send the body.
+    #[serde(with = "Time")]
     pub body_timeout: Duration,
     /// How long a caller may leave what we send unread.
+    #[serde(with = "Time")]
     pub write_timeout: Duration,
     /// Connections at the same time; more wait to be accepted. Kept below the number of files that the process may
     /// have open.
@@ -36,12 +48,16 @@ pub struct ServerSettings {
     /// Streams at the same time of one caller, if we know who that is.
     pub max_streams_per_caller: usize,
     /// How long a stream may be silent before a comment keeps it open; `None`: for ever.
+    #[serde(with = "TimeOrNever")]
     pub heartbeat: Option<Duration>,
     /// How long a subscription stays with a task that waits for somebody outside; `None`: until it ends.
+    #[serde(with = "TimeOrNever")]
     pub parked_stream_timeout: Option<Duration>,
     /// How long a call waits for the end of a turn before it gets the task as it is; `None`: until the end.
+    #[serde(with = "TimeOrNever")]
     pub max_blocking: Option<Duration>,
     /// How long calls and turns may take to end when the server is to stop.
+    #[serde(with = "Time")]
     pub shutdown_grace: Duration,
     /// Whether callers of 1.0 must say so in `A2A-Version`.
     pub strict_version: bool,
@@ -54,6 +70,7 @@ pub struct ServerSettings {
     /// How the card is written: for readers of every version, or of one.
     pub card_form: CardForm,
     /// How long clients may keep the card.
+    #[serde(with = "Time")]
     pub card_max_age: Duration,
     /// Proxies that are believed when they say where clients reach us (`X-Forwarded-Host`, `-Proto`, `-Prefix`).
     pub trusted_proxies: Vec<IpAddr>,

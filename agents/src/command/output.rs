@@ -1,55 +1,130 @@
-//! What a command writes to stdout, as text that streams into an artifact.
+//! What a command writes to stdout, and what becomes of it.
 
 use std::time::Duration;
 
-use attache::{Turn, Writer};
+use attache::model::{Artifact, Part};
+use attache::{Outcome, Turn, Writer};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
+
+use super::json_lines::JsonLines;
+use super::settings::{CommandSettings, OutputForm};
+use crate::text::Utf8;
 
 const BUFFER: usize = 16 * 1024;
 
 /// How long a pipe may stay silent after the command has ended: somebody who left its group may hold it open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// The artifact that the output goes to, and how much more of it there may be.
-pub(super) struct Output {
-    writer: Writer,
-    text: Utf8,
+/// What a command writes, and how much more of it there may be.
+pub(super) struct Output<'a> {
+    turn: &'a Turn,
+    form: Form<'a>,
     left: usize,
-    begun: bool,
-    too_much: bool,
+    wrong: Option<String>,
 }
 
-impl Output {
-    pub(super) fn new(turn: &Turn, limit: usize) -> Self {
-        let writer = turn.writer("output");
-        Self { writer, text: Utf8::default(), left: limit, begun: false, too_much: false }
+/// What becomes of it.
+enum Form<'a> {
+    Text(Text),
+    Lines(Text, Vec<u8>),
+    Json(JsonLines<'a>),
+    File(Vec<u8>, &'a CommandSettings),
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(turn: &'a Turn, settings: &'a CommandSettings) -> Self {
+        let text = || Text { writer: turn.writer("output"), utf8: Utf8::default(), begun: false };
+        let form = match settings.output {
+            OutputForm::Text => Form::Text(text()),
+            OutputForm::Lines => Form::Lines(text(), Vec::new()),
+            OutputForm::JsonLines => Form::Json(JsonLines::new(turn)),
+            OutputForm::File => Form::File(Vec::new(), settings),
+        };
+        Self { turn, form, left: settings.max_output, wrong: None }
     }
 
-    /// Takes all that comes; `false` when it is more than there may be.
+    /// Takes all that comes; `false` when there may be no more.
     pub(super) async fn take(&mut self, mut pipe: impl AsyncRead + Unpin, ended: &CancellationToken) -> bool {
+        let limit = self.left;
         let mut buffer = vec![0; BUFFER];
         while let Some(bytes) = read(&mut pipe, &mut buffer, ended).await {
             let fits = &bytes[..bytes.len().min(self.left)];
-            let text = self.text.push(fits);
-            self.write(text).await;
             self.left -= fits.len();
-            self.too_much = fits.len() < bytes.len();
-            if self.too_much {
+            self.wrong = self.form.push(fits).await.err();
+            if fits.len() < bytes.len() {
+                self.wrong = Some(format!("the output is larger than {limit} bytes"));
+            }
+            if self.wrong.is_some() {
                 return false;
             }
         }
         true
     }
 
-    /// Ends the artifact, if there is one. Gives whether there was too much.
-    pub(super) async fn finish(mut self) -> bool {
-        let rest = self.text.rest();
+    /// Ends the artifact, if there is one. Gives how the command says that the turn ends.
+    ///
+    /// # Errors
+    /// What is wrong with the output, in words for the caller.
+    pub(super) async fn finish(self) -> Result<Option<Outcome>, String> {
+        let Self { turn, form, wrong, .. } = self;
+        match form {
+            Form::Text(text) => text.finish().await,
+            Form::Lines(mut text, half) => {
+                text.push(&half).await;
+                text.finish().await
+            }
+            Form::Json(lines) if wrong.is_none() => return lines.finish().await,
+            Form::File(bytes, settings) if wrong.is_none() => file(turn, &bytes, settings).await,
+            Form::Json(_) | Form::File(..) => {}
+        }
+        wrong.map_or(Ok(None), Err)
+    }
+}
+
+impl Form<'_> {
+    async fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Text(text) => text.push(bytes).await,
+            Self::Lines(text, half) => {
+                half.extend_from_slice(bytes);
+                let whole = half.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                text.push(&half[..whole]).await;
+                half.drain(..whole);
+            }
+            Self::Json(lines) => return lines.push(bytes).await,
+            Self::File(all, _) => all.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+}
+
+async fn file(turn: &Turn, bytes: &[u8], settings: &CommandSettings) {
+    if !bytes.is_empty() {
+        let part = Part::file(bytes, &settings.media_type).with_filename(&settings.filename);
+        turn.artifact(Artifact::new(&settings.filename, part)).await;
+    }
+}
+
+/// Text that streams into an artifact, which is there once there is text.
+struct Text {
+    writer: Writer,
+    utf8: Utf8,
+    begun: bool,
+}
+
+impl Text {
+    async fn push(&mut self, bytes: &[u8]) {
+        let text = self.utf8.push(bytes);
+        self.write(text).await;
+    }
+
+    async fn finish(mut self) {
+        let rest = self.utf8.rest();
         self.write(rest).await;
         if self.begun {
             self.writer.finish().await;
         }
-        self.too_much
     }
 
     async fn write(&mut self, text: String) {
@@ -76,53 +151,4 @@ pub(super) async fn read<'a>(
         () = silence => 0,
     };
     (read > 0).then(|| &buffer[..read])
-}
-
-/// Bytes that come in pieces, as text: characters stay whole, and what is no text is shown as such.
-#[derive(Debug, Default)]
-struct Utf8 {
-    half: Vec<u8>,
-}
-
-impl Utf8 {
-    fn push(&mut self, bytes: &[u8]) -> String {
-        self.half.extend_from_slice(bytes);
-        let bytes = std::mem::take(&mut self.half);
-        let chunks: Vec<_> = bytes.utf8_chunks().collect();
-        let last = chunks.last().map_or(&[][..], |chunk| chunk.invalid());
-        // No more than the beginning of a character: the rest of it may be on its way.
-        let waits = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
-        let end = if waits { bytes.len() - last.len() } else { bytes.len() };
-        self.half.extend_from_slice(&bytes[end..]);
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
-    }
-
-    fn rest(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.half)).into_owned()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn characters_stay_whole_wherever_the_pieces_end() {
-        let all = "aé€😀".as_bytes();
-        for cut in 0..=all.len() {
-            let mut text = Utf8::default();
-            let pieces = [text.push(&all[..cut]), text.push(&all[cut..]), text.rest()];
-            assert_eq!(pieces.concat(), "aé€😀");
-        }
-    }
-
-    #[test]
-    fn what_is_no_text_is_shown_as_such() {
-        let mut text = Utf8::default();
-        assert_eq!(text.push(b"a\xff\xfeb"), "a\u{fffd}\u{fffd}b");
-        assert_eq!(text.push(b"\xf0\x9f"), "");
-        assert_eq!(text.push(b"x"), "\u{fffd}x");
-        assert_eq!(text.push(b"\xe2\x82"), "");
-        assert_eq!(text.rest(), "\u{fffd}");
-    }
 }

@@ -1,13 +1,26 @@
 //! A process with its group: however it ends, nobody of the group is left.
 
+use std::fmt;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
+
+use attache::Turn;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::signal::unix::{self, SignalKind};
+use tokio::time::Instant;
 
-use super::Command;
+use super::{Command, CommandSettings};
+
+/// How a command ended.
+pub(super) enum Ended {
+    /// By itself, or because it was asked to.
+    Status(ExitStatus),
+    /// It took longer than it may.
+    TooLate,
+}
 
 /// A running command. Dropped, it is killed with all of its group, and reaped.
 pub(super) struct Process {
@@ -29,13 +42,18 @@ struct Group(Option<Pid>);
 
 impl Process {
     /// Starts the command in a group of its own.
-    pub(super) fn start(command: &Command) -> io::Result<(Self, Pipes)> {
+    pub(super) fn start(command: &Command, args: &[String], turn: &Turn) -> io::Result<(Self, Pipes)> {
         // Before the start: an end that comes at once is heard too.
         let children = unix::signal(SignalKind::child())?;
-        let mut child = tokio::process::Command::new(&command.program)
-            .args(&command.args)
+        let mut start = tokio::process::Command::new(&command.line.program);
+        if let Some(folder) = &command.settings.folder {
+            start.current_dir(folder);
+        }
+        let mut child = start
+            .args(args)
             .env_clear()
             .envs(command.environment.iter().map(|(name, value)| (name, value)))
+            .envs(Command::about(turn))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -53,27 +71,56 @@ impl Process {
         Ok((Self { group, child, children }, pipes))
     }
 
-    /// Waits for the end of the command, then ends the rest of its group and gives the exit status. Asks it to end
-    /// when it is `cancelled`, and kills it when it is `too_much`.
+    /// Waits for the end of the command, then ends the rest of its group and says how it ended. Asks it to end when
+    /// it is `cancelled` and when its time is over, and kills it when there is `enough`.
     pub(super) async fn end(
         &mut self,
+        settings: &CommandSettings,
         cancelled: impl Future<Output = ()>,
-        too_much: impl Future<Output = ()>,
-    ) -> io::Result<ExitStatus> {
+        enough: impl Future<Output = ()>,
+    ) -> io::Result<Ended> {
         let id = self.group.0;
+        let begun = Instant::now();
         let ask = async {
             cancelled.await;
             signal(id, Signal::TERM);
             // If it does not listen, the turn is dropped after its grace, and the group killed.
             std::future::pending::<()>().await;
         };
+        let overdue = async {
+            let Some(timeout) = settings.timeout else { return std::future::pending().await };
+            tokio::time::sleep(timeout).await;
+            signal(id, Signal::TERM);
+            tokio::time::sleep(settings.kill_after).await;
+        };
         tokio::select! {
             exited = exited(id, &mut self.children) => exited?,
-            () = too_much => {}
+            () = enough => {}
+            () = overdue => {}
             () = ask => {}
         }
         self.group.kill();
-        self.child.wait().await
+        let status = self.child.wait().await?;
+        let late = settings.timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
+        Ok(if late { Ended::TooLate } else { Ended::Status(status) })
+    }
+}
+
+/// How a command failed, for the caller.
+pub(super) fn words(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("the command ended with exit code {code}"),
+        (None, Some(signal)) => format!("the command was killed by signal {signal}"),
+        (None, None) => "the command ended in an unknown way".to_owned(),
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(f, "{status}"),
+            Self::TooLate => f.write_str("took too long"),
+        }
     }
 }
 

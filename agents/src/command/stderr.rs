@@ -1,12 +1,9 @@
 //! What a command says to whoever runs it: for the log.
 
-use std::process::ExitStatus;
-
 use attache::model::TaskId;
 use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
-use super::CommandFailed;
 use super::output::read;
 
 /// How much of stderr is logged for one turn; the rest is thrown away.
@@ -47,9 +44,8 @@ impl<'a> Stderr<'a> {
         self.logged += bytes.len();
     }
 
-    /// Why a command with this end failed.
-    pub(super) fn failure(&self, status: ExitStatus) -> CommandFailed {
-        let stderr = String::from_utf8_lossy(&self.tail).trim().to_owned();
-        CommandFailed::Ended { status, stderr }
+    /// The end of it.
+    pub(super) fn end(&self) -> String {
+        String::from_utf8_lossy(&self.tail).trim().to_owned()
     }
 }

@@ -1,9 +1,10 @@
 //! The rules of a script, as the file has them, and what they may not ask for.
 
-use attache::model::{AgentSkill, Base64};
+use attache::model::{AgentSkill, Base64, Message};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::fault::Fault;
 use super::said::Said;
 use super::template::Template;
 
@@ -18,6 +19,8 @@ const MIN_EVERY: f64 = 0.1;
 pub(super) struct Rules {
     #[serde(rename = "rule")]
     pub(super) rules: Vec<Rule>,
+    #[serde(default, rename = "fault")]
+    pub(super) faults: Vec<Fault>,
 }
 
 /// What is done about messages that begin with certain words.
@@ -27,6 +30,10 @@ pub(super) struct Rule {
     /// The word or words that the text begins with; any text if left out.
     #[serde(default)]
     word: String,
+    /// What the text has in it, in any case; anything if left out.
+    contains: Option<String>,
+    /// The id of the message; any if left out.
+    message_id: Option<String>,
     /// What it is called, for people; its words if left out.
     name: Option<String>,
     /// What it does, for people.
@@ -208,10 +215,13 @@ impl Rule {
         self.word.split_whitespace()
     }
 
-    /// Whether the text begins with the words of this rule, in any case.
-    pub(super) fn fits(&self, text: &str) -> bool {
+    /// Whether the message is one for this rule: all that it says must fit.
+    pub(super) fn fits(&self, message: &Message, text: &str) -> bool {
         let mut said = text.split_whitespace();
+        let contains = |wanted: &String| text.to_lowercase().contains(&wanted.to_lowercase());
         self.words().all(|word| said.next().is_some_and(|said| said.eq_ignore_ascii_case(word)))
+            && self.contains.as_ref().is_none_or(contains)
+            && self.message_id.as_ref().is_none_or(|id| message.message_id.as_str() == id)
     }
 
     /// A line about it.

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use attache::Settings;
-use attache_agents::Command;
+use attache_agents::{Command, CommandSettings, Input, Meaning, OutputForm, StderrFor, Words};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{artifact, soon, start, start_with, state, words};
 
 fn shell(script: &str) -> Command {
-    Command::new("sh", ["-c", script])
+    Command::new("sh", ["-c", script]).unwrap()
 }
 
 fn output(task: &Value) -> &str {
@@ -76,10 +76,13 @@ async fn a_command_that_says_nothing_gives_no_artifact() {
 
 #[tokio::test]
 async fn r45_a_command_that_fails_or_dies_fails_its_task_and_says_no_more() {
-    for script in ["echo half; echo /etc/secret >&2; exit 3", "echo half; kill -9 $$"] {
+    for (script, how) in [
+        ("echo half; echo /etc/secret >&2; exit 3", "ended with exit code 3"),
+        ("echo half; kill -9 $$", "was killed by signal 9"),
+    ] {
         let agent = start(shell(script)).await;
         let task = agent.say("hello").await;
-        assert_eq!((state(&task), words(&task)), ("FAILED", "Agent execution failed (CommandFailed)"));
+        assert_eq!((state(&task), words(&task)), ("FAILED", &*format!("the command {how}")));
         assert_eq!(output(&task), "half\n");
         assert!(!task.to_string().contains("secret"), "{task}");
     }
@@ -171,7 +174,22 @@ async fn r44_stderr_without_end_does_no_harm() {
 async fn s57_a_command_sees_little_of_our_environment() {
     let agent = start(Command::parse("env").unwrap()).await;
     let task = agent.say("hello").await;
-    let known = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
+    let known = [
+        "ATTACHE_TASK_ID",
+        "ATTACHE_CONTEXT_ID",
+        "ATTACHE_MESSAGE_ID",
+        "ATTACHE_CALLER",
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "TZ",
+        "TMPDIR",
+    ];
     let names: Vec<_> = output(&task).lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     assert!(names.contains(&"PATH") && names.iter().all(|name| known.contains(name)), "{names:?}");
 }
@@ -203,4 +221,251 @@ async fn many_commands_at_once_keep_their_output_apart() {
         let task = agent.until(task, |task| state(task) == "COMPLETED").await;
         assert_eq!(output(&task), number.to_string());
     }
+}
+
+/// A shell script, with settings.
+fn script(script: &str, settings: CommandSettings) -> Command {
+    let command = Words::List(["sh", "-c", script].map(str::to_owned).to_vec());
+    Command::from_settings(CommandSettings { command, ..settings }).unwrap()
+}
+
+fn json_lines(lines: &str) -> Command {
+    script(lines, CommandSettings { output: OutputForm::JsonLines, ..CommandSettings::default() })
+}
+
+#[tokio::test]
+async fn a_command_knows_whom_it_works_for() {
+    let agent =
+        start(shell(r#"echo "$ATTACHE_TASK_ID $ATTACHE_CONTEXT_ID $ATTACHE_MESSAGE_ID $ATTACHE_CALLER""#))
+            .await;
+    let task = agent.say("hello").await;
+    let ids =
+        format!("{} {} m anonymous\n", task["id"].as_str().unwrap(), task["contextId"].as_str().unwrap());
+    assert_eq!(output(&task), ids);
+}
+
+#[tokio::test]
+async fn s57_a_command_sees_what_it_was_given_of_the_environment_and_no_more() {
+    let settings = CommandSettings {
+        pass_env: vec!["CARGO_PKG_NAME".to_owned(), "NOBODY_HAS_SET_THIS".to_owned()],
+        env: [("TIDE".to_owned(), "high".into())].into(),
+        ..CommandSettings::default()
+    };
+    let agent = start(script(r#"echo "$CARGO_PKG_NAME $TIDE ${CARGO_PKG_VERSION-none}""#, settings)).await;
+    assert_eq!(output(&agent.say("hello").await), "attache-agents high none\n");
+}
+
+#[tokio::test]
+async fn s57_an_argument_is_what_was_asked_and_never_an_option() {
+    let agent = start(Command::new("printf", ["%s.", "{text}", "and {text}"]).unwrap()).await;
+    assert_eq!(output(&agent.say("a b; c").await), "a b; c.and a b; c.");
+    let task = agent.say("--help").await;
+    assert_eq!((state(&task), words(&task)), ("REJECTED", "the text must not begin with `-`"));
+}
+
+#[tokio::test]
+async fn json_goes_in_whole() {
+    let settings = CommandSettings { input: Some(Input::Json), ..CommandSettings::default() };
+    let agent = start(script("cat", settings)).await;
+    let task = agent.say("hello").await;
+    let given: Value = serde_json::from_str(output(&task)).unwrap();
+    assert_eq!(given["text"], "hello");
+    assert_eq!(given["message"]["parts"], json!([{"text": "hello"}]));
+    assert_eq!(given["task"]["id"], task["id"]);
+}
+
+#[tokio::test]
+async fn lines_stream_whole_and_the_last_may_be_half() {
+    let settings = CommandSettings { output: OutputForm::Lines, ..CommandSettings::default() };
+    let agent = start(script("printf 'one\\ntw'; read -r line; printf 'o\\nhalf'", settings)).await;
+    assert_eq!(output(&agent.say("go\n").await), "one\ntwo\nhalf");
+}
+
+#[tokio::test]
+async fn a_file_comes_whole_or_not_at_all() {
+    let settings = CommandSettings {
+        output: OutputForm::File,
+        media_type: "text/csv".to_owned(),
+        filename: "tides.csv".to_owned(),
+        max_output: 10,
+        ..CommandSettings::default()
+    };
+    let agent = start(script("printf 1,2", settings.clone())).await;
+    let file = json!([{"raw": "MSwy", "filename": "tides.csv", "mediaType": "text/csv"}]);
+    assert_eq!(artifact(&agent.say("hello").await, "tides.csv"), &file);
+    let agent = start(script("yes", settings)).await;
+    let task = agent.say("hello").await;
+    assert_eq!((state(&task), task.get("artifacts")), ("FAILED", None));
+}
+
+#[tokio::test]
+async fn a_script_may_ask_back_by_a_line_of_json() {
+    let ask = r#"read -r answer
+        case "$answer" in
+            two) echo '{"artifact": {"name": "order", "parts": [{"text": "two teas"}, {"data": {"n": 2}}]}}'
+                 echo '{"state": "completed", "message": "thank you"}' ;;
+            *) echo '{"message": "looking"}'; echo '{"text": "so far "}'; echo '{"text": "so good"}'
+               echo '{"question": "how many?", "metadata": {"shelf": 3}}' ;;
+        esac"#;
+    let agent = start(json_lines(ask)).await;
+    let asked = agent.say("tea\n").await;
+    assert_eq!(
+        (state(&asked), words(&asked), output(&asked)),
+        ("INPUT_REQUIRED", "how many?", "so far so good")
+    );
+    assert_eq!(asked["metadata"]["shelf"], 3, "{asked}");
+    assert!(asked["history"].to_string().contains("looking"), "{asked}");
+    let task = agent.answer(&asked, json!([{"text": "two\n"}])).await;
+    assert_eq!((state(&task), words(&task)), ("COMPLETED", "thank you"));
+    assert_eq!(artifact(&task, "order"), &json!([{"text": "two teas"}, {"data": {"n": 2}}]));
+}
+
+#[tokio::test]
+async fn a_script_says_how_it_ended() {
+    for (line, end, said) in [
+        (r#"{"state": "rejected", "message": "not today"}"#, "REJECTED", "not today"),
+        (r#"{"state": "auth-required", "message": "a key"}"#, "AUTH_REQUIRED", "a key"),
+        (r#"{"state": "failed", "message": "no tea"}"#, "FAILED", "no tea"),
+        (r#"{"state": "working", "message": "on it"}"#, "COMPLETED", "none"),
+    ] {
+        let agent = start(json_lines(&format!("echo '{line}'"))).await;
+        let task = agent.say("hello").await;
+        assert_eq!((state(&task), words(&task)), (end, said), "{line}");
+    }
+    let agent = start(json_lines(r#"echo '{"state": "failed", "message": "no tea"}'; exit 7"#)).await;
+    assert_eq!(words(&agent.say("hello").await), "no tea");
+    let agent = start(json_lines(r#"echo '{"question": "well?"}'; exit 7"#)).await;
+    assert_eq!(words(&agent.say("hello").await), "the command ended with exit code 7");
+}
+
+#[tokio::test]
+async fn r45_lines_that_make_no_sense_fail_the_task_and_end_the_command() {
+    for (line, why) in [
+        ("hello", "no JSON"),
+        ("7", "another type"),
+        (r#"{"txet": "a"}"#, "unknown member"),
+        (r#"{"state": "submitted"}"#, "this state"),
+        (r#"{"artifact": {"name": "a"}}"#, "at least one part"),
+        (r#"{"text": "#, "ends too early"),
+    ] {
+        let agent = start(json_lines(&format!("echo '{line}'; exec sleep 600"))).await;
+        let task = agent.say("hello").await;
+        assert_eq!(state(&task), "FAILED", "{line}");
+        assert!(words(&task).starts_with("line 1 ") && words(&task).contains(why), "{line}: {task}");
+    }
+    let agent = start(json_lines(r#"printf '{"text": "a"}\n{"text": "b'"#)).await;
+    let task = agent.say("hello").await;
+    assert_eq!(
+        (state(&task), words(&task)),
+        ("FAILED", "line 2 of the output makes no sense: it ends too early")
+    );
+    assert_eq!(output(&task), "a");
+    let agent = start(json_lines(r#"printf '{"text": "a"}\n{"text": "b"}'"#)).await;
+    assert_eq!(output(&agent.say("hello").await), "ab");
+}
+
+#[tokio::test]
+async fn exit_codes_mean_what_the_settings_say() {
+    let settings = CommandSettings {
+        exit_codes: [(1.into(), Meaning::Completed), (2.into(), Meaning::Rejected)].into(),
+        stderr: StderrFor::Caller,
+        ..CommandSettings::default()
+    };
+    let agent = start(script("read -r code; echo because >&2; exit $code", settings)).await;
+    for (code, end, said) in
+        [("1", "COMPLETED", "none"), ("2", "REJECTED", "because"), ("3", "FAILED", "because")]
+    {
+        let task = agent.say(&format!("{code}\n")).await;
+        assert_eq!((state(&task), words(&task)), (end, said), "{code}");
+    }
+}
+
+#[tokio::test]
+async fn r45_a_command_has_a_time_of_its_own() {
+    let settings = CommandSettings {
+        timeout: Some(Duration::from_millis(100)),
+        kill_after: Duration::from_millis(50),
+        ..CommandSettings::default()
+    };
+    for body in ["exec sleep 600", "trap '' TERM; while :; do sleep 600; done"] {
+        let agent = start(script(body, settings.clone())).await;
+        let task = agent.say("hello").await;
+        assert_eq!((state(&task), words(&task)), ("FAILED", "the command took longer than 100ms"));
+    }
+}
+
+#[tokio::test]
+async fn a_shell_is_there_when_it_is_asked_for() {
+    let settings = CommandSettings {
+        shell: true,
+        command: Words::Line("tr a-z A-Z | rev".to_owned()),
+        ..CommandSettings::default()
+    };
+    let agent = start(Command::from_settings(settings).unwrap()).await;
+    assert_eq!(output(&agent.say("abc").await).trim(), "CBA");
+}
+
+/// Fifty at once, each of another bad kind: every task ends as it should, and no process is left.
+#[tokio::test]
+async fn r44_r45_fifty_bad_commands_at_once_end_as_they_should() {
+    let folder = TempDir::new().unwrap();
+    let settings = CommandSettings {
+        timeout: Some(Duration::from_secs(2)),
+        kill_after: Duration::from_millis(50),
+        max_output: 100_000,
+        ..CommandSettings::default()
+    };
+    let body = format!(
+        r#"read -r kind number; echo $$ > {folder}/$number
+        case $kind in
+            hang) exec sleep 600 ;;
+            deaf) trap '' TERM; while :; do sleep 600; done ;;
+            fork) sleep 600 & sleep 600 & wait ;;
+            flood) exec yes ;;
+            half) printf half ;;
+            die) kill -9 $$ ;;
+            fail) exit 9 ;;
+            leave) sleep 600 & echo $! > {folder}/left-$number; echo done ;;
+            *) echo fine ;;
+        esac"#,
+        folder = folder.path().display()
+    );
+    let agent = start(script(&body, settings)).await;
+    let kinds = [
+        ("hang", "FAILED", "the command took longer than 2s"),
+        ("deaf", "FAILED", "the command took longer than 2s"),
+        ("fork", "FAILED", "the command took longer than 2s"),
+        ("flood", "FAILED", "the output is larger than 100000 bytes"),
+        ("half", "COMPLETED", "none"),
+        ("die", "FAILED", "the command was killed by signal 9"),
+        ("fail", "FAILED", "the command ended with exit code 9"),
+        ("leave", "COMPLETED", "none"),
+        ("fine", "COMPLETED", "none"),
+        ("fine", "COMPLETED", "none"),
+    ];
+    let mut tasks = Vec::new();
+    for number in 0..50 {
+        tasks.push(agent.begin(&format!("{} {number}\n", kinds[number % kinds.len()].0)).await);
+    }
+    for (number, task) in tasks.iter().enumerate() {
+        let (kind, end, said) = kinds[number % kinds.len()];
+        let task = agent.until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING")).await;
+        assert_eq!((state(&task), words(&task)), (end, said), "{kind}");
+        gone(&process_in(&folder.path().join(number.to_string())).await).await;
+        if kind == "leave" {
+            gone(&process_in(&folder.path().join(format!("left-{number}"))).await).await;
+        }
+    }
+}
+
+/// A file by its address is named to the command, and never fetched.
+#[tokio::test]
+async fn s29_a_file_that_is_elsewhere_is_not_fetched() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/secret", listener.local_addr().unwrap());
+    let agent = start(Command::parse("cat").unwrap()).await;
+    let task = agent.say_parts(json!([{"text": "look"}, {"url": url, "filename": "x"}])).await;
+    assert_eq!(output(&task), format!("look\n[file x, unknown type, at {url}]"));
+    let nobody = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+    assert!(nobody.is_err(), "somebody came for the file");
 }

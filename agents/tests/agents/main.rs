@@ -5,5 +5,7 @@
 #[cfg(unix)]
 mod command;
 mod harness;
+mod http;
 mod practice;
+mod router;
 mod script;

@@ -53,6 +53,27 @@ async fn the_first_rule_that_fits_is_played() {
     assert_eq!(artifact(&agent.say("else").await, "a"), &file);
 }
 
+#[tokio::test]
+async fn a_rule_may_look_inside_the_text_and_at_the_id_of_the_message() {
+    let script = r#"
+        [[rule]]
+        message_id = "m"
+        contains = "Milk"
+        steps = [{ complete = "milk" }]
+        [[rule]]
+        message_id = "other"
+        steps = [{ complete = "other" }]
+        [[rule]]
+        steps = [{ complete = "else" }]
+    "#;
+    let agent = start(Script::parse(script).unwrap()).await;
+    assert_eq!(words(&agent.say("tea with milk").await), "milk");
+    assert_eq!(words(&agent.say("tea").await), "else");
+    let message = json!({"messageId": "other", "role": "ROLE_USER", "parts": [{"text": "milk"}]});
+    let answer = agent.call("SendMessage", json!({"message": message})).await;
+    assert_eq!(words(&answer["task"]), "other");
+}
+
 #[test]
 fn what_is_wrong_with_a_script_is_said_with_its_place() {
     let step = |step: &str| refused(&format!("[[rule]]\nword = \"w\"\nsteps = [{{ {step} }}]"));
@@ -73,4 +94,13 @@ fn what_is_wrong_with_a_script_is_said_with_its_place() {
     ] {
         assert!(complaint.contains(part), "{part}: {complaint}");
     }
+}
+
+#[test]
+fn the_script_of_the_page_about_mocks_is_one() {
+    let page = include_str!("../../../docs/mock.md");
+    let script = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let script = Script::parse(script).unwrap();
+    assert_eq!(script.faults().len(), 2);
+    assert_eq!((script.faults()[0].cut_after, script.faults()[0].times), (Some(1024), Some(1)));
 }

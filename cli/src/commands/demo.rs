@@ -1,12 +1,14 @@
-//! `attache demo`: an agent to practise on.
+//! `attache demo`: the practice agent, on this machine.
 
-use attache::{AgentCard, Server};
+use attache::{AgentCard, Served};
 use attache_agents::practice;
 
-use crate::args::Serving;
-use crate::serving::{self, Served, Try};
+use crate::args;
+use crate::config::Config;
+use crate::serving::{self, Serving, Try};
 
-pub(crate) async fn run(serving: Serving) -> anyhow::Result<()> {
+pub(crate) async fn run(args: args::Serving) -> anyhow::Result<()> {
+    let config = Config::load(None, &serving::environment, &args.given())?;
     let agent = practice();
     let card = AgentCard::new("Attache demo", "A practice agent that shows everything an agent can do");
     // It tells of every file that comes in, and gives text, data and a table.
@@ -16,8 +18,9 @@ pub(crate) async fn run(serving: Serving) -> anyhow::Result<()> {
         "text/csv",
     ]);
     let card = agent.skills().fold(card.version(env!("CARGO_PKG_VERSION")), AgentCard::skill);
-    let served = Served {
-        server: Server::new(card, agent),
+    let name = card.name.clone();
+    let serving = Serving {
+        agents: vec![Served::new(name, card, agent)],
         folder: "attache/demo",
         tries_webhooks: true,
         tries: [
@@ -25,6 +28,7 @@ pub(crate) async fn run(serving: Serving) -> anyhow::Result<()> {
             Try::stream("Watch it write", "stream 5"),
             Try::say("Ask what else it can do", "help"),
         ],
+        faults: Vec::new(),
     };
-    serving::run(served, serving).await
+    serving::run(serving, &config).await
 }

@@ -3,10 +3,13 @@
 mod card;
 mod card_lint;
 mod chat;
+mod check;
 mod completion;
 mod config;
 mod demo;
+mod init;
 mod keys;
+mod mock;
 mod push_config;
 mod send;
 mod serve;
@@ -34,6 +37,9 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
     match command {
         Command::Demo(args) => exit::code(demo::run(args).await),
         Command::Serve(args) => exit::code(serve::run(args).await),
+        Command::Mock(args) => exit::code(mock::run(args).await),
+        Command::Check(args) => exit::code(check::run(&args)),
+        Command::Init(args) => exit::code(init::run(&args)),
         Command::Keys(args) => exit::code(keys::run(args)),
         Command::Send(mut args) => {
             let common = std::mem::take(&mut args.common);

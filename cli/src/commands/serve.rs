@@ -1,33 +1,49 @@
-//! `attache serve`: an agent of one's own.
+//! `attache serve`: the agents of a configuration file, or one of one's own in a line.
 
+use anyhow::bail;
 use attache::model::AgentSkill;
-use attache::{Agent, AgentCard, Server};
+use attache::{Agent, AgentCard, Served};
 use attache_agents::Echo;
 
-use crate::args::{Serve, Serving};
-use crate::serving::{self, Served, Try};
+use crate::args::Serve;
+use crate::config::{self, Config};
+use crate::serving::{self, Serving, Try};
+
+const TRIES: [Try; 3] =
+    [Try::say("Say hello", "hello"), Try::tasks("Look at its tasks"), Try::card("Look at its card")];
 
 pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
+    let config = Config::load(args.agent.file.as_deref(), &serving::environment, &args.serving.given())?;
+    if args.print_config {
+        print!("{}", config::print(&config)?);
+        return Ok(());
+    }
     #[cfg(unix)]
     if let Some(command) = args.agent.exec {
         let name = command.name().to_owned();
-        return run_agent(&name, "Runs a command on the text of a message", command, args.serving).await;
+        return run_agent(&name, "Runs a command on the text of a message", command, &config).await;
     }
-    run_agent("Echo", "Says back what it is told", Echo, args.serving).await
+    let Some(file) = &args.agent.file else {
+        return run_agent("Echo", "Says back what it is told", Echo, &config).await;
+    };
+    let agents = config.build()?;
+    if agents.is_empty() {
+        bail!("{} has no agents; add one: [agents.<name>]", file.display());
+    }
+    serving::run(
+        Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
+        &config,
+    )
+    .await
 }
 
-async fn run_agent(name: &str, does: &str, agent: impl Agent, serving: Serving) -> anyhow::Result<()> {
+async fn run_agent(name: &str, does: &str, agent: impl Agent, config: &Config) -> anyhow::Result<()> {
     let skill = AgentSkill::new(name.to_lowercase(), name, does).tag("text").example("hello");
     let card = AgentCard::new(name, does).version(env!("CARGO_PKG_VERSION")).skill(skill);
-    let served = Served {
-        server: Server::new(card, agent),
-        folder: "attache",
-        tries_webhooks: false,
-        tries: [
-            Try::say("Say hello", "hello"),
-            Try::tasks("Look at its tasks"),
-            Try::card("Look at its card"),
-        ],
-    };
-    serving::run(served, serving).await
+    let agents = vec![Served::new(name, card, agent)];
+    serving::run(
+        Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
+        config,
+    )
+    .await
 }

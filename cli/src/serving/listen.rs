@@ -6,14 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail};
 
-use crate::args::Serving;
+use crate::config::ServerSection;
 
 /// The addresses to listen on. One that others can reach has to be allowed where nobody is asked who they are.
-pub(super) async fn allowed(args: &Serving, asks: bool) -> anyhow::Result<Vec<SocketAddr>> {
-    let named = &args.listen;
+pub(super) async fn allowed(section: &ServerSection, asks: bool) -> anyhow::Result<Vec<SocketAddr>> {
+    let named = &section.listen;
     let addresses: Vec<_> =
-        tokio::net::lookup_host(named).await.with_context(|| format!("--listen {named}"))?.collect();
-    match (are_private(&addresses) || (asks && !args.allow_anonymous), args.allow_anonymous) {
+        tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?.collect();
+    match (are_private(&addresses) || (asks && !section.allow_anonymous), section.allow_anonymous) {
         (true, _) => {}
         (false, true) => {
             eprintln!("warning: whoever reaches {named} may use the agent: nobody is asked who they are")
@@ -46,7 +46,7 @@ pub(super) fn cannot_listen(address: &str, error: attache::Error) -> anyhow::Err
             "{address} is in use, perhaps by another attache; for a free port type: {again}"
         );
     }
-    anyhow::Error::new(error).context(format!("--listen {address}"))
+    anyhow::Error::new(error).context(format!("cannot listen on {address}"))
 }
 
 /// The command that was typed, but for any free port.

@@ -86,7 +86,10 @@ pub(crate) fn complaint(args: &[&str]) -> (Option<i32>, String) {
 pub(crate) fn attache(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_attache"));
     // The practice agent panics when it is asked to: no need to see where.
-    command.args(args).env_remove("RUST_LOG").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+    for name in ["RUST_LOG", "TASK_STORE_TYPE", "ATTACHE_STORE", "ATTACHE_LISTEN"] {
+        command.env_remove(name);
+    }
+    command.args(args).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
     command
 }
 

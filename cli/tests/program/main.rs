@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod clients;
+mod config;
 mod contract;
 mod demo;
 mod harness;
 #[cfg(unix)]
 mod keys;
+mod mock;
 mod serve;

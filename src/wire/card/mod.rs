@@ -6,6 +6,8 @@ mod scheme;
 mod union;
 mod write;
 
+use serde::{Deserialize, Serialize};
+
 use super::json;
 use crate::model::{AgentCard, Error, ErrorKind};
 use older::Older;
@@ -17,7 +19,9 @@ use write::Old;
 pub const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
 
 /// How a card is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum CardForm {
     /// 1.0 alone.
     V1,

@@ -1,0 +1,254 @@
+//! Backends over HTTP: good ones, and ones that break off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use attache_agents::{Body, Http, HttpSettings};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::harness::{Running, artifact, soon, start, state, words};
+
+/// A backend that answers every request with the next of these, and then closes the connection.
+struct Backend {
+    url: String,
+    asked: Arc<AtomicUsize>,
+    requests: Arc<std::sync::Mutex<Vec<String>>>,
+    _server: JoinSet<()>,
+}
+
+async fn backend(answers: &'static [&'static str]) -> Backend {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/chat", listener.local_addr().unwrap());
+    let (asked, requests) = (Arc::new(AtomicUsize::new(0)), Arc::default());
+    let mut server = JoinSet::new();
+    let (count, log): (_, Arc<std::sync::Mutex<Vec<String>>>) = (asked.clone(), Arc::clone(&requests));
+    server.spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let request = request(&mut stream).await;
+            log.lock().unwrap().push(request);
+            let answer = answers[count.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)];
+            if answer == "hang" {
+                std::future::pending::<()>().await;
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    Backend { url, asked, requests, _server: server }
+}
+
+/// Reads one request, head and body.
+async fn request(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let read = stream.read(&mut buffer).await.unwrap();
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        let length = text
+            .to_lowercase()
+            .split("content-length: ")
+            .nth(1)
+            .and_then(|rest| rest.lines().next()?.parse().ok());
+        if text.split_once("\r\n\r\n").is_some_and(|(_, body)| body.len() >= length.unwrap_or(0)) || read == 0
+        {
+            return text;
+        }
+    }
+}
+
+async fn agent(backend: &Backend, settings: HttpSettings) -> Running {
+    start(Http::new(HttpSettings { url: backend.url.clone(), ..settings }).unwrap()).await
+}
+
+fn answer(task: &Value) -> &str {
+    artifact(task, "answer")[0]["text"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn every_kind_of_answer_comes_back() {
+    let at = |place: &str| HttpSettings { text_at: Some(place.to_owned()), ..HttpSettings::default() };
+    for (reply, settings, parts) in [
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nhello é",
+            HttpSettings::default(),
+            json!([{"text": "hello é"}]),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"n\": 1}",
+            HttpSettings::default(),
+            json!([{"data": {"n": 1}}]),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n\"hi\"",
+            HttpSettings::default(),
+            json!([{"text": "hi"}]),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{\"a\": [{\"b\": \"hi\"}]}",
+            at("/a/0/b"),
+            json!([{"text": "hi"}]),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: {\"d\":\"one \"}\n\ndata: {}\n\ndata: {\"d\":\"two\"}\n\ndata: [DONE]\n\n",
+            at("/d"),
+            json!([{"text": "one two"}]),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n\"one \"\n\"two\"",
+            HttpSettings::default(),
+            json!([{"text": "one two"}]),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nConnection: close\r\n\r\nhi",
+            HttpSettings::default(),
+            json!([{"raw": "aGk=", "mediaType": "image/png"}]),
+        ),
+    ] {
+        let backend = backend(Box::leak(Box::new([reply]))).await;
+        let task = agent(&backend, settings).await.say("hello").await;
+        assert_eq!((state(&task), artifact(&task, "answer")), ("COMPLETED", &parts), "{reply}");
+    }
+}
+
+const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nfine";
+
+#[tokio::test]
+async fn a_backend_is_told_what_it_should_know() {
+    let backend = backend(&[FINE]).await;
+    let headers = [("Authorization".to_owned(), "Bearer hunter2".into())].into();
+    let running =
+        agent(&backend, HttpSettings { headers, forward_caller: true, ..HttpSettings::default() }).await;
+    let task = running.say("hello").await;
+    let request = backend.requests.lock().unwrap()[0].to_lowercase();
+    let id = task["id"].as_str().unwrap();
+    for line in [
+        "post /chat http/1.1".to_owned(),
+        "authorization: bearer hunter2".to_owned(),
+        "attache-caller: anonymous".to_owned(),
+        format!("attache-task-id: {id}"),
+        format!("idempotency-key: {id}:m"),
+    ] {
+        assert!(request.lines().any(|found| found == line), "{line}: {request}");
+    }
+    let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!((&body["text"], &body["taskid"]), (&json!("hello"), &json!(id)));
+    let running = agent(&backend, HttpSettings { body: Body::Text, ..HttpSettings::default() }).await;
+    running.say("hello").await;
+    let request = backend.requests.lock().unwrap()[1].clone();
+    assert!(request.ends_with("\r\n\r\nhello") && !request.contains("attache-caller"), "{request}");
+}
+
+#[tokio::test]
+async fn r35_a_backend_that_breaks_off_fails_the_task_and_what_came_stays() {
+    for (reply, why) in [
+        ("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf", "broke off"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: half\n\ndata: x",
+            "broke off",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: half\n\nevent: error\ndata: x\n\n",
+            "says that it failed",
+        ),
+    ] {
+        let backend = backend(Box::leak(Box::new([reply]))).await;
+        let task = agent(&backend, HttpSettings::default()).await.say("hello").await;
+        assert!(state(&task) == "FAILED" && words(&task).contains(why), "{reply}: {task}");
+        assert_eq!(answer(&task), "half");
+        assert_eq!(backend.asked.load(Ordering::SeqCst), 1, "it may have arrived: not sent again");
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_sent_again_only_where_that_is_safe() {
+    const BUSY: &str =
+        "HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let plain = backend(&[BUSY, FINE]).await;
+    let task = agent(&plain, HttpSettings::default()).await.say("hello").await;
+    assert_eq!(
+        (state(&task), words(&task)),
+        ("FAILED", "the backend is not available: 503 Service Unavailable")
+    );
+    let safe = backend(&[BUSY, BUSY, FINE]).await;
+    let task =
+        agent(&safe, HttpSettings { idempotent: true, ..HttpSettings::default() }).await.say("hello").await;
+    assert_eq!((state(&task), answer(&task)), ("COMPLETED", "fine"));
+    let keys = safe.requests.lock().unwrap();
+    let key = |request: &String| {
+        request.lines().find(|line| line.starts_with("idempotency-key")).unwrap().to_owned()
+    };
+    assert!(keys.len() == 3 && keys.iter().all(|request| key(request) == key(&keys[0])), "{keys:?}");
+}
+
+#[tokio::test]
+async fn r35_a_backend_that_is_slow_or_not_there_costs_its_own_task() {
+    let slow = backend(&["hang"]).await;
+    let settings = HttpSettings { timeout: Duration::from_millis(100), ..HttpSettings::default() };
+    let task = agent(&slow, settings).await.say("hello").await;
+    assert_eq!((state(&task), words(&task)), ("FAILED", "the backend took longer than 100ms"));
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", gone.local_addr().unwrap());
+    drop(gone);
+    let agent = start(Http::new(HttpSettings { url, ..HttpSettings::default() }).unwrap()).await;
+    assert_eq!(state(&agent.say("hello").await), "FAILED");
+    let waits = backend(&["hang"]).await;
+    let agent = self::agent(&waits, HttpSettings::default()).await;
+    let task = agent.begin("hello").await;
+    assert_eq!(state(&soon(agent.cancel(&task)).await), "CANCELED");
+}
+
+#[tokio::test]
+async fn statuses_and_sizes_are_told_apart() {
+    for (reply, end, why) in [
+        (
+            "HTTP/1.1 422 No\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret",
+            "REJECTED",
+            "the backend refuses: 422",
+        ),
+        (
+            "HTTP/1.1 500 No\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret",
+            "FAILED",
+            "the backend failed: 500",
+        ),
+        (
+            "HTTP/1.1 302 No\r\nLocation: http://10.0.0.1/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            "FAILED",
+            "the backend failed: 302",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 11\r\nConnection: close\r\n\r\n01234567890",
+            "FAILED",
+            "larger than 10 bytes",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1\r\nConnection: close\r\n\r\n{",
+            "FAILED",
+            "no JSON",
+        ),
+    ] {
+        let backend = backend(Box::leak(Box::new([reply]))).await;
+        let task = agent(&backend, HttpSettings { max_output: 10, ..HttpSettings::default() })
+            .await
+            .say("hello")
+            .await;
+        assert!(state(&task) == end && words(&task).contains(why), "{reply}: {task}");
+        assert!(!task.to_string().contains("secret"), "{task}");
+    }
+}
+
+#[test]
+fn s38_settings_that_no_backend_can_have_are_refused() {
+    let wrong = |url: &str, headers: &[(&str, &str)]| {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
+        Http::new(HttpSettings { url: url.to_owned(), headers, ..HttpSettings::default() }).unwrap_err()
+    };
+    for url in ["", "localhost:1", "ftp://x/", "/x", "http://me:hunter2@x/"] {
+        let wrong = wrong(url, &[]);
+        assert!(wrong.key == "url" && !wrong.to_string().contains("hunter2"), "{url}: {wrong}");
+    }
+    let wrong = wrong("http://x/", &[("X-Token", "hunter2\n")]);
+    assert!(wrong.key == "headers" && !wrong.to_string().contains("hunter2"), "{wrong}");
+}

@@ -1,0 +1,188 @@
+//! `[agents.<name>]`: what is said of every agent, and what of each kind.
+
+mod kind;
+
+use std::collections::BTreeMap;
+
+use attache::model::{AgentProvider, AgentSkill};
+use attache::{AgentCard, AgentSettings, Served};
+use attache_agents::{Choice, Shared};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::complaint::{Complaint, unknown};
+use super::tree::Tree;
+pub(crate) use kind::Kind;
+
+/// An agent as the file has it.
+#[derive(Debug)]
+pub(crate) struct AgentConfig {
+    /// Its name in this process: `/agents/{name}`.
+    pub(crate) name: String,
+    pub(crate) card: CardSection,
+    pub(crate) settings: AgentSettings,
+    pub(crate) kind: Kind,
+}
+
+/// What every agent says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct CardSection {
+    /// Its name on the card; the name of its section if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// What it does, for people and for models that choose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// Who provides it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<Provider>,
+    /// Where to read more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    documentation_url: Option<String>,
+    /// Its picture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    icon_url: Option<String>,
+    /// Media types that it reads; text if left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    input_modes: Vec<String>,
+    /// Media types that it writes; text if left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    output_modes: Vec<String>,
+    /// What it can do; one skill of its own name if left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skills: Vec<Skill>,
+    /// Those whose tasks are kept apart from each other's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tenants: Vec<String>,
+}
+
+/// Who provides an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Provider {
+    /// Their name.
+    organization: String,
+    /// Their page.
+    url: String,
+}
+
+/// One thing that an agent can do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Skill {
+    /// Unique within the agent.
+    id: String,
+    /// For people; the id if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// For people and for models that choose.
+    description: String,
+    /// Words to find it by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<String>,
+    /// What one might ask.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    examples: Vec<String>,
+}
+
+/// Takes all agents, in the order of the file.
+pub(super) fn take(tree: &mut Tree) -> Result<Vec<AgentConfig>, Complaint> {
+    let names = tree.names_in("agents")?;
+    names.into_iter().map(|name| take_one(tree, name)).collect()
+}
+
+fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
+    let section = format!("agents.{name}");
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || !name.chars().all(good) {
+        return Err(tree.complain(&section, "the name of an agent has letters, digits, - and _"));
+    }
+    let Some(kind) = tree.take_text(&section, "type")? else {
+        let why = format!("has no type; write type = \"command\", or another of {}", Kind::NAMES.join(", "));
+        return Err(tree.complain(&section, why));
+    };
+    let card = tree.take(|_| section.clone())?;
+    let settings = tree.take(|_| format!("{section}.limits"))?;
+    let kind = match Kind::take(&kind, tree, &section)? {
+        Some(kind) => kind,
+        None => {
+            let why = unknown("type of agent", &kind, Kind::NAMES);
+            return Err(tree.complain(&format!("{section}.type"), why));
+        }
+    };
+    Ok(AgentConfig { name, card, settings, kind })
+}
+
+/// Makes all agents, in the order of the file.
+///
+/// # Errors
+/// The key at fault, and why.
+pub(crate) fn build(agents: &[AgentConfig]) -> Result<Vec<Served>, (String, String)> {
+    let mut made: Vec<Choice> = Vec::new();
+    let mut cards = BTreeMap::new();
+    for needy in [false, true] {
+        let mut now = Vec::new();
+        for config in agents.iter().filter(|config| config.kind.needs_others() == needy) {
+            let (card, agent) = config.make(&made)?;
+            now.push(Choice { name: config.name.clone(), agent, skills: card.skills.clone() });
+            cards.insert(&config.name, card);
+        }
+        made.extend(now);
+    }
+    let served = agents.iter().filter_map(|config| {
+        let agent = made.iter().find(|choice| choice.name == config.name)?.agent.clone();
+        let tenants = config.card.tenants.iter().map(String::as_str);
+        let served = Served::new(&config.name, cards.remove(&config.name)?, agent).tenants(tenants);
+        Some(served.settings(config.settings.clone()))
+    });
+    Ok(served.collect())
+}
+
+impl AgentConfig {
+    fn make(&self, others: &[Choice]) -> Result<(AgentCard, Shared), (String, String)> {
+        let made = self.kind.build(others);
+        let (agent, skills) = made.map_err(|(key, why)| (format!("agents.{}.{key}", self.name), why))?;
+        Ok((self.card.card(&self.name, &self.kind, skills), agent))
+    }
+}
+
+impl CardSection {
+    fn card(&self, name: &str, kind: &Kind, own: Vec<AgentSkill>) -> AgentCard {
+        let title = self.name.as_deref().unwrap_or(name);
+        let does = self.description.as_deref().unwrap_or(kind.does());
+        let version = self.version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
+        let mut card = AgentCard::new(title, does).version(version);
+        card.provider = self.provider.as_ref().map(|provider| AgentProvider {
+            organization: provider.organization.clone(),
+            url: provider.url.clone(),
+        });
+        card.documentation_url.clone_from(&self.documentation_url);
+        card.icon_url.clone_from(&self.icon_url);
+        if !self.input_modes.is_empty() {
+            card.default_input_modes.clone_from(&self.input_modes);
+        }
+        if !self.output_modes.is_empty() {
+            card.default_output_modes.clone_from(&self.output_modes);
+        }
+        let said: Vec<_> = self.skills.iter().map(Skill::skill).collect();
+        let skills = if said.is_empty() { own } else { said };
+        let skills = match skills.is_empty() {
+            true => vec![AgentSkill::new(name, title, does).tag(kind.name())],
+            false => skills,
+        };
+        skills.into_iter().fold(card, AgentCard::skill)
+    }
+}
+
+impl Skill {
+    fn skill(&self) -> AgentSkill {
+        let name = self.name.as_ref().unwrap_or(&self.id);
+        let skill = AgentSkill::new(&self.id, name, &self.description);
+        let skill = self.tags.iter().fold(skill, AgentSkill::tag);
+        self.examples.iter().fold(skill, AgentSkill::example)
+    }
+}

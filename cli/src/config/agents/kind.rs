@@ -1,0 +1,157 @@
+//! The kinds of agents that a file can name.
+
+use std::path::PathBuf;
+
+use attache::model::AgentSkill;
+use attache_agents::{Choice, Echo, Http, HttpSettings, Router, RouterSettings, Script, Shared, practice};
+#[cfg(unix)]
+use attache_agents::{Command, CommandSettings};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+use super::super::complaint::Complaint;
+use super::super::tree::Tree;
+
+/// One kind of agent, with what can be said of it.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    #[cfg(unix)]
+    Command(Box<CommandSettings>),
+    Echo(Nothing),
+    Http(Box<HttpSettings>),
+    Practice(Nothing),
+    Router(RouterSettings),
+    Script(ScriptSection),
+}
+
+/// An agent of which nothing needs to be said.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// An agent that does what a file of rules says.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ScriptSection {
+    /// The file of rules.
+    file: PathBuf,
+}
+
+impl Kind {
+    /// Their names in a file.
+    #[cfg(unix)]
+    pub(crate) const NAMES: [&str; 6] = ["command", "echo", "http", "practice", "router", "script"];
+    #[cfg(not(unix))]
+    pub(crate) const NAMES: [&str; 5] = ["echo", "http", "practice", "router", "script"];
+
+    pub(super) fn take(name: &str, tree: &mut Tree, section: &str) -> Result<Option<Self>, Complaint> {
+        let home = |_: &str| section.to_owned();
+        Ok(Some(match name {
+            #[cfg(unix)]
+            "command" => Self::Command(Box::new(tree.take(home)?)),
+            "echo" => Self::Echo(tree.take(home)?),
+            "http" => Self::Http(Box::new(tree.take(home)?)),
+            "practice" => Self::Practice(tree.take(home)?),
+            "router" => Self::Router(tree.take(home)?),
+            "script" => Self::Script(tree.take(home)?),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// What can be said of each kind.
+    pub(in super::super) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+        vec![
+            #[cfg(unix)]
+            ("command", CommandSettings::json_schema(generator)),
+            ("echo", Nothing::json_schema(generator)),
+            ("http", HttpSettings::json_schema(generator)),
+            ("practice", Nothing::json_schema(generator)),
+            ("router", RouterSettings::json_schema(generator)),
+            ("script", ScriptSection::json_schema(generator)),
+        ]
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            #[cfg(unix)]
+            Self::Command(_) => "command",
+            Self::Echo(_) => "echo",
+            Self::Http(_) => "http",
+            Self::Practice(_) => "practice",
+            Self::Router(_) => "router",
+            Self::Script(_) => "script",
+        }
+    }
+
+    /// What it does, where the file does not say it.
+    pub(super) fn does(&self) -> &'static str {
+        match self {
+            #[cfg(unix)]
+            Self::Command(_) => "Runs a command on the text of a message",
+            Self::Echo(_) => "Says back what it is told",
+            Self::Http(_) => "Asks a backend",
+            Self::Practice(_) => "Shows everything an agent can do",
+            Self::Router(_) => "Passes tasks on to other agents",
+            Self::Script(_) => "Does what its script says",
+        }
+    }
+
+    /// What was said of it, and what was not.
+    pub(in super::super) fn values(&self) -> Result<Value, toml::ser::Error> {
+        match self {
+            #[cfg(unix)]
+            Self::Command(settings) => Value::try_from(settings),
+            Self::Echo(nothing) | Self::Practice(nothing) => Value::try_from(nothing),
+            Self::Http(settings) => Value::try_from(settings),
+            Self::Router(settings) => Value::try_from(settings),
+            Self::Script(script) => Value::try_from(script),
+        }
+    }
+
+    /// Whether it needs others to be made before it.
+    pub(crate) fn needs_others(&self) -> bool {
+        matches!(self, Self::Router(_))
+    }
+
+    /// Makes the agent, and the skills that it has by nature; `others` were made before it.
+    ///
+    /// # Errors
+    /// The key at fault, and why.
+    pub(super) fn build(
+        &self,
+        others: &[Choice],
+    ) -> Result<(Shared, Vec<AgentSkill>), (&'static str, String)> {
+        match self {
+            #[cfg(unix)]
+            Self::Command(settings) => {
+                let command = Command::from_settings((**settings).clone());
+                Ok((Shared::new(command.map_err(|why| ("command", why.to_string()))?), Vec::new()))
+            }
+            Self::Echo(_) => Ok((Shared::new(Echo), Vec::new())),
+            Self::Http(settings) => {
+                let http = Http::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                Ok((Shared::new(http), Vec::new()))
+            }
+            Self::Practice(_) => Ok(with_skills(practice())),
+            Self::Router(settings) => {
+                let router = Router::new(settings.clone(), others.iter().cloned());
+                let router = router.map_err(|bad| (bad.key, bad.to_string()))?;
+                let skills = router.skills().cloned().collect();
+                Ok((Shared::new(router), skills))
+            }
+            Self::Script(ScriptSection { file }) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|why| ("file", format!("cannot read {}: {why}", file.display())))?;
+                let script =
+                    Script::parse(&text).map_err(|why| ("file", format!("{}: {why}", file.display())))?;
+                Ok(with_skills(script))
+            }
+        }
+    }
+}
+
+fn with_skills(script: Script) -> (Shared, Vec<AgentSkill>) {
+    let skills = script.skills().collect();
+    (Shared::new(script), skills)
+}

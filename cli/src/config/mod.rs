@@ -1,0 +1,104 @@
+//! The configuration: flag before environment before file before default, decided here and nowhere else.
+
+mod agents;
+mod complaint;
+mod expand;
+mod layers;
+mod print;
+mod schema;
+mod sections;
+mod tree;
+
+use std::path::Path;
+
+use attache::model::Limits;
+use attache::{Served, ServerSettings, Settings};
+
+use agents::AgentConfig;
+pub(crate) use complaint::Complaint;
+pub(crate) use layers::{Environment, Given};
+pub(crate) use print::print;
+pub(crate) use schema::schema;
+pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
+use tree::Tree;
+
+/// What a new file begins with.
+pub(crate) const STARTER: &str = include_str!("starter.toml");
+
+/// What is said in `[store]` of what the engine does.
+const STORED: &[&str] = &[
+    "max_tasks",
+    "max_age",
+    "max_parked_age",
+    "max_silent_age",
+    "max_resting_bytes",
+    "store_timeout",
+    "sweep_every",
+];
+
+/// Everything that can be set, with where each value came from.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) server: ServerSection,
+    pub(crate) serving: ServerSettings,
+    pub(crate) store: StoreSection,
+    pub(crate) settings: Settings,
+    pub(crate) limits: Limits,
+    pub(crate) push: PushSection,
+    /// In the order of the file.
+    pub(crate) agents: Vec<AgentConfig>,
+    tree: Tree,
+}
+
+impl Config {
+    /// Reads a file, if there is one, with what the environment and flags say instead.
+    ///
+    /// # Errors
+    /// What is wrong, with its place.
+    pub(crate) fn load(
+        file: Option<&Path>,
+        environment: Environment<'_>,
+        given: &Given,
+    ) -> Result<Self, Complaint> {
+        let mut tree = match file {
+            Some(file) => Tree::read(file, environment)?,
+            None => Tree::default(),
+        };
+        layers::apply(&mut tree, environment, given)?;
+        let config = Self {
+            server: tree.take(|_| "server".to_owned())?,
+            serving: tree.take(|_| "server".to_owned())?,
+            store: tree.take(|_| "store".to_owned())?,
+            settings: tree.take(|key| home_of(key).to_owned())?,
+            limits: tree.take(|_| "limits".to_owned())?,
+            push: tree.take(|_| "push".to_owned())?,
+            agents: agents::take(&mut tree)?,
+            tree: Tree::default(),
+        };
+        tree.nothing_left()?;
+        Ok(Self { tree, ..config })
+    }
+
+    /// Makes the agents; the one at the root comes first.
+    ///
+    /// # Errors
+    /// What is wrong with one of them, with its place.
+    pub(crate) fn build(&self) -> Result<Vec<Served>, Complaint> {
+        let mut served = agents::build(&self.agents).map_err(|(key, why)| self.tree.complain(&key, why))?;
+        if let Some(root) = &self.server.root {
+            match self.agents.iter().position(|agent| agent.name == *root) {
+                Some(at) => served[..=at].rotate_right(1),
+                None => return Err(self.tree.complain("server.root", format!("there is no agent `{root}`"))),
+            }
+        }
+        Ok(served)
+    }
+}
+
+/// The section that a setting of the engine stands in.
+fn home_of(key: &str) -> &'static str {
+    if STORED.contains(&key) { "store" } else { "limits" }
+}
+
+#[cfg(test)]
+mod tests;

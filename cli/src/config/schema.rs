@@ -1,0 +1,78 @@
+//! What a file may say, as JSON Schema, for editors.
+
+use attache::model::Limits;
+use attache::{AgentSettings, ServerSettings, Settings};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use super::agents::{CardSection, Kind};
+use super::sections::{PushSection, ServerSection, StoreSection};
+use super::{STORED, home_of};
+
+/// The JSON Schema of a configuration file.
+pub(crate) fn schema() -> Value {
+    let mut generator = SchemaSettings::draft07().into_generator();
+    let generator = &mut generator;
+    let engine = Settings::json_schema(generator);
+    let (stored, limits): (Map<_, _>, Map<_, _>) =
+        properties(&engine).into_iter().partition(|(key, _)| home_of(key) == "store");
+    debug_assert_eq!(stored.len(), STORED.len());
+    let server = joined(
+        "Where it listens, and how it serves.",
+        [ServerSection::json_schema(generator), ServerSettings::json_schema(generator)]
+            .iter()
+            .map(properties),
+    );
+    let store = joined(
+        "Where tasks are kept, and for how long.",
+        [properties(&StoreSection::json_schema(generator)), stored],
+    );
+    let limits = joined("What may not be exceeded.", [limits, properties(&Limits::json_schema(generator))]);
+    let push = joined("How webhooks are called.", [properties(&PushSection::json_schema(generator))]);
+    let agents = agents(generator);
+    json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "attache",
+        "description": "A configuration file of attache: `attache serve agents.toml`",
+        "type": "object",
+        "properties": {"server": server, "store": store, "limits": limits, "push": push, "agents": agents},
+        "additionalProperties": false,
+        "definitions": generator.take_definitions(true),
+    })
+}
+
+fn agents(generator: &mut SchemaGenerator) -> Value {
+    let card = properties(&CardSection::json_schema(generator));
+    let limits = joined(
+        "What this agent may do, where that is not what all may.",
+        [properties(&AgentSettings::json_schema(generator))],
+    );
+    let kinds = Kind::schemas(generator).into_iter().map(|(name, own)| {
+        let kind = json!({"const": name, "description": "What kind of agent it is."});
+        let every = Map::from_iter([("type".to_owned(), kind), ("limits".to_owned(), limits.clone())]);
+        let mut schema = joined(about(&own), [every, card.clone(), properties(&own)]);
+        let required = own.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        schema["required"] = Value::Array([Value::from("type")].into_iter().chain(required).collect());
+        schema
+    });
+    let kinds: Vec<Value> = kinds.collect();
+    json!({
+        "description": "The agents, by name: each is at /agents/{name}, the first at the root too.",
+        "type": "object",
+        "additionalProperties": {"oneOf": kinds},
+    })
+}
+
+fn joined(about: &str, parts: impl IntoIterator<Item = Map<String, Value>>) -> Value {
+    let properties: Map<String, Value> = parts.into_iter().flatten().collect();
+    json!({"type": "object", "description": about, "properties": properties, "additionalProperties": false})
+}
+
+fn properties(schema: &Schema) -> Map<String, Value> {
+    schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
+}
+
+fn about(schema: &Schema) -> &str {
+    schema.get("description").and_then(Value::as_str).unwrap_or_default()
+}

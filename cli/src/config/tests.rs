@@ -1,0 +1,202 @@
+//! What is read from where, and what is refused with which words.
+
+use super::*;
+
+/// Reads a file with this text.
+fn read(text: &str, environment: Environment<'_>, given: &Given) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agents.toml");
+    std::fs::write(&file, text).unwrap();
+    let result = Config::load(Some(&file), environment, given);
+    result.map_err(|complaint| complaint.to_string().replace(&format!("{}/", folder.path().display()), ""))
+}
+
+fn plain(text: &str) -> Result<Config, String> {
+    read(text, &|_| None, &Given::default())
+}
+
+#[test]
+fn flag_before_environment_before_file_before_default() {
+    let file = "[server]\nlisten = \"file:1\"\n[store]\nkind = \"memory\"";
+    let environment = |name: &str| match name {
+        "ATTACHE_LISTEN" => Some("environment:1".to_owned()),
+        "TASK_STORE_TYPE" => Some("null".to_owned()),
+        "ATTACHE_ALLOW_ANONYMOUS" => Some("yes".to_owned()),
+        "ATTACHE_PUBLIC_URL" => Some(String::new()),
+        _ => None,
+    };
+    let mut given = Given::default();
+    given.set("server.listen", Some("flag:1"));
+    assert_eq!(plain("").unwrap().server, ServerSection::default());
+    assert_eq!(plain(file).unwrap().server.listen, "file:1");
+    let config = read(file, &environment, &Given::default()).unwrap();
+    assert_eq!((&*config.server.listen, config.store.kind), ("environment:1", StoreKind::Null));
+    assert!(config.server.allow_anonymous && config.server.public_url.is_none());
+    let config = read(file, &environment, &given).unwrap();
+    assert_eq!((&*config.server.listen, config.store.kind), ("flag:1", StoreKind::Null));
+}
+
+#[test]
+fn stores_have_the_names_of_the_seeds() {
+    for (name, kind) in [
+        ("local", StoreKind::Memory),
+        ("memory", StoreKind::Memory),
+        ("null", StoreKind::Null),
+        ("sqlite", StoreKind::Sqlite),
+    ] {
+        let environment = |variable: &str| (variable == "TASK_STORE_TYPE").then(|| name.to_owned());
+        assert_eq!(read("", &environment, &Given::default()).unwrap().store.kind, kind);
+    }
+    let complaint =
+        read("", &|name| (name == "TASK_STORE_TYPE").then(|| "redis".to_owned()), &Given::default());
+    let complaint = complaint.unwrap_err();
+    assert!(complaint.starts_with("TASK_STORE_TYPE: store.kind: unknown value `redis`"), "{complaint}");
+}
+
+#[test]
+fn every_section_reaches_its_settings() {
+    let config = plain(
+        r#"
+        [server]
+        max_body_bytes = "1MiB"
+        heartbeat = "never"
+        trusted_proxies = ["10.0.0.1"]
+        card_form = "v03"
+        [store]
+        max_age = "7d"
+        max_tasks = 5
+        [limits]
+        max_turn_time = "10m"
+        max_parts = 7
+        on_restart = { run_again = { attempts = 3 } }
+        on_waiting = { fail_after = "1h" }
+        [agents.words]
+        type = "command"
+        command = "wc -w"
+        timeout = "1m30s"
+        max_output = "1KiB"
+        [agents.words.limits]
+        max_turns = 2
+        max_silence = "5s"
+        "#,
+    )
+    .unwrap();
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!((config.serving.max_body_bytes, config.serving.heartbeat), (1 << 20, None));
+    assert_eq!(config.serving.trusted_proxies, [std::net::IpAddr::from([10, 0, 0, 1])]);
+    assert_eq!((config.settings.max_age, config.settings.max_tasks), (Some(seconds(604_800)), Some(5)));
+    assert_eq!((config.settings.max_turn_time, config.limits.max_parts), (Some(seconds(600)), 7));
+    assert_eq!(config.settings.on_restart, attache::Restart::RunAgain { attempts: 3 });
+    assert_eq!(config.settings.on_waiting, attache::Waiting::FailAfter(seconds(3600)));
+    let agent = &config.agents[0];
+    assert_eq!((agent.settings.max_turns, agent.settings.max_silence), (Some(2), Some(seconds(5))));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
+    for (text, complaint) in [
+        ("\n[sever]\n", "agents.toml:2: sever: unknown section `sever`; did you mean `server`?"),
+        (
+            "[server]\n\nmax_body_byte = 1",
+            "agents.toml:3: server.max_body_byte: unknown key `max_body_byte`; did you mean `max_body_bytes`? (server)",
+        ),
+        ("[limits]\nmax_age = \"1d\"", "agents.toml:2: limits.max_age: unknown key `max_age`; "),
+        (
+            "[server]\nmax_body_bytes = \"8 stone\"",
+            "agents.toml:2: server.max_body_bytes: invalid value: string \"8 stone\", expected a size",
+        ),
+        (
+            "[server]\nheartbeat = 5",
+            "agents.toml:2: server.heartbeat: invalid value: integer `5`, expected a time",
+        ),
+        ("[server]\nlisten = 5", "agents.toml:2: server.listen: invalid type"),
+        (
+            "[store]\nkind = \"sqlit\"",
+            "agents.toml:2: store.kind: unknown value `sqlit`; did you mean `sqlite`?",
+        ),
+        ("[agents.a]\n", "agents.toml:1: agents.a: has no type; "),
+        (
+            "[agents.a]\ntype = \"comand\"",
+            "agents.toml:2: agents.a.type: unknown type of agent `comand`; did you mean `command`?",
+        ),
+        (
+            "[agents.a]\ntype = \"command\"\ncomand = \"ls\"",
+            "agents.toml:3: agents.a.comand: unknown key `comand`; did you mean `command`? (agents.a)",
+        ),
+        (
+            "[agents.a]\ntype = \"echo\"\n[agents.a.limits]\nmax_turn = 1",
+            "agents.toml:4: agents.a.limits.max_turn: unknown key `max_turn`; did you mean `max_turns`?",
+        ),
+        (
+            "[agents.a]\ntype = \"echo\"\n[[agents.a.skills]]\nid = \"x\"\ndescription = \"y\"\ntag = []",
+            "agents.toml:6: agents.a.skills.0.tag: unknown key `tag`; did you mean `tags`?",
+        ),
+        ("[agents.\"a b\"]\ntype = \"echo\"", "agents.toml:1: agents.a b: the name of an agent"),
+        ("agents = 5", "agents.toml:1: agents: must be a table"),
+        ("[server\n", "agents.toml:1: "),
+        ("[server]\nlisten = \"${NOBODY}\"", "agents.toml:2: server.listen: the variable NOBODY is not set"),
+    ] {
+        let said = plain(text).unwrap_err();
+        assert!(said.starts_with(complaint), "{text:?}\n  {said}\n  {complaint}");
+    }
+    let complaint = Config::load(Some(Path::new("/nonexistent.toml")), &|_| None, &Given::default());
+    assert!(complaint.unwrap_err().to_string().starts_with("/nonexistent.toml: cannot be read"));
+}
+
+#[test]
+fn s38_what_is_printed_names_its_sources_and_no_secrets() {
+    let environment = |name: &str| match name {
+        "TOKEN" => Some("hunter2".to_owned()),
+        "ATTACHE_STORE" => Some("memory".to_owned()),
+        _ => None,
+    };
+    let text = r#"
+        [agents.a]
+        type = "command"
+        command = ["x", "${TOKEN}"]
+        description = "with ${TOKEN}"
+        env = { A = "${TOKEN}", B = "swordfish" }
+    "#;
+    let text = text.replace(r#"["x", "${TOKEN}"]"#, r#""x""#);
+    let config = read(&text, &environment, &Given::default()).unwrap();
+    let printed = print(&config).unwrap();
+    let line = |beginning: &str| {
+        let line = printed.lines().find(|line| line.starts_with(beginning));
+        line.unwrap_or_else(|| panic!("{beginning}: {printed}")).to_owned()
+    };
+    assert!(line("listen = \"127.0.0.1:41241\"").ends_with("# default"));
+    assert!(line("kind = \"memory\"").ends_with("# ATTACHE_STORE"));
+    assert!(line("description = \"with ${TOKEN}\"").ends_with("agents.toml:5"));
+    assert!(line("env = { A = \"***\", B = \"***\" }").ends_with("agents.toml:6"));
+    assert!(!printed.contains("hunter2") && !printed.contains("swordfish"), "{printed}");
+    let again = plain(&printed.replace("${TOKEN}", "x")).unwrap();
+    assert_eq!(
+        (again.serving, again.settings, again.limits),
+        (config.serving, config.settings, config.limits)
+    );
+}
+
+#[test]
+fn the_starter_is_fine_and_all_that_it_shows_can_be_said() {
+    assert_eq!(plain(STARTER).unwrap().agents.len(), 2);
+    let shown = STARTER.lines().map(|line| match line.strip_prefix("# ") {
+        Some(rest) if rest.contains(" = ") && !rest.starts_with("env") => rest,
+        _ => line,
+    });
+    let shown = shown.collect::<Vec<_>>().join("\n");
+    let config = plain(&shown).unwrap();
+    assert_eq!(
+        config.server,
+        ServerSection {
+            public_url: Some("https://agents.example.com".to_owned()),
+            ..ServerSection::default()
+        }
+    );
+}
+
+#[test]
+fn the_schema_in_the_docs_is_current() {
+    let published: serde_json::Value =
+        serde_json::from_str(include_str!("../../../docs/attache.schema.json")).unwrap();
+    assert!(published == schema(), "write it anew: attache check --schema > docs/attache.schema.json");
+}

@@ -1,0 +1,184 @@
+//! Configuration files: served, looked at, and begun.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{attache, complaint, say, send, serve_in};
+
+fn folder(text: &str) -> (TempDir, String) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    std::fs::write(&file, text).unwrap();
+    (folder, file.display().to_string())
+}
+
+/// Runs the program to its end; gives what it said.
+fn said(args: &[&str]) -> String {
+    let output = attache(args).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn every_agent_of_a_file_is_served() {
+    let (folder, file) = folder(
+        r#"
+        [server]
+        root = "shout"
+        [store]
+        kind = "memory"
+        [agents.words]
+        type = "command"
+        command = ["wc", "-w"]
+        [agents.shout]
+        type = "command"
+        name = "Shout"
+        description = "Says it louder"
+        command = "tr a-z A-Z"
+        [[agents.shout.skills]]
+        id = "louder"
+        description = "Makes text loud"
+        [agents.tea]
+        type = "script"
+        file = "tea.toml"
+        "#,
+    );
+    let tea = "[[rule]]\nword = \"tea\"\nabout = \"Makes tea\"\nsteps = [{ complete = \"here\" }]";
+    std::fs::write(folder.path().join("tea.toml"), tea).unwrap();
+    let server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
+    let text = |task: &Value| task["artifacts"][0]["parts"][0]["text"].as_str().unwrap().trim().to_owned();
+    assert_eq!(text(&say(&url, "hello")), "HELLO");
+    assert_eq!(text(&say(&format!("{url}agents/shout/"), "hello")), "HELLO");
+    assert_eq!(text(&say(&format!("{url}agents/words/"), "one two three")), "3");
+    assert_eq!(
+        say(&format!("{url}agents/tea/"), "tea")["status"]["message"]["parts"],
+        json!([{"text": "here"}])
+    );
+    let card = send(&server.line("Card: "), "GET", &["Accept: application/json"], "");
+    assert_eq!((&card["name"], &card["skills"][0]["id"]), (&json!("Shout"), &json!("louder")));
+    let card = send(
+        &format!("{url}agents/tea/.well-known/agent-card.json"),
+        "GET",
+        &["Accept: application/json"],
+        "",
+    );
+    assert_eq!(card["skills"][0]["description"], "Makes tea");
+}
+
+#[test]
+fn a_file_is_looked_at_without_being_served() {
+    let (_folder, file) = folder("[agents.echo]\ntype = \"echo\"");
+    assert_eq!(said(&["check", &file]), format!("{file} is fine: one agent\n"));
+    let (_folder, file) = folder("[agents.echo]\n\ntype = \"ecko\"");
+    for args in [["check", &file], ["serve", &file]] {
+        let (code, said) = complaint(&args);
+        assert_eq!(code, Some(1));
+        assert_eq!(
+            said,
+            format!(
+                "error: {file}:3: agents.echo.type: unknown type of agent `ecko`; did you mean `echo`?\n"
+            )
+        );
+    }
+    for (text, why) in [
+        ("[agents.a]\ntype = \"script\"\nfile = \"none.toml\"", "toml:3: agents.a.file: cannot read"),
+        ("[server]\nroot = \"b\"\n[agents.a]\ntype = \"echo\"", "toml:2: server.root: there is no agent `b`"),
+        #[cfg(unix)]
+        (
+            "[agents.a]\ntype = \"command\"\ncommand = \"a 'b\"",
+            "toml:3: agents.a.command: a quote is not closed",
+        ),
+    ] {
+        let (_folder, file) = folder(text);
+        let (code, said) = complaint(&["check", &file]);
+        assert!(code == Some(1) && said.contains(why), "{said}");
+    }
+    let (_folder, file) = folder("[server]\nlisten = \"127.0.0.1:0\"");
+    assert!(complaint(&["serve", &file]).1.contains("has no agents; add one: [agents.<name>]"));
+}
+
+#[test]
+fn values_are_printed_with_their_sources() {
+    let (_folder, file) = folder("[server]\nlisten = \"127.0.0.1:1\"\n[agents.echo]\ntype = \"echo\"");
+    let printed = said(&["serve", "--print-config", "--listen", "127.0.0.1:2", &file]);
+    let listen = printed.lines().find(|line| line.starts_with("listen = ")).unwrap();
+    assert!(listen.contains("127.0.0.1:2") && listen.ends_with("# --listen"), "{listen}");
+    assert!(
+        printed.lines().any(|line| line.starts_with("type = \"echo\"") && line.ends_with("agents.toml:4")),
+        "{printed}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_to_begin_with_is_written_once_and_works() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml").display().to_string();
+    assert!(said(&["init", &file]).contains(&format!("attache serve {file}")));
+    let (code, complaint) = complaint(&["init", &file]);
+    assert!(code == Some(1) && complaint.contains("--force"), "{complaint}");
+    said(&["init", "--force", &file]);
+    assert!(said(&["check", &file]).ends_with("2 agents\n"));
+    let server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
+    assert_eq!(say(&url, "one two")["artifacts"][0]["parts"][0]["text"].as_str().unwrap().trim(), "2");
+}
+
+/// Every configuration in the pages of `docs/` and in `examples/` is one that can be served.
+#[cfg(unix)]
+#[test]
+fn every_configuration_that_is_shown_can_be_served() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut shown = 0;
+    for page in files(&root.join("docs"), "md") {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        for block in blocks.filter(|block| block.contains("[agents.")) {
+            started(block, &page.display().to_string());
+            shown += 1;
+        }
+    }
+    for file in files(&root.join("examples"), "toml") {
+        started(&std::fs::read_to_string(&file).unwrap(), &file.display().to_string());
+        shown += 1;
+    }
+    assert!(shown >= 3, "{shown}");
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<std::path::PathBuf> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
+}
+
+/// Starts it, in a folder with the files that pages speak of, and asks every agent for its card.
+#[cfg(unix)]
+fn started(text: &str, shown_in: &str) {
+    let (folder, file) = folder(text);
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/files");
+    let below = folder.path().join("files");
+    std::fs::create_dir(&below).unwrap();
+    for entry in std::fs::read_dir(&files).unwrap() {
+        let entry = entry.unwrap();
+        for folder in [folder.path(), &below] {
+            std::fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+        }
+    }
+    let server = serve_in(&["serve", "--store", "memory", &file], folder);
+    let line = server.lines.recv_timeout(crate::harness::DEADLINE);
+    let line = line.unwrap_or_else(|_| panic!("not served: {shown_in}\n{text}"));
+    let url = line.strip_prefix("Listening on ").unwrap_or_else(|| panic!("{shown_in}: {line}"));
+    let names = text.lines().filter_map(|line| line.strip_prefix("[agents.")?.strip_suffix(']'));
+    for name in names.filter(|name| !name.contains('.')) {
+        let card = send(
+            &format!("{url}agents/{name}/.well-known/agent-card.json"),
+            "GET",
+            &["Accept: application/json"],
+            "",
+        );
+        assert!(card["skills"][0]["id"].is_string(), "{shown_in}: {name}: {card}");
+    }
+}

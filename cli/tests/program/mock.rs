@@ -1,0 +1,89 @@
+//! `attache mock`: a script, and what goes wrong on the way to it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::harness::{DEADLINE, Serving, complaint, say, send, serve_in};
+
+const SCRIPT: &str = r#"
+    [[rule]]
+    steps = [{ write = { name = "pieces", text = ["one ", "two ", "three"] } }]
+
+    [[fault]]
+    contains = "cut"
+    cut_after = 120
+
+    [[fault]]
+    contains = "busy"
+    status = 503
+    times = 1
+
+    [[fault]]
+    contains = "twice"
+    duplicate = true
+
+    [[fault]]
+    contains = "nonsense"
+    garble = true
+"#;
+
+fn mock(script: &str) -> (Serving, String) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("mock.toml");
+    std::fs::write(&file, script).unwrap();
+    let server = serve_in(&["mock", file.to_str().unwrap(), "--store", "memory"], folder);
+    let url = server.line("Listening on ");
+    (server, url)
+}
+
+/// The whole answer to a streaming message, head and all.
+fn streamed(url: &str, text: &str) -> String {
+    let (host, _) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let message =
+        json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}}).to_string();
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let head = "Content-Type: application/json\r\nA2A-Version: 1.0\r\nConnection: close";
+    write!(
+        stream,
+        "POST /message:stream HTTP/1.1\r\nHost: {host}\r\n{head}\r\nContent-Length: {}\r\n\r\n{message}",
+        message.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn answers_are_spoilt_as_the_script_says() {
+    let (_server, url) = mock(SCRIPT);
+    assert_eq!(say(&url, "hello")["artifacts"][0]["parts"], json!([{"text": "one two three"}]));
+    let whole = streamed(&url, "hello");
+    let events = |answer: &str| answer.matches("\ndata:").count();
+    assert!(whole.starts_with("HTTP/1.1 200 OK\r\n") && whole.contains("COMPLETED"), "{whole}");
+    let cut = streamed(&url, "cut me");
+    assert_eq!(cut.split_once("\r\n\r\n").unwrap().1.len(), 120, "{cut}");
+    assert_eq!(events(&streamed(&url, "twice")), 2 * events(&whole));
+    let garbled = streamed(&url, "nonsense");
+    let data: Vec<_> = garbled.lines().filter_map(|line| line.strip_prefix("data:")).collect();
+    assert!(!data.is_empty() && data.iter().all(|data| data.trim().starts_with("{{")), "{garbled}");
+    assert!(streamed(&url, "busy").starts_with("HTTP/1.1 503 "));
+    assert!(streamed(&url, "busy").contains("COMPLETED"));
+    let card = send(&format!("{url}.well-known/agent-card.json"), "GET", &["Accept: application/json"], "");
+    assert_eq!(card["url"], *url, "{card}");
+}
+
+#[test]
+fn a_script_that_is_none_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("mock.toml");
+    std::fs::write(&file, "[[rule]]\n[[fault]]\ncut = 5").unwrap();
+    let (code, said) = complaint(&["mock", file.to_str().unwrap()]);
+    assert!(code == Some(1) && said.contains("is no script"), "{said}");
+    let (code, said) = complaint(&["mock", "nonexistent.toml"]);
+    assert!(code == Some(1) && said.contains("cannot read nonexistent.toml"), "{said}");
+}

@@ -1,0 +1,254 @@
+//! Times and sizes as people write them in settings: `30s`, `1h30m`, `8MiB`.
+//!
+//! Each type here is for `#[serde(with = "…")]` on a field of plain type; with the feature `schema` it is the field's
+//! schema too.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::ser::Serializer;
+
+/// Units of time, the longest first, in milliseconds.
+const TIMES: [(&str, u64); 6] =
+    [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+/// Units of size, the largest first, in bytes.
+const SIZES: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("kB", 1000),
+    ("B", 1),
+];
+/// What says that there is no such time.
+const NEVER: &str = "never";
+
+/// A [`Duration`] as text: numbers with units, such as `250ms`, `30s`, `1h30m` or `7d`.
+#[derive(Debug)]
+pub struct Time;
+
+/// An optional [`Duration`] as text: as [`Time`], or `never`.
+#[derive(Debug)]
+pub struct TimeOrNever;
+
+/// An optional [`Duration`] as text: as [`Time`], and left out if there is none.
+#[derive(Debug)]
+pub struct SomeTime;
+
+/// A number of bytes: a plain number, or text such as `64KiB` or `10MB`.
+#[derive(Debug)]
+pub struct Size;
+
+/// Reads a time: `None` if it is none.
+#[must_use]
+pub fn time(text: &str) -> Option<Duration> {
+    let mut rest = text.trim();
+    let mut total = (!rest.is_empty()).then_some(0_u64)?;
+    while !rest.is_empty() {
+        let (number, after) = split(rest, |c| c.is_ascii_digit());
+        let (unit, after) = split(after, |c| c.is_ascii_alphabetic());
+        let (_, each) = TIMES.into_iter().find(|(name, _)| *name == unit)?;
+        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(each)?)?;
+        rest = after.trim_start();
+    }
+    Some(Duration::from_millis(total))
+}
+
+/// Reads a size in bytes: `None` if it is none.
+#[must_use]
+pub fn size(text: &str) -> Option<usize> {
+    let (number, unit) = split(text.trim(), |c| c.is_ascii_digit());
+    let unit = unit.trim_start();
+    let each = SIZES.into_iter().find(|(name, _)| unit.eq_ignore_ascii_case(name));
+    let each = if unit.is_empty() { 1 } else { each?.1 };
+    usize::try_from(number.parse::<u64>().ok()?.checked_mul(each)?).ok()
+}
+
+/// Splits off what fits at the beginning.
+fn split(text: &str, fits: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !fits(c)).unwrap_or(text.len()))
+}
+
+/// Writes a time as [`time`] reads it, in whole milliseconds.
+#[must_use]
+pub fn written_time(time: Duration) -> String {
+    let mut left = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let mut text = String::new();
+    for (unit, each) in TIMES {
+        if left >= each {
+            text.push_str(&format!("{}{unit}", left / each));
+            left %= each;
+        }
+    }
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+/// Writes a size as [`size`] reads it, exactly.
+#[must_use]
+pub fn written_size(bytes: usize) -> String {
+    let binary = SIZES.into_iter().filter(|(unit, _)| unit.ends_with("iB"));
+    let bytes = bytes as u64;
+    match binary.into_iter().find(|(_, each)| bytes > 0 && bytes.is_multiple_of(*each)) {
+        Some((unit, each)) => format!("{}{unit}", bytes / each),
+        None => format!("{bytes}B"),
+    }
+}
+
+impl Time {
+    /// Writes it as text.
+    ///
+    /// # Errors
+    /// Of the serializer.
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&written_time(*time))
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no time.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let expected = "a time such as \"30s\", \"5m\" or \"1h30m\"";
+        deserializer.deserialize_str(Written { expected, read: time, plain: |_| None })
+    }
+}
+
+impl TimeOrNever {
+    /// Writes it as text.
+    ///
+    /// # Errors
+    /// Of the serializer.
+    pub fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&time.map_or_else(|| NEVER.to_owned(), written_time))
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no time.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        let expected = "a time such as \"30s\", \"5m\" or \"1h30m\", or \"never\"";
+        let read = |text: &str| if text == NEVER { Some(None) } else { time(text).map(Some) };
+        deserializer.deserialize_str(Written { expected, read, plain: |_| None })
+    }
+}
+
+impl SomeTime {
+    /// Writes it as text.
+    ///
+    /// # Errors
+    /// Of the serializer.
+    pub fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => Time::serialize(time, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no time.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Time::deserialize(deserializer).map(Some)
+    }
+}
+
+impl Size {
+    /// Writes it as text.
+    ///
+    /// # Errors
+    /// Of the serializer.
+    pub fn serialize<S: Serializer>(bytes: &usize, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&written_size(*bytes))
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no size.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+        let expected = "a size such as \"64KiB\" or \"8MiB\", or a number of bytes";
+        let plain = |number: u64| usize::try_from(number).ok();
+        deserializer.deserialize_any(Written { expected, read: size, plain })
+    }
+}
+
+/// Reads text in one way, and plain numbers in another.
+struct Written<R, P> {
+    expected: &'static str,
+    read: R,
+    plain: P,
+}
+
+impl<T, R: Fn(&str) -> Option<T>, P: Fn(u64) -> Option<T>> Visitor<'_> for Written<R, P> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        (self.read)(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        (self.plain)(number).ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        let plain = u64::try_from(number).ok().and_then(&self.plain);
+        plain.ok_or_else(|| E::invalid_value(de::Unexpected::Signed(number), &self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, millis) in [
+            ("30s", 30_000),
+            ("250ms", 250),
+            ("1h30m", 5_400_000),
+            ("1h 30m", 5_400_000),
+            ("7d", 604_800_000),
+            ("0s", 0),
+        ] {
+            assert_eq!(time(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "30", "s", "1.5h", "-1s", "3 parsecs", "99999999999999999999s", "never", "1S"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, bytes) in
+            [("8MiB", 8 << 20), ("10 MB", 10_000_000), ("64kib", 64 << 10), ("512", 512), ("7B", 7)]
+        {
+            assert_eq!(size(text), Some(bytes), "{text}");
+        }
+        for text in ["", "MiB", "1.5MB", "-1", "8 stone", "99999999999999999999", "20000000000GiB"] {
+            assert_eq!(size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for millis in [0, 1, 999, 1000, 5_400_000, 604_800_000, 90_061_001] {
+            let time_ = Duration::from_millis(millis);
+            assert_eq!(time(&written_time(time_)), Some(time_));
+        }
+        for bytes in [0, 1, 1000, 1024, 8 << 20, (8 << 20) + 1] {
+            assert_eq!(size(&written_size(bytes)), Some(bytes));
+        }
+        assert_eq!(
+            (written_time(Duration::from_secs(5400)), written_size(8 << 20)),
+            ("1h30m".into(), "8MiB".into())
+        );
+    }
+}
