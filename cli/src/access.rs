@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use attache::auth::{Access, Certificates, KeyFile, Keys};
+use attache::auth::{KeyFile, Keys};
 use attache::{Server, Tls};
 
-use crate::config::ServerSection;
+use crate::config::Config;
 
 /// The file of keys in a data directory.
 pub(crate) fn key_file(folder: &Path) -> KeyFile {
@@ -38,16 +38,20 @@ impl Reloading {
     }
 
     /// Whether callers are asked who they are.
-    pub(crate) fn asks(&self, section: &ServerSection) -> bool {
-        self.keys.is_some() || section.tls_client_ca.is_some()
+    pub(crate) fn asks(&self, config: &Config) -> bool {
+        self.keys.is_some() || config.server.tls_client_ca.is_some() || !config.auth.issuers.is_empty()
     }
 }
 
-/// What is asked of callers: a key if the folder has a file of keys, be it an empty one, or a certificate.
-pub(crate) fn prepare(section: &ServerSection, folder: Option<&Path>) -> anyhow::Result<Reloading> {
-    let (there, absent) = match folder.map(key_file) {
-        Some(file) if file.path().exists() => (Some(file), None),
-        absent => (None, absent),
+/// What is asked of callers: a key if the folder has a file of keys, be it an empty one, or a certificate. The configuration
+/// may say of keys that there will be some, or that they are not wanted.
+pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<Reloading> {
+    let section = &config.server;
+    let (there, absent) = match (folder.map(key_file), config.auth.keys) {
+        (Some(file), said) if said.unwrap_or_else(|| file.path().exists()) => (Some(file), None),
+        (None, Some(true)) => bail!("auth.keys: there is no folder for keys; name one: --data-dir <DIR>"),
+        (_, Some(_)) => (None, None),
+        (absent, None) => (None, absent),
     };
     let keys = there.map(|file| (file, Keys::new()));
     let tls = match (&section.tls_cert, &section.tls_key) {
@@ -55,8 +59,9 @@ pub(crate) fn prepare(section: &ServerSection, folder: Option<&Path>) -> anyhow:
             let mut tls = Tls::from_pem(&read(certificate)?, &read(key)?)
                 .context("cannot serve over TLS; check --tls-cert and --tls-key")?;
             if let Some(authorities) = &section.tls_client_ca {
-                // Whoever shows none may have a key.
-                let required = keys.is_none() && !section.allow_anonymous;
+                // Whoever shows none may have a key or a token.
+                let others = keys.is_some() || !config.auth.issuers.is_empty();
+                let required = !others && !section.allow_anonymous;
                 tls = tls.clients(&read(authorities)?, required).context("--tls-client-ca")?;
             }
             Some((certificate.clone(), key.clone(), tls))
@@ -71,18 +76,21 @@ pub(crate) fn prepare(section: &ServerSection, folder: Option<&Path>) -> anyhow:
 }
 
 /// The server that asks them.
-pub(crate) fn guard(mut server: Server, section: &ServerSection, reloading: &Reloading) -> Server {
+///
+/// # Errors
+/// What is wrong with the configuration.
+pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) -> anyhow::Result<Server> {
     if let Some((_, _, tls)) = &reloading.tls {
         server = server.tls(tls.clone());
     }
     let keys = reloading.keys.as_ref().map(|(_, keys)| keys.clone());
-    let access = match (keys, section.tls_client_ca.is_some()) {
-        (Some(keys), true) => Access::by(keys).or(Certificates::of_everybody()),
-        (Some(keys), false) => Access::by(keys),
-        (None, true) => Access::by(Certificates::of_everybody()),
-        (None, false) => return server,
-    };
-    server.access(if section.allow_anonymous { access.or_anonymous() } else { access })
+    if let Some(access) = config.access(keys)? {
+        server = server.access(access);
+    }
+    Ok(match config.allowance() {
+        Some(allowance) => server.allowance(allowance.clone()),
+        None => server,
+    })
 }
 
 /// Tells the server of this folder, if one runs, that something has changed.

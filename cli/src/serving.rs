@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Context;
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, PushSettings, Served, Server};
+use attache::{Bound, Served, Server};
 use attache_agents::Fault;
 
 use crate::access::{self, Reloading};
@@ -42,15 +42,14 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 /// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
 pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let folder = data_dir::find(config.store.data_dir.as_deref(), serving.folder);
-    let access = access::prepare(&config.server, folder.as_deref())?;
-    let asks = access.asks(&config.server);
+    let access = access::prepare(config, folder.as_deref())?;
+    let asks = access.asks(config);
     let addresses = listen::allowed(&config.server, asks).await?;
     let (server, place) = with_store(server(serving.agents)?, serving.folder, config)?;
-    let server = access::guard(set_up(server, config), &config.server, &access);
-    let mut server = reachable(server, folder.as_deref(), &access);
-    if config.push.local_webhooks || (serving.tries_webhooks && listen::are_private(&addresses)) {
-        server = server.push(with_local_webhooks());
-    }
+    let server = access::guard(set_up(server, config), config, &access)?;
+    // The library warns of webhooks on this machine.
+    let local = serving.tries_webhooks && listen::are_private(&addresses);
+    let server = reachable(server, folder.as_deref(), &access).push(config.push(local));
     let cannot = |error| listen::cannot_listen(&config.server.listen, error);
     if serving.faults.is_empty() {
         let bound = server.bind(&*addresses).await.map_err(cannot)?;
@@ -101,13 +100,6 @@ fn set_up(server: Server, config: &Config) -> Server {
         Some(url) => server.public_url(url),
         None => server,
     }
-}
-
-/// The library warns of it.
-fn with_local_webhooks() -> PushSettings {
-    let mut settings = PushSettings::default();
-    settings.reach.loopback = true;
-    settings
 }
 
 /// The server, which the operator reaches while it runs if it has a folder.

@@ -40,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
-use crate::auth::{Access, Meter};
+use crate::auth::{Access, Allowance, Meter};
 use crate::bus;
 use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
@@ -85,6 +85,7 @@ pub struct Server {
     limits: Limits,
     push: PushSettings,
     access: Option<Access>,
+    allowance: Option<Allowance>,
     #[cfg(unix)]
     admin: Option<Admin>,
     public_url: Option<String>,
@@ -130,6 +131,7 @@ impl Server {
             limits: Limits::default(),
             push: PushSettings::default(),
             access: None,
+            allowance: None,
             #[cfg(unix)]
             admin: None,
             public_url: None,
@@ -169,6 +171,14 @@ impl Server {
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
+        self
+    }
+
+    /// Sets how much each caller may do, also where nobody is asked who they are: then callers are told apart by their address.
+    /// It goes before what [`Access::allowance`] says.
+    #[must_use]
+    pub fn allowance(mut self, allowance: Allowance) -> Self {
+        self.allowance = Some(allowance);
         self
     }
 
@@ -262,10 +272,12 @@ impl Server {
         engine.recover().await?;
         let pushes = pushes(&engine, self.push, &stop);
         let places = Places::new(self.serving.most());
-        let budget =
-            self.access.as_ref().map(|access| access.allowed()).map_or_else(Budget::default, |allowed| {
-                Budget { open: allowed.open_tasks, parked: allowed.parked_tasks }
-            });
+        let allowed = self.allowance.as_ref().or(self.access.as_ref().map(|access| access.allowed()));
+        let budget = allowed.map_or_else(Budget::default, |allowed| Budget {
+            open: allowed.open_tasks,
+            parked: allowed.parked_tasks,
+        });
+        let meter = allowed.map(Meter::new);
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
             let tenant = (at > 0).then(|| served.name.to_string());
@@ -300,7 +312,7 @@ impl Server {
             root: root.clone(),
             is_public: self.public_url.is_some(),
             browsers,
-            meter: self.access.as_ref().map(|access| Meter::new(access.allowed())),
+            meter,
             access: self.access,
             settings: self.serving,
             reading: Reading::default(),
