@@ -6,11 +6,17 @@ use anyhow::{Context, bail};
 use attache::auth::{KeyFile, Keys};
 use attache::{Server, Tls};
 
+use crate::admin;
 use crate::config::Config;
 
 /// The file of keys in a data directory.
 pub(crate) fn key_file(folder: &Path) -> KeyFile {
     KeyFile::new(folder.join("keys.json"))
+}
+
+/// The file of operators' keys in a data directory.
+pub(crate) fn admin_key_file(folder: &Path) -> KeyFile {
+    KeyFile::new(folder.join("admin-keys.json"))
 }
 
 /// What a running server reads again when it is told to.
@@ -19,6 +25,7 @@ pub(crate) struct Reloading {
     /// Where keys would be, if there were any when it started.
     absent: Option<KeyFile>,
     keys: Option<(KeyFile, Keys)>,
+    admin: Option<(KeyFile, Keys)>,
     tls: Option<(PathBuf, PathBuf, Tls)>,
 }
 
@@ -28,13 +35,18 @@ impl Reloading {
         if self.absent.as_ref().is_some_and(|file| file.path().exists()) {
             bail!("it was started when there were no keys, and asks for none; restart it");
         }
-        if let Some((file, keys)) = &self.keys {
+        for (file, keys) in [&self.keys, &self.admin].into_iter().flatten() {
             keys.replace(&file.read().with_context(|| file.path().display().to_string())?);
         }
         if let Some((certificate, key, tls)) = &self.tls {
             tls.renew(&read(certificate)?, &read(key)?).context("--tls-cert and --tls-key")?;
         }
         Ok(())
+    }
+
+    /// The keys of operators, where they may come over HTTP.
+    pub(crate) fn admin(&self) -> Option<Keys> {
+        self.admin.as_ref().map(|(_, keys)| keys.clone())
     }
 
     /// Whether callers are asked who they are.
@@ -70,7 +82,17 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
         (Some(_), None) => bail!("TLS needs a key beside its certificate: tls_key, or --tls-key"),
         (None, Some(_)) => bail!("TLS needs a certificate beside its key: tls_cert, or --tls-cert"),
     };
-    let reloading = Reloading { absent, keys, tls };
+    let admin = match (folder, &section.admin_listen) {
+        (Some(folder), Some(_)) => Some((admin_key_file(folder), Keys::new())),
+        (None, Some(_)) => bail!("--admin-listen needs a folder for its keys; name one: --data-dir <DIR>"),
+        (_, None) => None,
+    };
+    if admin.as_ref().is_some_and(|(file, _)| !file.path().exists()) {
+        bail!(
+            "--admin-listen is for those who have a key of an operator; make one: attache keys add --admin <NAME>"
+        );
+    }
+    let reloading = Reloading { absent, keys, admin, tls };
     reloading.reload()?;
     Ok(reloading)
 }
@@ -94,36 +116,11 @@ pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) 
 }
 
 /// Tells the server of this folder, if one runs, that something has changed.
-#[cfg(unix)]
 pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
-    use std::io::{Read, Write};
-    use std::time::Duration;
-    let socket = attache::Admin::below(folder).socket();
-    let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else { return Ok(()) };
-    let asked = stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .and_then(|()| {
-            stream.write_all(
-                b"POST /reload HTTP/1.1\r\nHost: admin\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            )
-        })
-        .and_then(|()| {
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).map(|_| answer)
-        });
-    let answer = asked.context("the running server does not answer; restart it")?;
-    match answer.starts_with("HTTP/1.1 200") {
-        true => Ok(()),
-        false => bail!(
-            "the running server has not taken it in: {}",
-            answer.split("\r\n\r\n").nth(1).unwrap_or_default().trim()
-        ),
+    let told = admin::ask(folder, "POST", "/reload").context("the running server has not taken it in")?;
+    if cfg!(not(unix)) && told.is_none() {
+        eprintln!("Restart the server to take it in.");
     }
-}
-
-#[cfg(not(unix))]
-pub(crate) fn tell(_: &Path) -> anyhow::Result<()> {
-    eprintln!("Restart the server to take it in.");
     Ok(())
 }
 

@@ -5,6 +5,7 @@ mod relay;
 mod tries;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
@@ -49,11 +50,17 @@ pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()>
     let server = access::guard(set_up(server, config), config, &access)?;
     // The library warns of webhooks on this machine.
     let local = serving.tries_webhooks && listen::are_private(&addresses);
-    let server = reachable(server, folder.as_deref(), &access).push(config.push(local));
+    let operators = listen::for_operators(&config.server).await?;
+    let server = reachable(server, folder.as_deref(), (&access, operators)).push(config.push(local));
     let cannot = |error| listen::cannot_listen(&config.server.listen, error);
     if serving.faults.is_empty() {
         let bound = server.bind(&*addresses).await.map_err(cannot)?;
         let (url, public) = (bound.local_url(), bound.url());
+        #[cfg(unix)]
+        let place = match bound.admin_addr() {
+            Some(address) => format!("{place}\nOperators: {address}"),
+            None => place,
+        };
         let greet = || greet(&url, &public, &place, (&serving.tries, asks));
         return until_interrupted(bound, &access, greet).await;
     }
@@ -104,14 +111,22 @@ fn set_up(server: Server, config: &Config) -> Server {
 
 /// The server, which the operator reaches while it runs if it has a folder.
 #[cfg(unix)]
-fn reachable(server: Server, folder: Option<&Path>, access: &Reloading) -> Server {
+fn reachable(
+    server: Server,
+    folder: Option<&Path>,
+    (access, operators): (&Reloading, Option<SocketAddr>),
+) -> Server {
     let Some(folder) = folder.filter(|folder| folder.is_dir()) else { return server };
+    let mut admin = attache::Admin::below(folder);
+    if let (Some(address), Some(keys)) = (operators, access.admin()) {
+        admin = admin.listen(address, keys);
+    }
     let access = access.clone();
-    server.admin(attache::Admin::below(folder).on_reload(move || access.reload()))
+    server.admin(admin.on_reload(move || access.reload()))
 }
 
 #[cfg(not(unix))]
-fn reachable(server: Server, _: Option<&Path>, _: &Reloading) -> Server {
+fn reachable(server: Server, _: Option<&Path>, _: (&Reloading, Option<SocketAddr>)) -> Server {
     server
 }
 

@@ -6,6 +6,8 @@ mod body;
 mod browser;
 mod card;
 mod connections;
+#[cfg(unix)]
+mod desk;
 mod door;
 mod events;
 mod forms;
@@ -52,6 +54,8 @@ use body::Reading;
 use browser::Browsers;
 use card::Card;
 use connections::Handshake;
+#[cfg(unix)]
+use desk::Desk;
 use place::Place;
 use routes::Routes;
 
@@ -96,7 +100,7 @@ pub struct Server {
 pub struct Bound {
     listener: TcpListener,
     #[cfg(unix)]
-    door: Option<admin::Door>,
+    doors: Option<admin::Doors>,
     address: SocketAddr,
     built: Built,
 }
@@ -234,14 +238,14 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         #[cfg(unix)]
-        let door = match self.admin.clone() {
-            Some(admin) => admin.bind().await,
+        let doors = match self.admin.clone() {
+            Some(admin) => Some(admin.bind(self.handshake.clone()).await.map_err(cannot_listen)?),
             None => None,
         };
         Ok(Bound {
             listener,
             #[cfg(unix)]
-            door,
+            doors,
             address,
             built: self.build(address).await?,
         })
@@ -375,6 +379,13 @@ impl Bound {
         Place::listening(self.address, self.built.handshake.is_some()).url()
     }
 
+    /// Where operators reach it who have a key, if it listens for them.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.doors.as_ref().and_then(admin::Doors::address)
+    }
+
     /// What became of deliveries to webhooks, for operators.
     #[must_use]
     pub fn deliveries(&self) -> Deliveries {
@@ -399,9 +410,13 @@ impl Bound {
         let Built { routes, handshake, engine, pushes, tasks, stop, .. } = self.built;
         let stopped = stop.clone();
         #[cfg(unix)]
+        let reload = self.doors.as_ref().map(|doors| doors.reload.clone());
+        #[cfg(unix)]
+        let desk = Arc::new(Desk::new(reload.unwrap_or_else(|| Arc::new(|| Ok(()))), &pushes.deliveries()));
+        #[cfg(unix)]
         let operator = async {
-            match &self.door {
-                Some(door) => door.serve().await,
+            match &self.doors {
+                Some(doors) => doors.serve(desk).await,
                 None => std::future::pending::<std::convert::Infallible>().await,
             }
         };

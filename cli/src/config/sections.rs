@@ -25,6 +25,11 @@ pub(crate) struct ServerSection {
     pub(crate) tls_key: Option<PathBuf>,
     /// Authorities against which the certificates of callers are verified: a PEM file.
     pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Where operators reach it who have a key of `attache keys add --admin`; nowhere if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) admin_listen: Option<String>,
+    /// Let operators send their keys without TLS to an address that others can reach.
+    pub(crate) admin_plain: bool,
     /// The agent at the root; the first one if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) root: Option<String>,
@@ -39,6 +44,8 @@ impl Default for ServerSection {
             tls_cert: None,
             tls_key: None,
             tls_client_ca: None,
+            admin_listen: None,
+            admin_plain: false,
             root: None,
         }
     }
