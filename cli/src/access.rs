@@ -106,6 +106,9 @@ pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) 
         server = server.tls(tls.clone());
     }
     let keys = reloading.keys.as_ref().map(|(_, keys)| keys.clone());
+    for file in [&config.server.card_signing_key, &config.server.previous_signing_key].into_iter().flatten() {
+        server = server.sign_cards(signer(file)?);
+    }
     if let Some(access) = config.access(keys)? {
         server = server.access(access);
     }
@@ -122,6 +125,20 @@ pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
         eprintln!("Restart the server to take it in.");
     }
     Ok(())
+}
+
+/// A key that signs cards.
+fn signer(file: &Path) -> anyhow::Result<attache::jws::Signer> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
+        if mode.permissions().mode() & 0o077 != 0 {
+            bail!("others can read the key {}; keep it to yourself: chmod 600", file.display());
+        }
+    }
+    let pem = String::from_utf8(read(file)?).with_context(|| format!("{} is no PEM file", file.display()))?;
+    attache::jws::Signer::named_by_its_key(&pem).with_context(|| file.display().to_string())
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

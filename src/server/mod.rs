@@ -28,6 +28,8 @@ mod place;
 mod reply;
 mod rest;
 mod routes;
+#[cfg(feature = "jws")]
+mod seal;
 mod served;
 mod settings;
 mod taken;
@@ -52,7 +54,7 @@ use crate::store::{self, Store};
 use crate::wire::path::is_tenant;
 use body::Reading;
 use browser::Browsers;
-use card::Card;
+use card::{Card, Document};
 use connections::Handshake;
 #[cfg(unix)]
 use desk::Desk;
@@ -93,6 +95,8 @@ pub struct Server {
     #[cfg(unix)]
     admin: Option<Admin>,
     public_url: Option<String>,
+    #[cfg(feature = "jws")]
+    signers: Vec<crate::jws::Signer>,
     handshake: Option<Arc<dyn Handshake>>,
 }
 
@@ -139,6 +143,8 @@ impl Server {
             #[cfg(unix)]
             admin: None,
             public_url: None,
+            #[cfg(feature = "jws")]
+            signers: Vec::new(),
             handshake: None,
         }
     }
@@ -282,6 +288,13 @@ impl Server {
             parked: allowed.parked_tasks,
         });
         let meter = allowed.map(Meter::new);
+        #[cfg(feature = "jws")]
+        let seal = seal::Seal::new(self.signers, &root, self.public_url.is_some())?;
+        #[cfg(feature = "jws")]
+        let key_set = seal.key_set();
+        #[cfg(not(feature = "jws"))]
+        let key_set: Option<String> = None;
+        let key_set = key_set.map(|keys| Document::new(keys.into_bytes(), &self.serving)).transpose()?;
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
             let tenant = (at > 0).then(|| served.name.to_string());
@@ -308,11 +321,17 @@ impl Server {
             )
             .with_budget(budget);
             residents.push(Resident { name: served.name, service, tenants: served.tenants });
-            cards.push(Card::new(card, &root, tenant, &self.serving)?);
+            cards.push(Card::new(card, &root, tenant, &self.serving, |card| {
+                #[cfg(feature = "jws")]
+                seal.sign(card)?;
+                let _ = card;
+                Ok(())
+            })?);
         }
         let routes = Routes {
             directory: Directory::new(residents),
             cards,
+            key_set,
             root: root.clone(),
             is_public: self.public_url.is_some(),
             browsers,

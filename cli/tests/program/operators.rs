@@ -150,3 +150,46 @@ fn s82_the_socket_of_the_operator_is_for_its_owner_alone() {
         assert_eq!(found & 0o777, mode, "{path}");
     }
 }
+
+/// Signs with this key, at this url if there is one.
+fn signing(folder: &Path, mode: u32, more: &str) -> String {
+    let key = folder.join("card.pem");
+    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/jws/tests/p256.pem");
+    std::fs::copy(made, &key).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+    let file = folder.join("agents.toml");
+    let text = format!(
+        "[server]\ncard_signing_key = \"card.pem\"\n{more}\n[store]\nkind = \"memory\"\n[agents.echo]\ntype = \"echo\""
+    );
+    std::fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn s33_cards_are_signed_where_the_operator_says_where_they_are() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data").to_str().unwrap().to_owned();
+    let refused = |mode, more| {
+        let file = signing(folder.path(), mode, more);
+        complaint(&["serve", &file, "--listen", "127.0.0.1:0", "--data-dir", &data]).1
+    };
+    assert!(refused(0o600, "").contains("public_url"));
+    let public = "public_url = \"https://agents.example.com\"";
+    assert!(refused(0o644, public).contains("chmod 600"), "S82");
+    let file = signing(folder.path(), 0o600, public);
+    let server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
+    let read = |path: &str| send(&format!("{url}{path}"), "GET", &["X-Forwarded-Host: evil.example"], "");
+    let keys = read(".well-known/jwks.json");
+    let keys = attache::jws::KeySet::read(keys.to_string().as_bytes()).unwrap();
+    for path in [".well-known/agent-card.json", "agents/echo/.well-known/agent-card.json"] {
+        let shown = read(path);
+        let card: attache::AgentCard = serde_json::from_value(shown.clone()).unwrap();
+        let verdict = attache::jws::verify_card(&card, Some(shown.to_string().as_bytes()), &keys);
+        assert!(matches!(verdict, attache::jws::Verdict::Verified { .. }), "{verdict:?}");
+        let mut other = card;
+        other.description.push('!');
+        let verdict = attache::jws::verify_card(&other, None, &keys);
+        assert!(matches!(verdict, attache::jws::Verdict::Unverifiable { .. }), "S43: {verdict:?}");
+    }
+}
