@@ -172,6 +172,7 @@ fn marked(mut reply: Reply, error: &Error, version: Version) -> Reply {
         _ => {}
     }
     reply::retry_after(&mut reply, error);
+    reply::scopes_needed(&mut reply, error);
     say_version(reply.headers_mut(), version);
     reply
 }

@@ -113,6 +113,7 @@ fn refused(error: Error, version: Version) -> Reply {
     let status = StatusCode::from_u16(http_status(error.kind(), version));
     let mut reply = reply::json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), out);
     reply::retry_after(&mut reply, &error);
+    reply::scopes_needed(&mut reply, &error);
     say_version(reply.headers_mut(), version);
     reply
 }
