@@ -41,7 +41,7 @@ async fn backend(answers: &'static [&'static str]) -> Backend {
 }
 
 /// Reads one request, head and body.
-async fn request(stream: &mut TcpStream) -> String {
+pub(crate) async fn request(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let mut buffer = [0; 4096];
     loop {
