@@ -10,4 +10,5 @@ mod harness;
 #[cfg(unix)]
 mod keys;
 mod mock;
+mod remote;
 mod serve;
