@@ -1,6 +1,7 @@
 //! How it is written: bytes to model and back, for every version and binding. The only room that behaves by version.
 
 pub mod card;
+pub mod chat;
 pub mod decide;
 pub mod errors;
 #[cfg(feature = "grpc")]
