@@ -60,6 +60,13 @@ pub(crate) enum Command {
     Keys(Keys),
 }
 
+impl Command {
+    /// Whether it serves an agent; such a one begins its log when it knows its configuration.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self, Self::Demo(_) | Self::Serve(_) | Self::Mock(_))
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Keys {
     #[command(subcommand)]

@@ -13,6 +13,7 @@ use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
 
 use super::Identity;
+use crate::metrics;
 use crate::model::{Caller, Error, ErrorKind, Result};
 
 /// How often those who have not called for a while are forgotten: once in so many calls.
@@ -181,6 +182,11 @@ impl Meter {
 }
 
 fn limited(of: &'static str) -> Error {
+    metrics::limit(match of {
+        "calls" => "calls_per_second",
+        "bytes" => "bytes_per_minute",
+        _ => "concurrent_calls",
+    });
     Error::new(ErrorKind::RateLimited)
         .with_message(format!("Too many requests: the caller has used up its {of}"))
 }

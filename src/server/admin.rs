@@ -1,6 +1,6 @@
 //! The other door: what the operator says to a running server, over a socket that only its owner can open.
 //!
-//! HTTP/1 over a Unix socket, one caller after the other. `GET /healthz`; `POST /reload` takes in what has changed outside,
+//! HTTP/1 over a Unix socket, one caller after the other. `GET /healthz`, `GET /metrics`; `POST /reload` takes in what has changed outside,
 //! such as keys and certificates. Whoever can open the socket is the operator: no credential of a caller leads here.
 
 use std::convert::Infallible;
@@ -124,7 +124,12 @@ impl Door {
                     whole(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", text.into())
                 }
             },
-            (_, "/healthz") => not_allowed("GET"),
+            #[cfg(feature = "metrics")]
+            (&Method::GET, "/metrics") => match crate::metrics::text() {
+                Some(text) => whole(StatusCode::OK, crate::metrics::MEDIA_TYPE, text.into()),
+                None => plain(StatusCode::NOT_FOUND, "nothing is counted\n"),
+            },
+            (_, "/healthz" | "/metrics") => not_allowed("GET"),
             (_, "/reload") => not_allowed("POST"),
             _ => plain(StatusCode::NOT_FOUND, "no such thing\n"),
         }

@@ -7,6 +7,7 @@ mod layers;
 mod print;
 mod schema;
 mod sections;
+mod telemetry;
 mod tree;
 
 use std::path::Path;
@@ -20,6 +21,7 @@ pub(crate) use layers::{Environment, Given};
 pub(crate) use print::print;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
+pub(crate) use telemetry::{LogFormat, TelemetrySection};
 use tree::Tree;
 
 /// What a new file begins with.
@@ -45,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
     pub(crate) push: PushSection,
+    pub(crate) telemetry: TelemetrySection,
     /// In the order of the file.
     pub(crate) agents: Vec<AgentConfig>,
     tree: Tree,
@@ -72,6 +75,7 @@ impl Config {
             settings: tree.take(|key| home_of(key).to_owned())?,
             limits: tree.take(|_| "limits".to_owned())?,
             push: tree.take(|_| "push".to_owned())?,
+            telemetry: tree.take(|_| "telemetry".to_owned())?,
             agents: agents::take(&mut tree)?,
             tree: Tree::default(),
         };

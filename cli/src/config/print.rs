@@ -26,9 +26,13 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
         home.insert(key, value);
     }
     let mut text = String::new();
-    for (name, values) in
-        [("server", server), ("store", store), ("limits", limits), ("push", table(&config.push)?)]
-    {
+    for (name, values) in [
+        ("server", server),
+        ("store", store),
+        ("limits", limits),
+        ("push", table(&config.push)?),
+        ("telemetry", table(&config.telemetry)?),
+    ] {
         section(&mut text, config, name, &values);
     }
     for agent in &config.agents {

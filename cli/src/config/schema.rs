@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::agents::{CardSection, Kind};
 use super::sections::{PushSection, ServerSection, StoreSection};
+use super::telemetry::TelemetrySection;
 use super::{STORED, home_of};
 
 /// The JSON Schema of a configuration file.
@@ -30,13 +31,24 @@ pub(crate) fn schema() -> Value {
     );
     let limits = joined("What may not be exceeded.", [limits, properties(&Limits::json_schema(generator))]);
     let push = joined("How webhooks are called.", [properties(&PushSection::json_schema(generator))]);
+    let telemetry = joined(
+        "What is logged and counted, and who is told.",
+        [properties(&TelemetrySection::json_schema(generator))],
+    );
     let agents = agents(generator);
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "attache",
         "description": "A configuration file of attache: `attache serve agents.toml`",
         "type": "object",
-        "properties": {"server": server, "store": store, "limits": limits, "push": push, "agents": agents},
+        "properties": {
+            "server": server,
+            "store": store,
+            "limits": limits,
+            "push": push,
+            "telemetry": telemetry,
+            "agents": agents,
+        },
         "additionalProperties": false,
         "definitions": generator.take_definitions(true),
     })

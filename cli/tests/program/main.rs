@@ -10,4 +10,6 @@ mod harness;
 #[cfg(unix)]
 mod keys;
 mod mock;
+#[cfg(unix)]
+mod operate;
 mod serve;
