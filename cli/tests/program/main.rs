@@ -11,5 +11,7 @@ mod harness;
 mod keys;
 mod mock;
 #[cfg(unix)]
+mod nginx;
+#[cfg(unix)]
 mod operate;
 mod serve;

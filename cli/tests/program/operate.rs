@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, attache, call, say, serve};
+use crate::harness::{DEADLINE, attache, call, say, serve, serve_in};
 
 /// What the admin socket below this folder answers: the head and the body.
 fn admin(folder: &Path, request: &str) -> (String, String) {
@@ -149,4 +149,45 @@ fn s38_no_content_is_in_the_log_however_much_is_logged() {
     let log = server.end(folder.path());
     assert!(log.contains("turn ended"), "the log was on");
     assert!(!log.contains("canary"), "{log}");
+}
+
+/// Runs `attache db`; gives its exit code and what it prints.
+fn db(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+    let output = attache(&["db"]).args(args).arg("--data-dir").arg(folder).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_file_is_checked_copied_and_exported_while_a_server_uses_it() {
+    let server = serve(&["serve", "--echo"]);
+    let url = server.line("Listening on ");
+    let folder = server.folder.path();
+    let task = say(&url, "kept");
+    let (code, out, said) = db(folder, &["check"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(out.contains("tasks 1, unfinished 0") && out.ends_with("sound\n"), "{out}");
+    let (_, out, _) = db(folder, &["export"]);
+    let exported: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(exported["task"]["id"], task["id"]);
+    assert_eq!(exported["agent"], "Echo");
+    assert!(
+        !std::fs::read_dir(folder)
+            .unwrap()
+            .any(|entry| { entry.unwrap().file_name().to_string_lossy().starts_with("export") })
+    );
+    let other = TempDir::new().unwrap();
+    let copy = other.path().join("tasks.db");
+    let (code, _, said) = db(folder, &["backup", copy.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, _, said) = db(folder, &["vacuum"]);
+    assert!(code == Some(1) && said.contains("stop the server first"), "{said}");
+    // The copy is a store: another server goes on with it, and it can be made smaller and newer.
+    for verb in ["vacuum", "migrate"] {
+        assert_eq!(db(other.path(), &[verb]).0, Some(0), "{verb}");
+    }
+    let restored = serve_in(&["serve", "--echo"], other);
+    let url = restored.line("Listening on ");
+    let found = call(&url, "GetTask", &serde_json::json!({"id": task["id"]}));
+    assert_eq!(found["result"]["status"]["state"], "TASK_STATE_COMPLETED", "{found}");
 }
