@@ -61,6 +61,8 @@ pub use model::{Error, ErrorKind, Result};
 pub mod auth;
 #[cfg(feature = "jws")]
 pub mod jws;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod store;
@@ -76,6 +78,9 @@ mod client;
 mod egress;
 #[cfg(feature = "server")]
 mod engine;
+#[cfg(all(feature = "server", not(feature = "metrics")))]
+#[path = "metrics/off.rs"]
+mod metrics;
 #[cfg(feature = "server")]
 mod push;
 #[cfg(feature = "server")]

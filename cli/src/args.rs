@@ -58,8 +58,17 @@ pub(crate) enum Command {
     Init(Init),
     /// Make, list and revoke the keys that callers of an agent show.
     Keys(Keys),
+    /// Look after the file that tasks are kept in: check, copy, export, shrink and update it.
+    Db(Db),
     /// Look after the webhooks of a running server.
     Push(Push),
+}
+
+impl Command {
+    /// Whether it serves an agent; such a one begins its log when it knows its configuration.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self, Self::Demo(_) | Self::Serve(_) | Self::Mock(_))
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,6 +109,33 @@ pub(crate) struct Keys {
     /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
     #[arg(long, value_name = "DIR", global = true)]
     pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Db {
+    #[command(subcommand)]
+    pub(crate) verb: DbVerb,
+
+    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DbVerb {
+    /// Read the whole file and say what is wrong with it; a server may be using it.
+    Check,
+    /// Make a copy of one moment, and a store of its own; a server may be using the file.
+    Backup {
+        /// Where the copy goes; nothing may be there.
+        file: PathBuf,
+    },
+    /// Print every task as a line of JSON, with whose it is; a server may be using the file.
+    Export,
+    /// Give back the room of what was removed; no server may be using the file.
+    Vacuum,
+    /// Bring the file of an older program up to date, after a copy was put beside it; no server may be using it.
+    Migrate,
 }
 
 #[derive(Debug, Subcommand)]

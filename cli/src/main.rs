@@ -19,6 +19,7 @@ mod resume;
 mod serving;
 mod session;
 mod settings;
+mod telemetry;
 mod tls;
 mod typed;
 mod version;
@@ -28,8 +29,6 @@ mod wire_log;
 use std::io::Write;
 use std::process::ExitCode;
 
-use tracing_subscriber::EnvFilter;
-
 use output::Output;
 use typed::Typed;
 
@@ -38,7 +37,9 @@ async fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     match typed::read(words.clone()) {
         Typed::Command(args, matches) => {
-            log();
+            if !args.command.serves() {
+                telemetry::talking();
+            }
             commands::run(args.command, &matches, &words).await
         }
         Typed::Shown(text) => {
@@ -52,12 +53,4 @@ async fn main() -> ExitCode {
             ExitCode::from(failure.exit)
         }
     }
-}
-
-/// The log goes to stderr: stdout is for results. `RUST_LOG` says how much of it; without it, what is odd, and what
-/// commands complain about.
-fn log() {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,attache_agents=info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }

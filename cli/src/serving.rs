@@ -18,6 +18,7 @@ use crate::access::{self, Reloading};
 use crate::config::{Config, StoreKind};
 use crate::data_dir;
 use crate::interrupts::Interrupts;
+use crate::telemetry;
 use relay::Relay;
 pub(crate) use tries::Try;
 
@@ -43,6 +44,7 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 /// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
 pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let folder = data_dir::find(config.store.data_dir.as_deref(), serving.folder);
+    telemetry::serving(&config.telemetry);
     let access = access::prepare(config, folder.as_deref())?;
     let asks = access.asks(config);
     let addresses = listen::allowed(&config.server, asks).await?;

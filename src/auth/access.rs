@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Allowance, Authenticator, Credentials, Identity, Refused, Rule, Way};
+use crate::metrics;
 use crate::model::{AgentCard, Error, ErrorKind, Operation, Request, Result, SecurityRequirement};
 
 /// Who may call, and what they need for what.
@@ -88,6 +89,7 @@ impl Access {
             (Some(error), _) => Err(Error::new(ErrorKind::Unavailable).with_source(error)),
             (None, false) if self.anonymous => Ok(Identity::anonymous()),
             (None, given) => {
+                metrics::auth_failed(if given { "wrong" } else { "missing" });
                 tracing::info!(peer = %credentials.peer(), given, "caller refused");
                 Err(ErrorKind::Unauthenticated.into())
             }
@@ -106,6 +108,10 @@ impl Access {
         tenant: &str,
         request: &Request,
     ) -> Result<()> {
+        self.allows(identity, agent, tenant, request).inspect_err(|_| metrics::auth_failed("forbidden"))
+    }
+
+    fn allows(&self, identity: &Identity, agent: &str, tenant: &str, request: &Request) -> Result<()> {
         if !identity.may_enter(tenant) {
             return Err(ErrorKind::TaskNotFound.into());
         }

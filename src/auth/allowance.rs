@@ -14,6 +14,7 @@ use governor::{NotUntil, Quota, RateLimiter};
 use serde::{Deserialize, Serialize};
 
 use super::Identity;
+use crate::metrics;
 use crate::model::measure::{Count, SizeOrUnlimited};
 use crate::model::{Caller, Error, ErrorKind, Result};
 
@@ -190,6 +191,11 @@ impl Meter {
 }
 
 fn limited(of: &'static str) -> Error {
+    metrics::limit(match of {
+        "calls" => "calls_per_second",
+        "bytes" => "bytes_per_minute",
+        _ => "concurrent_calls",
+    });
     Error::new(ErrorKind::RateLimited)
         .with_message(format!("Too many requests: the caller has used up its {of}"))
 }

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use super::address::{is_public, meant};
 use super::connect::CONNECT_TIMEOUT;
 use super::target::{Host, Target};
+use crate::metrics;
 
 /// Where others may have us connect: the public internet over TLS, unless more is said.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -244,9 +245,10 @@ impl<N: Net> Guard<N> {
             Host::Name(name) => timeout(RESOLVE_TIMEOUT, self.net.resolve(name, target.port)).await??,
         };
         if addresses.len() > MOST_ADDRESSES {
+            metrics::egress_refused();
             return Err(Refused::Address.into());
         }
-        self.reach.check(&target, &addresses)?;
+        self.reach.check(&target, &addresses).inspect_err(|_| metrics::egress_refused())?;
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
     }
 

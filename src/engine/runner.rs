@@ -20,7 +20,8 @@ use super::sweep::FIRST_PAUSE;
 use super::turn;
 use super::{Accepted, Engine, Error, Opening, Result, reason};
 use crate::agent::Failure;
-use crate::model::{Call, Event, Scope, Seq, Task, TaskId, TaskState, Timestamp};
+use crate::metrics;
+use crate::model::{Call, Event, Scope, Seq, Task, TaskId, TaskState, Timestamp, Version};
 use crate::store::Head;
 use commit::Birth;
 use recovery::refuse;
@@ -61,6 +62,10 @@ pub(super) struct Runner {
     calls: VecDeque<(u64, Call)>,
     /// How long to wait before the task is tried again when this one fails.
     pause: Duration,
+    /// How long the turn that begins has waited for leave.
+    pub(super) waited: Duration,
+    /// The version of the last call that was heard of.
+    pub(super) version: Version,
 }
 
 impl Runner {
@@ -82,6 +87,7 @@ impl Runner {
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
         let mut runner = Self::new(engine, id, call.scope.clone());
         (runner.failure, runner.birth) = (failure, Some(Birth { context_id, key, alias, config, answer }));
+        runner.version = call.version;
         runner.calls.push_back((1, call));
         runner.plan([created, Event::Message(message)]);
         runner.begin_turn();
@@ -89,6 +95,7 @@ impl Runner {
             // Taken before the first wait, so that a thousand who come at once count as a thousand.
             let place = Waiting::new(&runner.engine);
             if place.number > runner.engine.settings.max_waiting_turns {
+                metrics::limit("max_waiting_turns");
                 return Err(Error::Overloaded);
             }
             runner.place = Some(place);
@@ -131,6 +138,8 @@ impl Runner {
             place: None,
             calls: VecDeque::new(),
             pause: FIRST_PAUSE,
+            waited: Duration::ZERO,
+            version: Version::V1,
         }
     }
 
@@ -209,6 +218,7 @@ impl Runner {
     async fn wait_for_turn(&mut self) -> Result<bool> {
         let _place = self.place.take().unwrap_or_else(|| Waiting::new(&self.engine));
         let worker = self.engine.staff.of(&self.scope).clone();
+        let since = Instant::now();
         let mut free = pin!(worker.leave(self.engine.turns.clone()));
         while self.log.waiting().is_some() {
             tokio::select! {
@@ -219,6 +229,7 @@ impl Runner {
                         std::future::pending::<()>().await;
                     }
                     self.permit = Some(permit.ok_or(Error::Stopped)?);
+                    self.waited = since.elapsed();
                     self.plan(self.log.turn_start());
                     return Ok(true);
                 }

@@ -17,6 +17,7 @@ use super::live::Wish;
 use super::runner::{News, Runner, status};
 use super::{Engine, Error, Result, reason};
 use crate::agent::{Failure, Library, Outcome, Queue, Setting, Turn};
+use crate::metrics;
 use crate::model::{ContextId, Event, Message, Scope, Task, TaskId, TaskState};
 use crate::store::Query;
 use scribe::Scribe;
@@ -71,7 +72,10 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let (mut scribe, mut said) = (Scribe::default(), Vec::new());
     let mut heard = Instant::now();
     let mut spoken = 0;
-    tracing::info!(task = %runner.id, caller = setting.call.caller().name(), "turn started");
+    tracing::debug!(task = %runner.id, "turn started");
+    let waited = std::mem::take(&mut runner.waited);
+    let running = metrics::turn(&runner.scope().agent, waited);
+    let (begun, mut silent) = (heard, true);
     loop {
         if runner.log.task.is_ended() {
             // Whatever the agent makes of it comes too late.
@@ -88,6 +92,9 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         }
         if !said.is_empty() {
             heard = Instant::now();
+            if std::mem::take(&mut silent) {
+                running.spoke(heard - begun);
+            }
             spoken += said.len();
             let fault = scribe.take_down(runner, &mut said);
             runner.plan(said.drain(..));
@@ -98,7 +105,10 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         if let Some(ending) = ended.take() {
             // What the agent holds is let go before anybody hears that its turn is over.
             drop(work);
-            return finish(runner, &setting, scribe, ending, stopping).await;
+            let finished = finish(runner, &setting, scribe, ending, stopping).await;
+            running.ended(begun.elapsed());
+            told(runner, &setting, begun.elapsed());
+            return finished;
         }
         if runner.has_plans() {
             // While one commit runs, the next batch gathers.
@@ -214,6 +224,7 @@ async fn poll_once(work: &mut Option<Work<'_>>) -> Option<Ending> {
 
 fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
     let call = runner.call();
+    runner.version = call.version;
     let (engine, scope) = (&runner.engine, runner.scope().clone());
     Setting {
         task: runner.log.task.clone(),
@@ -252,13 +263,27 @@ async fn finish(
     runner.plan(ending);
     let last = runner.log.waiting().is_none();
     let committed = runner.commit(None, last).await;
-    tracing::info!(task = %runner.id, state = %runner.log.task.status.state, "turn ended");
     let failed = committed.is_err();
     for answer in stopping.into_iter().flat_map(|stopping| stopping.answers) {
         let outcome = if failed { Err(Error::Lost) } else { Ok(()) };
         let _ = runner.answer_cancel(answer, outcome);
     }
     committed
+}
+
+/// The one line that the log has of every turn: whose it was and how it ended, and nothing of what was said.
+fn told(runner: &Runner, setting: &Setting, took: Duration) {
+    let (scope, task) = (runner.scope(), &runner.log.task);
+    tracing::info!(
+        task = %runner.id,
+        context = %task.context_id,
+        agent = &*scope.agent,
+        caller = setting.call.caller().name(),
+        trace = setting.call.traceparent.as_deref(),
+        state = %task.status.state,
+        took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "turn ended"
+    );
 }
 
 /// Ready when the turn has taken or been silent too long, or has not stopped in time.

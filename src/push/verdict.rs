@@ -21,6 +21,15 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
+    /// Its name among the counts.
+    pub(super) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Later(_) => "later",
+            Self::Never(_) => "given_up",
+        }
+    }
+
     pub(super) fn of(answer: Result<Answer, Silence>, now: Timestamp) -> Self {
         match answer {
             Ok(Answer { status, .. }) if status.is_success() => Self::Delivered,

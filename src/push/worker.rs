@@ -10,6 +10,7 @@ use super::notice::Notice;
 use super::verdict::Verdict;
 use crate::egress::Caps;
 use crate::engine::{self, Follow, Recorded};
+use crate::metrics;
 use crate::model::{Event, PushConfigId, StreamResponse, TaskState, Timestamp};
 use crate::store::{Delivery, Head, Push, Standing};
 use crate::wire::{Carries, carries};
@@ -131,7 +132,9 @@ impl Worker<'_> {
     /// Sends until it arrives; `false` when it will not, or the webhook is not there any more.
     async fn send(&mut self, notice: &Notice) -> engine::Result<bool> {
         loop {
-            let why = match self.attempt(notice).await {
+            let verdict = self.attempt(notice).await;
+            metrics::push(verdict.as_str());
+            let why = match verdict {
                 Verdict::Delivered => return Ok(true),
                 Verdict::Never(why) => why,
                 Verdict::Later(asked) => {

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::admin::Reload;
 use super::reply::{self, Reply, not_allowed, plain, whole};
+use crate::metrics;
 use crate::model::{Error, ErrorKind, Result};
 use crate::push::{Deliveries, Letter, Stopped};
 
@@ -48,6 +49,7 @@ impl Desk {
         let mut desk = Self::default();
         desk.add(Method::GET, "/healthz", |_| async { plain(StatusCode::OK, "ok\n") });
         desk.add(Method::POST, "/reload", move |_| std::future::ready(reloaded(&reload)));
+        desk.add(Method::GET, "/metrics", |_| async { counted() });
         desk.add_deliveries(deliveries);
         desk
     }
@@ -94,6 +96,13 @@ impl Desk {
         let mut reply = handler(Asked { query }).await;
         reply.headers_mut().insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         reply
+    }
+}
+
+fn counted() -> Reply {
+    match metrics::text() {
+        Some(text) => whole(StatusCode::OK, metrics::MEDIA_TYPE, text.into()),
+        None => plain(StatusCode::NOT_FOUND, "nothing is counted\n"),
     }
 }
 

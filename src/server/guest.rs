@@ -11,7 +11,8 @@ use super::incoming::{asking, mark};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::auth::{Access, Credentials, Identity, Left, Spender, UnderWay};
-use crate::model::{Call, Caller, Operation, Request, Response, Result, Version};
+use crate::metrics;
+use crate::model::{Call, Caller, Error, Operation, Request, Response, Result, Version};
 use crate::service::{Answer, Resident};
 
 /// Somebody whom we serve.
@@ -93,7 +94,10 @@ impl Routes {
 impl Entered<'_> {
     /// Does what is asked.
     pub(super) async fn call(&self, request: Request) -> Result<Answer> {
-        let answer = self.resident.service.call(&self.call, request).await?;
+        let answer = self.resident.service.call(&self.call, request).await;
+        let failed = answer.as_ref().err().map(Error::kind);
+        metrics::call(&self.resident.name, self.operation, self.call.version, failed);
+        let answer = answer?;
         Ok(match (answer, self.access) {
             (Answer::One(Response::AgentCard(card)), Some(access)) => {
                 let card = access.shown(&self.identity, &self.resident.name, *card);

@@ -7,6 +7,7 @@ use std::vec;
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::taken::PIECE;
+use crate::metrics;
 use crate::model::Result;
 use crate::service::{Item, Stream};
 
@@ -53,7 +54,9 @@ impl Outgoing {
                 }
             },
         };
+        let before = items.len();
         let piece = piece(&stream, &mut items, write);
+        metrics::sent(before - items.len(), piece.len());
         match items.len() {
             0 => future.set(next(stream)),
             _ => self.left = Some((stream, items)),

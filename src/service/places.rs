@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::metrics;
 use crate::model::{Caller, Error, ErrorKind, Result, TaskId};
 
 /// How long a caller who finds no place is told to wait.
@@ -56,16 +57,20 @@ impl Places {
         let mut taken = self.taken();
         let of_caller = caller.as_ref().and_then(|caller| taken.by_caller.get(caller)).copied();
         if of_caller.unwrap_or_default() >= self.most.per_caller {
-            return Err(full("the caller has as many streams as max_streams_per_caller allows"));
+            return Err(full(
+                "the caller has as many streams as max_streams_per_caller allows",
+                "max_streams_per_caller",
+            ));
         }
         if taken.in_all >= self.most.in_all {
-            return Err(full("there are as many streams as max_streams allows"));
+            return Err(full("there are as many streams as max_streams allows", "max_streams"));
         }
         taken.in_all += 1;
         if let Some(caller) = &caller {
             *taken.by_caller.entry(caller.clone()).or_default() += 1;
         }
         drop(taken);
+        metrics::stream_opened();
         Ok(Place { places: self.clone(), caller, task: None })
     }
 
@@ -83,7 +88,10 @@ impl Place {
         let mut taken = self.places.taken();
         let of_task = taken.by_task.entry(task.clone()).or_default();
         if *of_task >= self.places.most.per_task {
-            return Err(full("the task has as many streams as max_streams_per_task allows"));
+            return Err(full(
+                "the task has as many streams as max_streams_per_task allows",
+                "max_streams_per_task",
+            ));
         }
         *of_task += 1;
         drop(taken);
@@ -94,6 +102,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        metrics::stream_closed();
         let mut taken = self.places.taken();
         taken.in_all -= 1;
         if let Some(task) = self.task.take() {
@@ -114,7 +123,8 @@ fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
     }
 }
 
-fn full(message: &'static str) -> Error {
+fn full(message: &'static str, limit: &'static str) -> Error {
+    metrics::limit(limit);
     Error::new(ErrorKind::Unavailable).with_message(message).with_retry_after(RETRY_AFTER)
 }
 

@@ -323,6 +323,8 @@ pub struct Page {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unwritable {
+    /// Hardly any room is left: writes still get through.
+    AlmostFull,
     /// No room is left.
     Full,
     /// It can be read, and no more.
@@ -338,6 +340,7 @@ pub enum Unwritable {
 impl fmt::Display for Unwritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::AlmostFull => "the disk is almost full",
             Self::Full => "no room is left",
             Self::ReadOnly => "it is read-only",
             Self::Damaged => "it is damaged",

@@ -11,6 +11,7 @@ mod read;
 mod readers;
 mod schema;
 mod seal;
+mod upkeep;
 mod write;
 mod writer;
 
@@ -34,6 +35,7 @@ use write::{Addition, Creation};
 use writer::Writer;
 
 pub use error::OpenError;
+pub use upkeep::Inspection;
 
 /// Keeps logs in a SQLite file, for one process at a time.
 ///
@@ -43,6 +45,8 @@ pub struct Sqlite {
     writer: Writer,
     readers: Arc<Readers>,
     seal: Arc<Seal>,
+    path: Arc<Path>,
+    min_free: u64,
 }
 
 /// How a [`Sqlite`] store works. The defaults suit most.
@@ -56,6 +60,8 @@ pub struct Options {
     pub readers: usize,
     /// How long to wait for another program that has locked the file, such as a shell or a backup.
     pub busy_timeout: Duration,
+    /// With fewer bytes left on the disk than this, the store says that it is not well, while it still can write.
+    pub min_free: u64,
 }
 
 /// What a commit waits for.
@@ -71,7 +77,13 @@ pub enum Synchronous {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { synchronous: Synchronous::Full, queue: 256, readers: 4, busy_timeout: Duration::from_secs(5) }
+        Self {
+            synchronous: Synchronous::Full,
+            queue: 256,
+            readers: 4,
+            busy_timeout: Duration::from_secs(5),
+            min_free: 256 << 20,
+        }
     }
 }
 
@@ -83,10 +95,14 @@ impl Sqlite {
     /// # Errors
     /// The file cannot be used; the message says why and what to do. It is as it was.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
-        let opened = open::open(path.as_ref(), &options)?;
-        let readers = Arc::new(Readers::new(&opened, &options));
-        let seal = Arc::clone(&opened.seal);
-        Ok(Self { writer: Writer::start(opened, &options)?, readers, seal })
+        Self::over(open::open(path.as_ref(), &options)?, &options)
+    }
+
+    fn over(held: open::Held, options: &Options) -> Result<Self, OpenError> {
+        let readers = Arc::new(Readers::new(&held, options));
+        let (seal, path) = (Arc::clone(&held.seal), Arc::clone(&held.path));
+        let writer = Writer::start(held, options)?;
+        Ok(Self { writer, readers, seal, path, min_free: options.min_free })
     }
 
     /// Finishes what was asked for, moves it into the main file and lets go of it. Later calls fail.
@@ -107,7 +123,10 @@ impl Drop for Sqlite {
 #[async_trait]
 impl Store for Sqlite {
     async fn check(&self) -> Result<(), Unwritable> {
-        let Some(why) = self.writer.unwritable() else { return Ok(()) };
+        let Some(why) = self.writer.unwritable() else {
+            let is_low = upkeep::free(&self.path).is_some_and(|free| free < self.min_free);
+            return if is_low { Err(Unwritable::AlmostFull) } else { Ok(()) };
+        };
         self.writer.ask(|work| work.probe()).await.map_err(|_| self.writer.unwritable().unwrap_or(why))
     }
 

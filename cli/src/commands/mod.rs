@@ -6,6 +6,7 @@ mod chat;
 mod check;
 mod completion;
 mod config;
+mod db;
 mod demo;
 mod init;
 mod keys;
@@ -43,6 +44,7 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
         Command::Init(args) => exit::code(init::run(&args)),
         Command::Keys(args) => exit::code(keys::run(args)),
         Command::Push(args) => exit::code(push::run(args)),
+        Command::Db(args) => exit::code(db::run(args).await),
         Command::Send(mut args) => {
             let common = std::mem::take(&mut args.common);
             let parts = Ordered::new(&args, matches.subcommand_matches("send").unwrap_or(matches));

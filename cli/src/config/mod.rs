@@ -8,6 +8,7 @@ mod layers;
 mod print;
 mod schema;
 mod sections;
+mod telemetry;
 mod tree;
 
 use std::path::Path;
@@ -23,6 +24,7 @@ pub(crate) use layers::{Environment, Given};
 pub(crate) use print::print;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
+pub(crate) use telemetry::{LogFormat, TelemetrySection};
 use tree::Tree;
 
 /// What a new file begins with.
@@ -52,6 +54,7 @@ pub(crate) struct Config {
     pub(crate) reach: Reach,
     pub(crate) auth: AuthSection,
     allowance: Allowance,
+    pub(crate) telemetry: TelemetrySection,
     /// In the order of the file.
     pub(crate) agents: Vec<AgentConfig>,
     tree: Tree,
@@ -83,6 +86,7 @@ impl Config {
             reach: tree.take(|_| "egress".to_owned())?,
             auth: tree.take(|_| "auth".to_owned())?,
             allowance: tree.take(|_| "auth.allowance".to_owned())?,
+            telemetry: tree.take(|_| "telemetry".to_owned())?,
             agents: agents::take(&mut tree)?,
             tree: Tree::default(),
         };

@@ -38,6 +38,7 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
         ("limits", limits),
         ("push", push),
         ("egress", table(&config.reach)?),
+        ("telemetry", table(&config.telemetry)?),
     ] {
         section(&mut text, config, name, &values);
     }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::agents::{CardSection, Kind};
 use super::auth::{AgentAuth, AuthSection};
 use super::sections::{PushSection, ServerSection, StoreSection};
+use super::telemetry::TelemetrySection;
 use super::{STORED, home_of};
 
 /// The JSON Schema of a configuration file.
@@ -38,6 +39,10 @@ pub(crate) fn schema() -> Value {
     let reach = Reach::json_schema(generator);
     let egress = joined(about(&reach), [properties(&reach)]);
     let auth = auth(generator);
+    let telemetry = joined(
+        "What is logged and counted, and who is told.",
+        [properties(&TelemetrySection::json_schema(generator))],
+    );
     let agents = agents(generator);
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -45,7 +50,14 @@ pub(crate) fn schema() -> Value {
         "description": "A configuration file of attache: `attache serve agents.toml`",
         "type": "object",
         "properties": {
-            "server": server, "auth": auth, "store": store, "limits": limits, "push": push, "egress": egress, "agents": agents,
+            "server": server,
+            "auth": auth,
+            "store": store,
+            "limits": limits,
+            "push": push,
+            "egress": egress,
+            "telemetry": telemetry,
+            "agents": agents,
         },
         "additionalProperties": false,
         "definitions": generator.take_definitions(true),

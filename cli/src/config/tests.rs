@@ -285,3 +285,23 @@ fn the_schema_in_the_docs_is_current() {
         serde_json::from_str(include_str!("../../../docs/attache.schema.json")).unwrap();
     assert!(published == schema(), "write it anew: attache check --schema > docs/attache.schema.json");
 }
+
+/// The page for operators has every key of the sections that are not about agents, and no other.
+#[test]
+fn every_key_is_in_the_book_for_operators() {
+    let page = include_str!("../../../docs/operate.md");
+    let schema = schema();
+    let sections = schema["properties"].as_object().unwrap();
+    let mut keys = 0;
+    for (section, about) in sections.iter().filter(|(section, _)| *section != "agents") {
+        for key in about["properties"].as_object().unwrap().keys() {
+            assert!(
+                page.contains(&format!("| `{section}.{key}` |")),
+                "{section}.{key} is not in docs/operate.md"
+            );
+            keys += 1;
+        }
+    }
+    let (_, table) = page.split_once("## Every key").unwrap();
+    assert_eq!(table.lines().filter(|line| line.starts_with("| `")).count(), keys);
+}

@@ -12,6 +12,10 @@ mod harness;
 mod keys;
 mod mock;
 #[cfg(unix)]
+mod nginx;
+#[cfg(unix)]
+mod operate;
+#[cfg(unix)]
 mod operators;
 mod remote;
 mod serve;

@@ -3,9 +3,10 @@
 use std::pin::pin;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Accepted, Error, Result, Runner};
+use crate::metrics;
 use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
 use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered};
 
@@ -47,8 +48,10 @@ impl Runner {
         while self.has_plans() {
             let batch = self.batch(key.clone());
             let Some(head) = self.head.clone() else { return Ok(()) };
+            let begun = Instant::now();
             match self.patiently(self.engine.journal.append(&head, self.durable, &batch)).await {
                 Ok(()) => {
+                    self.count(&metrics::states(&batch.events), batch.events.len(), begun);
                     self.written(batch.events.len(), Some(batch));
                     return Ok(());
                 }
@@ -116,6 +119,11 @@ impl Runner {
         Batch { time: self.since, events, state, status_time, key, turn: self.log.last_turn() }
     }
 
+    fn count(&self, states: &metrics::States, events: usize, begun: Instant) {
+        metrics::commit(events, begun.elapsed());
+        states.count(&self.scope.agent, self.version);
+    }
+
     /// So many events are durable now; those who follow see the batch.
     fn written(&mut self, events: usize, batch: Option<Batch>) {
         let at = self.durable;
@@ -140,6 +148,7 @@ impl Runner {
         }
         // A quick turn is over before anybody could follow it.
         let (events, shown) = (batch.events.len(), (!last).then(|| batch.clone()));
+        let (states, begun) = (metrics::states(&batch.events), Instant::now());
         let task = NewTask {
             id: self.id.clone(),
             scope: self.scope.clone(),
@@ -151,6 +160,7 @@ impl Runner {
         match self.patiently(self.engine.journal.open(task)).await {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
+                self.count(&states, events, begun);
                 self.written(events, shown);
                 let _ = birth.answer.send(Ok(self.accepted()));
                 Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{Accepted, Error, Incoming, Result, Runner, reason};
+use crate::metrics;
 use crate::model::{Event, Message};
 use crate::store::{self, Key, Seen};
 
@@ -22,11 +23,13 @@ impl Runner {
             return Ok(());
         }
         if self.log.backlog() > self.engine.settings.max_waiting_messages {
+            metrics::limit("max_waiting_messages");
             let _ = answer.send(Err(Error::Overloaded));
             return Ok(());
         }
         let idle = self.log.waiting().is_none();
         if idle && !self.has_room() {
+            metrics::limit("max_waiting_turns");
             let _ = answer.send(Err(Error::Overloaded));
             return Ok(());
         }

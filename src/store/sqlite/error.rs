@@ -60,6 +60,13 @@ pub enum OpenError {
         /// What went wrong.
         source: Cause,
     },
+    /// A copy could not be made.
+    Copy {
+        /// Where the copy was to be.
+        file: PathBuf,
+        /// What went wrong.
+        source: Cause,
+    },
     /// Anything else; the message of the source is for people too.
     Failed {
         /// The file.
@@ -120,6 +127,7 @@ impl fmt::Display for OpenError {
             Self::Backup { file, source } => {
                 write!(f, "cannot make the copy {} before the update: {source}", file.display())
             }
+            Self::Copy { file, source } => write!(f, "cannot make the copy {}: {source}", file.display()),
             Self::Failed { file, source } => write!(f, "cannot open {}: {source}", file.display()),
         }
     }
@@ -128,7 +136,9 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Backup { source, .. } | Self::Failed { source, .. } => Some(&**source),
+            Self::Backup { source, .. } | Self::Copy { source, .. } | Self::Failed { source, .. } => {
+                Some(&**source)
+            }
             Self::InUse { .. }
             | Self::Newer { .. }
             | Self::NotOurs { .. }

@@ -39,7 +39,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Held, OpenError> {
 }
 
 /// The path without links, so that one file has one lock whatever it is called.
-fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
     let failed = |error| OpenError::io(path, error);
     if path.is_dir() {
         return Err(OpenError::Folder { file: path.to_owned() });
@@ -66,7 +66,7 @@ pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// A lock on a file of its own: SQLite locks the database itself for moments only, and other tools may read it.
-fn lock(path: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     let name = beside(path, "-lock");
     let file = private().create(true).truncate(false).open(&name);
     let file = file.map_err(|error| OpenError::not_made(path, &name, error))?;
@@ -101,7 +101,7 @@ pub(super) fn private() -> OpenOptions {
     options
 }
 
-fn connect(path: &Path, options: &Options) -> Result<Connection, OpenError> {
+pub(super) fn connect(path: &Path, options: &Options) -> Result<Connection, OpenError> {
     let failed = |error| OpenError::sqlite(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;

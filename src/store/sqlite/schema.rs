@@ -70,7 +70,7 @@ fn apply(connection: &mut Connection, missing: &[&str], version: usize) -> rusql
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// A copy that is there whole or not at all, and as private as the file itself.
-fn back_up(connection: &Connection, path: &Path, copy: &Path) -> Result<(), Cause> {
+pub(super) fn back_up(connection: &Connection, path: &Path, copy: &Path) -> Result<(), Cause> {
     let part: PathBuf = beside(copy, ".part");
     let name = part.to_str().ok_or_else(|| io::Error::other("its name is not Unicode"))?;
     match fs::remove_file(&part) {

@@ -8,9 +8,7 @@ fn open_in_rounds(path: &Path) -> Sqlite {
     let options = Options::default();
     let mut held = open::open(path, &options).unwrap();
     held.names = Arc::new(Names::load_in_rounds(&mut held.connection, 8).unwrap());
-    let readers = Arc::new(Readers::new(&held, &options));
-    let seal = held.seal.clone();
-    Sqlite { writer: Writer::start(held, &options).unwrap(), readers, seal }
+    Sqlite::over(held, &options).unwrap()
 }
 
 fn keyed(number: usize) -> NewTask {

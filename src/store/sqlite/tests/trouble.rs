@@ -37,6 +37,48 @@ async fn r26_a_full_disk_refuses_writes_and_nothing_more() {
     sound(&path);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn s72_a_disk_that_fills_is_told_before_it_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Sqlite::open(&path, Options { min_free: u64::MAX, ..Options::default() }).unwrap();
+    assert_eq!(store.check().await, Err(Unwritable::AlmostFull));
+    create(&store, "t").await.unwrap();
+    drop(store);
+    let store = Sqlite::open(&path, Options { min_free: 0, ..Options::default() }).unwrap();
+    assert_eq!(store.check().await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_copy_is_made_while_the_store_is_written_and_is_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a.db"), folder.path().join("copy.db"));
+    let store = Arc::new(open(&path));
+    let head = create(&store, "before").await.unwrap();
+    let writing = Arc::clone(&store);
+    let writer = tokio::spawn(async move {
+        for number in 0..200 {
+            create(&writing, &format!("t{number}")).await.unwrap();
+        }
+    });
+    let (from, to) = (path.clone(), copy.clone());
+    tokio::task::spawn_blocking(move || Sqlite::back_up(from, to)).await.unwrap().unwrap();
+    let again = Sqlite::back_up(&path, &copy).unwrap_err().to_string();
+    assert!(again.contains("there already"), "{again}");
+    writer.await.unwrap();
+    let report = Sqlite::inspect(&path).unwrap();
+    assert_eq!((report.tasks, &report.faults), (201, &Vec::new()), "{report:?}");
+    assert!(Sqlite::vacuum(&path).unwrap_err().to_string().contains("in use"));
+    drop(store);
+    Sqlite::vacuum(&path).unwrap();
+    assert_eq!(Sqlite::inspect(&path).unwrap().tasks, 201);
+    let copied = open(&copy);
+    assert_eq!(copied.find(&head.scope, &head.id).await.unwrap(), Some(head));
+    drop(copied);
+    sound(&copy);
+}
+
 #[tokio::test]
 async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -45,9 +87,7 @@ async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
     let options = Options::default();
     let mut held = open::open(&path, &options).unwrap();
     held.connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
-    let readers = Arc::new(Readers::new(&held, &options));
-    let seal = held.seal.clone();
-    let store = Sqlite { writer: Writer::start(held, &options).unwrap(), readers, seal };
+    let store = Sqlite::over(held, &options).unwrap();
     let error = words(create(&store, "u").await);
     assert!(error.ends_with("cannot be written: make the file and its folder writable"), "{error}");
     assert_eq!(store.check().await, Err(Unwritable::ReadOnly));

@@ -1,0 +1,140 @@
+//! `attache db`: the file that tasks are kept in.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use attache::model::{Seq, Task, TaskId, Timestamp};
+use attache::store::sqlite::Options;
+use attache::store::{Head, Sqlite, Store};
+use serde_json::json;
+
+use crate::args::{Db, DbVerb};
+use crate::data_dir;
+
+/// How many are read at once.
+const PAGE: usize = 1000;
+
+pub(crate) async fn run(args: Db) -> anyhow::Result<()> {
+    let folder = data_dir::find(args.data_dir.as_deref(), "attache")
+        .context("there is no data directory; name one: --data-dir <DIR>")?;
+    let file = folder.join("tasks.db");
+    if !file.is_file() {
+        bail!("there are no tasks in {}; name the folder: --data-dir <DIR>", folder.display());
+    }
+    match args.verb {
+        DbVerb::Check => check(&file),
+        DbVerb::Backup { file: copy } => {
+            Sqlite::back_up(&file, &copy)?;
+            eprintln!(
+                "Copied to {}. Webhooks in it need attache.key of {}.",
+                copy.display(),
+                folder.display()
+            );
+            Ok(())
+        }
+        DbVerb::Export => export(&folder, &file).await,
+        DbVerb::Vacuum => {
+            let before = fs::metadata(&file)?.len();
+            Sqlite::vacuum(&file).context("stop the server first")?;
+            eprintln!("{} bytes, {before} before.", fs::metadata(&file)?.len());
+            Ok(())
+        }
+        DbVerb::Migrate => {
+            let before = Sqlite::inspect(&file)?.version;
+            Sqlite::open(&file, Options::default())?.close().await;
+            eprintln!("Version {}, {before} before.", Sqlite::inspect(&file)?.version);
+            Ok(())
+        }
+    }
+}
+
+fn check(file: &Path) -> anyhow::Result<()> {
+    let found = Sqlite::inspect(file)?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "version {} of {}", found.version, found.newest)?;
+    writeln!(out, "tasks {}, unfinished {}", found.tasks, found.unfinished)?;
+    for fault in &found.faults {
+        writeln!(out, "fault {fault}")?;
+    }
+    if !found.faults.is_empty() {
+        bail!("{} is damaged: keep a copy for repair, restore a backup", file.display());
+    }
+    writeln!(out, "sound")?;
+    Ok(())
+}
+
+/// Reads a copy, so that a server may go on with the file itself.
+async fn export(folder: &Path, file: &Path) -> anyhow::Result<()> {
+    let copies = Copies::make(folder)?;
+    let copy = copies.0.join("tasks.db");
+    Sqlite::back_up(file, &copy)?;
+    if folder.join("attache.key").is_file() {
+        fs::copy(folder.join("attache.key"), copies.0.join("attache.key"))?;
+    }
+    let store = Sqlite::open(&copy, Options::default())?;
+    let written = write_all(&store).await;
+    store.close().await;
+    written
+}
+
+async fn write_all(store: &Sqlite) -> anyhow::Result<()> {
+    let mut after: Option<TaskId> = None;
+    loop {
+        let page = store.unfinished(after.as_ref(), PAGE).await?;
+        for head in &page {
+            write_task(store, head).await?;
+        }
+        match page.last() {
+            Some(last) => after = Some(last.id.clone()),
+            None => break,
+        }
+    }
+    let ended = usize::try_from(store.count_ended().await?).unwrap_or(usize::MAX);
+    let end_of_time = Timestamp::from_millis(i64::from(u32::MAX) * 1000).unwrap_or_default();
+    for head in store.ended(end_of_time, ended).await? {
+        write_task(store, &head).await?;
+    }
+    Ok(())
+}
+
+async fn write_task(store: &Sqlite, head: &Head) -> anyhow::Result<()> {
+    let mut entries = Vec::new();
+    loop {
+        let at = entries.last().map_or(Seq(0), |entry: &attache::model::Entry| entry.seq);
+        let more = store.read(head, at, PAGE).await?;
+        if more.is_empty() {
+            break;
+        }
+        entries.extend(more);
+    }
+    let Some(task) = Task::fold(&entries).with_context(|| format!("the log of {}", head.id))? else {
+        return Ok(());
+    };
+    let scope = &head.scope;
+    let line =
+        json!({"agent": &*scope.agent, "tenant": &*scope.tenant, "owner": scope.owner.name(), "task": task});
+    writeln!(io::stdout().lock(), "{line}")?;
+    Ok(())
+}
+
+/// A folder for copies, for its owner alone; gone when dropped.
+struct Copies(std::path::PathBuf);
+
+impl Copies {
+    fn make(beside: &Path) -> anyhow::Result<Self> {
+        let folder = beside.join(format!("export-{}", std::process::id()));
+        let mut builder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

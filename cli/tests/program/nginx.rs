@@ -1,0 +1,138 @@
+//! nginx before the demo, set up as `packaging/nginx.conf` says: streams come through as they are written, resume works, gRPC
+//! passes.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{DEADLINE, attache, call, serve};
+
+struct Nginx {
+    process: Child,
+    /// HTTP/1.
+    plain: String,
+    /// HTTP/2 alone.
+    grpc: String,
+    _folder: TempDir,
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // The master ends its workers.
+        let pid = self.process.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts nginx before a server; `None` where only quick tests are run.
+fn before(server: &str) -> Option<Nginx> {
+    if std::env::var_os("ATTACHE_QUICK").is_some() {
+        return None;
+    }
+    let host = server.strip_prefix("http://").unwrap().trim_end_matches('/');
+    let [plain, grpc] = [free(), free()];
+    let folder = TempDir::new().unwrap();
+    let at = folder.path().display();
+    let site = include_str!("../../../packaging/nginx.conf")
+        .replace("127.0.0.1:41241", host)
+        .replace("127.0.0.1:8080", &plain)
+        .replace("127.0.0.1:8443", &grpc);
+    let whole = format!(
+        "daemon off; pid {at}/pid; error_log stderr;\nevents {{}}\nhttp {{ access_log off;
+         client_body_temp_path {at}/body; proxy_temp_path {at}/proxy; fastcgi_temp_path {at}/fastcgi;
+         uwsgi_temp_path {at}/uwsgi; scgi_temp_path {at}/scgi;\n{site}\n}}"
+    );
+    let file = folder.path().join("nginx.conf");
+    std::fs::write(&file, whole).unwrap();
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(folder.path()).arg("-c").arg(&file).stdin(Stdio::null());
+    let process = command.spawn().expect("nginx is installed: tests/judges/setup");
+    let nginx = Nginx {
+        process,
+        plain: format!("http://{plain}/"),
+        grpc: format!("http://{grpc}/"),
+        _folder: folder,
+    };
+    let begun = Instant::now();
+    while TcpStream::connect(&plain).is_err() {
+        assert!(begun.elapsed() < DEADLINE, "nginx does not listen");
+        std::thread::yield_now();
+    }
+    Some(nginx)
+}
+
+/// An address that nobody listens on.
+fn free() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Asks for a stream, with a header more; gives its lines.
+fn stream(url: &str, method: &str, params: &Value, header: &str) -> impl Iterator<Item = String> + use<> {
+    let host = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    write!(
+        stream,
+        "POST / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n\
+         {header}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    BufReader::new(stream).lines().map(Result::unwrap)
+}
+
+fn message(text: &str) -> Value {
+    json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}})
+}
+
+/// The positions that a stream tells.
+fn positions(lines: impl Iterator<Item = String>) -> Vec<u64> {
+    lines.filter_map(|line| line.strip_prefix("id:")?.trim().parse().ok()).collect()
+}
+
+#[test]
+fn a_stream_is_not_held_back_by_nginx_and_can_be_resumed_through_it() {
+    let server = serve(&["demo"]);
+    let url = server.line("Listening on ");
+    let Some(nginx) = before(&url) else { return };
+    let mut lines = stream(&nginx.plain, "SendStreamingMessage", &message("slow 3"), "X-None: x");
+    let data = lines.by_ref().find_map(|line| Some(line.strip_prefix("data:")?.to_owned())).unwrap();
+    let first: Value = serde_json::from_str(&data).unwrap();
+    let id = first["result"]["task"]["id"].clone();
+    assert!(id.is_string(), "{first}");
+    // It has come through while the task goes on: nothing waits for the end of the stream.
+    let now = call(&url, "GetTask", &json!({"id": id}));
+    assert_ne!(now["result"]["status"]["state"], "TASK_STATE_COMPLETED", "{now}");
+    let cut_at: u64 = lines.by_ref().find_map(|line| line.strip_prefix("id:")?.trim().parse().ok()).unwrap();
+    drop(lines);
+    let last_seen = format!("Last-Event-ID: {cut_at}");
+    let rest = positions(stream(&nginx.plain, "SubscribeToTask", &json!({"id": id}), &last_seen));
+    // All of it, from a server that nobody stands before.
+    let task = call(&url, "GetTask", &json!({"id": id}));
+    assert_eq!(task["result"]["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    assert!(rest.len() >= 3, "{rest:?}");
+    assert!(rest.iter().all(|position| *position > cut_at), "nothing twice: {cut_at} {rest:?}");
+    assert!(rest.is_sorted(), "{rest:?}");
+}
+
+#[test]
+fn grpc_passes_nginx() {
+    let server = serve(&["demo"]);
+    let url = server.line("Listening on ");
+    let Some(nginx) = before(&url) else { return };
+    for version in ["1.0", "0.3"] {
+        let args = ["send", "-e", &nginx.grpc, "--transport", "grpc", "--a2a-version", version, "-o", "json"];
+        for stream in ["--stream=false", "--stream=true"] {
+            let output = attache(&args).args([stream, "stream 3"]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{version} {stream}: {output:?}");
+            assert!(said.contains("chunk 3 of 3"), "{version} {stream}: {said}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Nothing is counted: the feature `metrics` is not there.
+
+use std::time::Duration;
+
+use crate::model::{ErrorKind, Event, Operation, Version};
+
+pub(crate) const MEDIA_TYPE: &str = "text/plain";
+
+pub(crate) fn text() -> Option<String> {
+    None
+}
+
+pub(crate) struct Running;
+
+impl Running {
+    pub(crate) fn spoke(&self, _: Duration) {}
+
+    pub(crate) fn ended(&self, _: Duration) {}
+}
+
+pub(crate) fn call(_: &str, _: Operation, _: Version, _: Option<ErrorKind>) {}
+
+pub(crate) struct States;
+
+pub(crate) fn states(_: &[Event]) -> States {
+    States
+}
+
+impl States {
+    pub(crate) fn count(&self, _: &str, _: Version) {}
+}
+
+pub(crate) fn turn(_: &str, _: Duration) -> Running {
+    Running
+}
+
+pub(crate) fn commit(_: usize, _: Duration) {}
+
+pub(crate) fn stream_opened() {}
+
+pub(crate) fn stream_closed() {}
+
+pub(crate) fn sent(_: usize, _: usize) {}
+
+pub(crate) fn push(_: &'static str) {}
+
+pub(crate) fn egress_refused() {}
+
+pub(crate) fn auth_failed(_: &'static str) {}
+
+pub(crate) fn limit(_: &'static str) {}
