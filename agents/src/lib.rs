@@ -4,7 +4,9 @@
 mod command;
 mod echo;
 mod http;
+mod llm;
 mod masked;
+mod model;
 mod practice;
 mod router;
 mod script;
@@ -17,6 +19,8 @@ pub use command::{
 };
 pub use echo::Echo;
 pub use http::{BadHttp, Body, Http, HttpSettings};
+pub use llm::{BadLlm, Llm, LlmSettings, ToolSettings};
+pub use model::ModelSettings;
 pub use practice::practice;
 pub use router::{BadRouter, Choice, Route, Router, RouterSettings};
 pub use script::{BadScript, Fault, Script};

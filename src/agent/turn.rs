@@ -136,6 +136,12 @@ impl Turn {
         self.status(TaskState::Working, Some(spoken(part)), None).await;
     }
 
+    /// Tells the caller how the work goes, in a whole message: of several parts, or with metadata.
+    pub async fn tell(&self, message: Message) {
+        let message = Message { role: Role::Agent, ..message };
+        self.status(TaskState::Working, Some(message), None).await;
+    }
+
     /// Says which credentials are needed while the agent goes on waiting for them elsewhere. Blocked callers return.
     pub async fn auth_required(&self, part: impl Into<Part>) {
         self.status(TaskState::AuthRequired, Some(spoken(part)), None).await;
@@ -197,6 +203,14 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Gives the result an id. One that is there under it is replaced by the first piece: a turn that runs again does
+    /// not leave what it wrote before beside what it writes now.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<ArtifactId>) -> Self {
+        self.artifact.artifact_id = id.into();
+        self
+    }
+
     /// Adds a piece.
     pub async fn write(&mut self, text: impl Into<String>) {
         self.chunk(text.into(), false).await;

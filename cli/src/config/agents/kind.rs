@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use attache::model::AgentSkill;
-use attache_agents::{Choice, Echo, Http, HttpSettings, Router, RouterSettings, Script, Shared, practice};
+use attache_agents::{
+    Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Router, RouterSettings, Script, Shared, practice,
+};
 #[cfg(unix)]
 use attache_agents::{Command, CommandSettings};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -20,6 +22,7 @@ pub(crate) enum Kind {
     Command(Box<CommandSettings>),
     Echo(Nothing),
     Http(Box<HttpSettings>),
+    Llm(Box<LlmSettings>),
     Practice(Nothing),
     Router(RouterSettings),
     Script(ScriptSection),
@@ -41,9 +44,9 @@ pub(crate) struct ScriptSection {
 impl Kind {
     /// Their names in a file.
     #[cfg(unix)]
-    pub(crate) const NAMES: [&str; 6] = ["command", "echo", "http", "practice", "router", "script"];
+    pub(crate) const NAMES: [&str; 7] = ["command", "echo", "http", "llm", "practice", "router", "script"];
     #[cfg(not(unix))]
-    pub(crate) const NAMES: [&str; 5] = ["echo", "http", "practice", "router", "script"];
+    pub(crate) const NAMES: [&str; 6] = ["echo", "http", "llm", "practice", "router", "script"];
 
     pub(super) fn take(name: &str, tree: &mut Tree, section: &str) -> Result<Option<Self>, Complaint> {
         let home = |_: &str| section.to_owned();
@@ -52,6 +55,7 @@ impl Kind {
             "command" => Self::Command(Box::new(tree.take(home)?)),
             "echo" => Self::Echo(tree.take(home)?),
             "http" => Self::Http(Box::new(tree.take(home)?)),
+            "llm" => Self::Llm(Box::new(tree.take(home)?)),
             "practice" => Self::Practice(tree.take(home)?),
             "router" => Self::Router(tree.take(home)?),
             "script" => Self::Script(tree.take(home)?),
@@ -66,6 +70,7 @@ impl Kind {
             ("command", CommandSettings::json_schema(generator)),
             ("echo", Nothing::json_schema(generator)),
             ("http", HttpSettings::json_schema(generator)),
+            ("llm", LlmSettings::json_schema(generator)),
             ("practice", Nothing::json_schema(generator)),
             ("router", RouterSettings::json_schema(generator)),
             ("script", ScriptSection::json_schema(generator)),
@@ -78,6 +83,7 @@ impl Kind {
             Self::Command(_) => "command",
             Self::Echo(_) => "echo",
             Self::Http(_) => "http",
+            Self::Llm(_) => "llm",
             Self::Practice(_) => "practice",
             Self::Router(_) => "router",
             Self::Script(_) => "script",
@@ -91,6 +97,7 @@ impl Kind {
             Self::Command(_) => "Runs a command on the text of a message",
             Self::Echo(_) => "Says back what it is told",
             Self::Http(_) => "Asks a backend",
+            Self::Llm(_) => "Answers with a model",
             Self::Practice(_) => "Shows everything an agent can do",
             Self::Router(_) => "Passes tasks on to other agents",
             Self::Script(_) => "Does what its script says",
@@ -104,6 +111,7 @@ impl Kind {
             Self::Command(settings) => Value::try_from(settings),
             Self::Echo(nothing) | Self::Practice(nothing) => Value::try_from(nothing),
             Self::Http(settings) => Value::try_from(settings),
+            Self::Llm(settings) => Value::try_from(settings),
             Self::Router(settings) => Value::try_from(settings),
             Self::Script(script) => Value::try_from(script),
         }
@@ -132,6 +140,10 @@ impl Kind {
             Self::Http(settings) => {
                 let http = Http::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
                 Ok((Shared::new(http), Vec::new()))
+            }
+            Self::Llm(settings) => {
+                let llm = Llm::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                Ok((Shared::new(llm), Vec::new()))
             }
             Self::Practice(_) => Ok(with_skills(practice())),
             Self::Router(settings) => {
