@@ -18,14 +18,6 @@ pub(super) struct Ask {
     request: Value,
 }
 
-/// What the caller says.
-pub(super) enum Reply {
-    /// A result, as a program gives it or as a person types it.
-    Given(Given),
-    /// Whether they agree, as a program says it.
-    Consent(bool),
-}
-
 impl Ask {
     /// Whether a call may be made.
     pub(super) fn approval(call: &Call) -> Self {
@@ -68,44 +60,35 @@ pub(super) fn fits(message: &Message, id: &str) -> bool {
     named.peek().is_none() || named.any(|result| result["toolUseId"] == id)
 }
 
-pub(super) fn reply(message: &Message, id: &str) -> Reply {
-    if let Some(result) = data_of_kind(message, "tool-result").find(|result| result["toolUseId"] == id) {
-        let consent = result["result"].as_bool().or_else(|| result["result"]["approved"].as_bool());
-        return match (consent, &result["error"]) {
-            (_, error) if !error.is_null() => Reply::Given(Err(text(error))),
-            (Some(consent), _)
-                if result["result"].is_boolean() || result["result"]["approved"].is_boolean() =>
-            {
-                Reply::Consent(consent)
-            }
-            _ => Reply::Given(Ok(text(&result["result"]))),
-        };
+/// The result of a call, as a program gives it or as a person types it.
+pub(super) fn result(message: &Message, id: &str) -> Given {
+    let Some(given) = given_for(message, id) else { return Ok(prompt(message)) };
+    match &given["error"] {
+        Value::Null => Ok(text(&given["result"])),
+        error => Err(text(error)),
     }
-    let consent = message.parts.iter().find_map(|part| match &part.content {
-        Content::Data(data) => data.read::<Value>().ok()?["approved"].as_bool(),
-        _ => None,
-    });
-    consent.map_or_else(|| Reply::Given(Ok(prompt(message))), Reply::Consent)
 }
 
-impl Reply {
-    /// Anything but a clear yes is a no.
-    pub(super) fn is_consent(&self) -> bool {
-        match self {
-            Self::Consent(consent) => *consent,
-            Self::Given(given) => given.as_ref().is_ok_and(|text| {
-                let text = text.trim().trim_end_matches(['.', '!']).to_lowercase();
-                CONSENT.contains(&text.as_str())
-            }),
-        }
+/// Whether the caller agrees to a call. Anything but a clear yes is a no; gives their words.
+pub(super) fn consent(message: &Message, id: &str) -> Result<(), String> {
+    let data = message.parts.iter().find_map(|part| match &part.content {
+        Content::Data(data) => data.read::<Value>().ok()?.get("approved").cloned(),
+        _ => None,
+    });
+    let said = match given_for(message, id) {
+        Some(given) => given["result"].get("approved").unwrap_or(&given["result"]).clone(),
+        None => data.unwrap_or_else(|| Value::from(prompt(message))),
+    };
+    let words = text(&said);
+    let word = words.trim().trim_end_matches(['.', '!']).to_lowercase();
+    if said == Value::Bool(true) || (said.is_string() && CONSENT.contains(&word.as_str())) {
+        return Ok(());
     }
+    Err(words)
+}
 
-    pub(super) fn words(self) -> String {
-        match self {
-            Self::Consent(_) => String::new(),
-            Self::Given(given) => given.unwrap_or_else(|why| why),
-        }
-    }
+fn given_for(message: &Message, id: &str) -> Option<Value> {
+    data_of_kind(message, "tool-result").find(|given| given["toolUseId"] == id)
 }
 
 fn text(value: &Value) -> String {

@@ -8,7 +8,7 @@ use attache::model::{Content, Message, TaskId};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
-use super::ask::{Ask, Reply, fits, reply};
+use super::ask::{Ask, consent, fits, result};
 use super::delegate::{Came, Errand};
 use super::steps::{Happened, Step};
 use super::tool::{Given, Tool, Way};
@@ -170,16 +170,11 @@ impl Calls<'_> {
             if self.turn.timed_out() {
                 return Next::Result(Err("nobody answered in time".to_owned()));
             }
-            match reply(answer, &call.id) {
-                Reply::Given(given) if !must_ask => return Next::Result(given),
-                other if must_ask && !other.is_consent() => {
-                    let said = other.words();
-                    return Next::Result(Err(format!("the user did not agree to this call: {said}")));
-                }
-                _ => {}
+            if !must_ask {
+                return Next::Result(result(answer, &call.id));
             }
-            if matches!(tool.way, Way::Client) {
-                return Next::Ask(Ask::tool(call));
+            if let Err(said) = consent(answer, &call.id) {
+                return Next::Result(Err(format!("the user did not agree to this call: {said}")));
             }
         }
         match &tool.way {

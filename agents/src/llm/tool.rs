@@ -60,6 +60,9 @@ impl Tool {
         if ways.into_iter().filter(|way| *way).count() != 1 {
             return Err(format!("tool `{name}` must have exactly one of command, http, agent and client"));
         }
+        if settings.client && settings.approval {
+            return Err(format!("tool `{name}` is the caller's own, and needs no approval"));
+        }
         let way = way(&settings).map_err(|why| format!("tool `{name}`: {why}"))?;
         Ok(Self { name: name.to_owned(), settings, way })
     }

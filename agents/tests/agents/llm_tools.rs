@@ -179,6 +179,22 @@ async fn the_caller_is_a_tool_and_answers_by_the_id_of_the_request() {
 }
 
 #[tokio::test]
+async fn whatever_the_caller_gives_is_the_result() {
+    let kind = json!({"kind": "tool-result"});
+    for (given, read) in [
+        (json!({"data": {"toolUseId": "a", "result": true}, "metadata": kind}), "true"),
+        (json!({"data": {"toolUseId": "a", "error": "no signal"}, "metadata": kind}), "error: no signal"),
+        (json!({"text": "in Rome"}), "in Rome"),
+    ] {
+        let model = model(&[calls(&[("a", "where", json!({}))]), says("done")]).await;
+        let agent = agent(with(&model, [("where", ToolSettings { client: true, ..tool("Where") })])).await;
+        let task = agent.say("go").await;
+        let task = agent.answer(&task, json!([given])).await;
+        assert_eq!((state(&task), results(&model, 1)), ("COMPLETED", vec![pair("a", read)]));
+    }
+}
+
+#[tokio::test]
 async fn s53_nobody_can_say_that_a_tool_was_called() {
     let model = model(&[says("done")]).await;
     let agent = agent(with(&model, [("cat", command(&["cat"]))])).await;

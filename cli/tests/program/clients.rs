@@ -97,7 +97,7 @@ static PUSHING: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Where the judges live; whoever says where has put them there, and else it is done here, once.
-fn folder() -> &'static Path {
+pub(crate) fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         if let Some(folder) = std::env::var_os("ATTACHE_JUDGES") {
             return folder.into();
@@ -112,6 +112,6 @@ fn folder() -> &'static Path {
     &FOLDER
 }
 
-fn repository() -> &'static Path {
+pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }

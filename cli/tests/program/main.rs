@@ -9,5 +9,7 @@ mod demo;
 mod harness;
 #[cfg(unix)]
 mod keys;
+#[cfg(unix)]
+mod llm;
 mod mock;
 mod serve;
