@@ -1,5 +1,6 @@
 //! A command as an agent: what was asked goes to its stdin, what it writes to stdout comes back.
 
+mod call;
 mod json_lines;
 mod output;
 mod process;

@@ -156,8 +156,8 @@ impl Http {
     }
 }
 
-/// How long the backend wants to be left alone.
-fn told(answer: &HttpResponse) -> Option<Duration> {
+/// How long the one who answers wants to be left alone.
+pub(crate) fn told(answer: &HttpResponse) -> Option<Duration> {
     let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
 }

@@ -5,7 +5,9 @@ mod breaker;
 mod command;
 mod echo;
 mod http;
+mod llm;
 mod masked;
+mod model;
 mod practice;
 mod remote;
 mod router;
@@ -19,6 +21,8 @@ pub use command::{
 };
 pub use echo::Echo;
 pub use http::{BadHttp, Body, Http, HttpSettings};
+pub use llm::{BadLlm, Llm, LlmSettings, ToolSettings};
+pub use model::ModelSettings;
 pub use practice::practice;
 pub use remote::{BadRemote, Remote, RemoteBinding, RemoteSettings, RemoteVersion};
 pub use router::{BadRouter, Choice, Route, Router, RouterSettings};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use attache::model::Secret;
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 
 /// What stands for a secret.
 const MASK: &str = "***";
@@ -14,4 +14,9 @@ pub(crate) fn map<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(secrets.keys().map(|name| (name, MASK)))
+}
+
+/// Says that there is a secret.
+pub(crate) fn one<S: Serializer>(secret: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
+    secret.as_ref().map(|_| MASK).serialize(serializer)
 }

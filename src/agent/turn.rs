@@ -146,6 +146,7 @@ impl Turn {
 
     /// The same with a whole message: any parts, and metadata. Its ids are the task's.
     pub async fn say_message(&self, message: Message) {
+        let message = Message { role: Role::Agent, ..message };
         self.status(TaskState::Working, Some(message), None).await;
     }
 
@@ -221,6 +222,14 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Gives the result an id. One that is there under it is replaced by the first piece: a turn that runs again does
+    /// not leave what it wrote before beside what it writes now.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<ArtifactId>) -> Self {
+        self.artifact.artifact_id = id.into();
+        self
+    }
+
     /// Adds a piece.
     pub async fn write(&mut self, text: impl Into<String>) {
         self.chunk(text.into(), false).await;

@@ -13,14 +13,14 @@ use tokio::task::JoinSet;
 use crate::harness::{Running, artifact, soon, start, state, words};
 
 /// A backend that answers every request with the next of these, and then closes the connection.
-struct Backend {
-    url: String,
-    asked: Arc<AtomicUsize>,
-    requests: Arc<std::sync::Mutex<Vec<String>>>,
+pub(crate) struct Backend {
+    pub(crate) url: String,
+    pub(crate) asked: Arc<AtomicUsize>,
+    pub(crate) requests: Arc<std::sync::Mutex<Vec<String>>>,
     _server: JoinSet<()>,
 }
 
-async fn backend(answers: &'static [&'static str]) -> Backend {
+pub(crate) async fn backend(answers: &'static [&'static str]) -> Backend {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/chat", listener.local_addr().unwrap());
     let (asked, requests) = (Arc::new(AtomicUsize::new(0)), Arc::default());

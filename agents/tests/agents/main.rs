@@ -6,6 +6,9 @@
 mod command;
 mod harness;
 mod http;
+mod llm;
+#[cfg(unix)]
+mod llm_tools;
 mod practice;
 mod remote;
 mod router;

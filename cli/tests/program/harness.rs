@@ -32,8 +32,12 @@ pub(crate) fn serve(args: &[&str]) -> Serving {
 }
 
 pub(crate) fn serve_in(args: &[&str], folder: TempDir) -> Serving {
-    let mut command = attache(args);
-    if !args.contains(&"--listen") {
+    serve_by(&mut attache(args), folder)
+}
+
+/// Starts a server by a command that is set up otherwise.
+pub(crate) fn serve_by(command: &mut Command, folder: TempDir) -> Serving {
+    if !command.get_args().any(|arg| arg == "--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
     if !args.contains(&"--data-dir") {

@@ -10,6 +10,8 @@ mod demo;
 mod harness;
 #[cfg(unix)]
 mod keys;
+#[cfg(unix)]
+mod llm;
 mod mock;
 #[cfg(unix)]
 mod nginx;

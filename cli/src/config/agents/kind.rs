@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use attache::Restart;
 use attache::model::AgentSkill;
 use attache_agents::{
-    Choice, Echo, Http, HttpSettings, Remote, RemoteSettings, Router, RouterSettings, Script, Shared,
-    practice,
+    Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Remote, RemoteSettings, Router, RouterSettings,
+    Script, Shared, practice,
 };
 #[cfg(unix)]
 use attache_agents::{Command, CommandSettings};
@@ -24,6 +24,7 @@ pub(crate) enum Kind {
     Command(Box<CommandSettings>),
     Echo(Nothing),
     Http(Box<HttpSettings>),
+    Llm(Box<LlmSettings>),
     Practice(Nothing),
     Remote(Box<RemoteSettings>),
     Router(RouterSettings),
@@ -46,9 +47,9 @@ pub(crate) struct ScriptSection {
 impl Kind {
     /// Their names in a file.
     #[cfg(unix)]
-    pub(crate) const NAMES: [&str; 7] = ["command", "echo", "http", "practice", "remote", "router", "script"];
+    pub(crate) const NAMES: [&str; 8] = ["command", "echo", "http", "llm", "practice", "remote", "router", "script"];
     #[cfg(not(unix))]
-    pub(crate) const NAMES: [&str; 6] = ["echo", "http", "practice", "remote", "router", "script"];
+    pub(crate) const NAMES: [&str; 7] = ["echo", "http", "llm", "practice", "remote", "router", "script"];
 
     pub(super) fn take(name: &str, tree: &mut Tree, section: &str) -> Result<Option<Self>, Complaint> {
         let home = |_: &str| section.to_owned();
@@ -57,6 +58,7 @@ impl Kind {
             "command" => Self::Command(Box::new(tree.take(home)?)),
             "echo" => Self::Echo(tree.take(home)?),
             "http" => Self::Http(Box::new(tree.take(home)?)),
+            "llm" => Self::Llm(Box::new(tree.take(home)?)),
             "practice" => Self::Practice(tree.take(home)?),
             "remote" => Self::Remote(Box::new(tree.take(home)?)),
             "router" => Self::Router(tree.take(home)?),
@@ -72,6 +74,7 @@ impl Kind {
             ("command", CommandSettings::json_schema(generator)),
             ("echo", Nothing::json_schema(generator)),
             ("http", HttpSettings::json_schema(generator)),
+            ("llm", LlmSettings::json_schema(generator)),
             ("practice", Nothing::json_schema(generator)),
             ("remote", RemoteSettings::json_schema(generator)),
             ("router", RouterSettings::json_schema(generator)),
@@ -85,6 +88,7 @@ impl Kind {
             Self::Command(_) => "command",
             Self::Echo(_) => "echo",
             Self::Http(_) => "http",
+            Self::Llm(_) => "llm",
             Self::Practice(_) => "practice",
             Self::Remote(_) => "remote",
             Self::Router(_) => "router",
@@ -99,6 +103,7 @@ impl Kind {
             Self::Command(_) => "Runs a command on the text of a message",
             Self::Echo(_) => "Says back what it is told",
             Self::Http(_) => "Asks a backend",
+            Self::Llm(_) => "Answers with a model",
             Self::Practice(_) => "Shows everything an agent can do",
             Self::Remote(_) => "Passes messages on to another agent",
             Self::Router(_) => "Passes tasks on to other agents",
@@ -114,6 +119,7 @@ impl Kind {
             Self::Echo(nothing) | Self::Practice(nothing) => Value::try_from(nothing),
             Self::Http(settings) => Value::try_from(settings),
             Self::Remote(settings) => Value::try_from(settings),
+            Self::Llm(settings) => Value::try_from(settings),
             Self::Router(settings) => Value::try_from(settings),
             Self::Script(script) => Value::try_from(script),
         }
@@ -148,6 +154,10 @@ impl Kind {
             Self::Http(settings) => {
                 let http = Http::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
                 Ok((Shared::new(http), Vec::new()))
+            }
+            Self::Llm(settings) => {
+                let llm = Llm::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                Ok((Shared::new(llm), Vec::new()))
             }
             Self::Practice(_) => Ok(with_skills(practice())),
             Self::Remote(settings) => {

@@ -1,0 +1,259 @@
+//! An agent that thinks: a model that answers, and calls tools until it can.
+
+mod ask;
+mod calls;
+mod delegate;
+mod fence;
+mod settings;
+mod steps;
+mod talk;
+mod tool;
+
+use std::fmt;
+use std::sync::Arc;
+
+use attache::model::{Message, Object, Task};
+use attache::{Agent, Failure, Outcome, Turn};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::model::{Call, Failed, Model, Piece, Said, Usage};
+use calls::Calls;
+pub use settings::{LlmSettings, ToolSettings};
+use steps::{Happened, Step};
+use tool::Tool;
+
+/// The name and the id of the answer: a task has one.
+const ANSWER: &str = "answer";
+
+/// Answers with a model, behind any endpoint of chat completions, and calls tools for it.
+///
+/// The answer streams as the result `answer`; what the model thinks and which tools it calls are told as typed status
+/// updates, and are in the log of the task. From there a turn that was cut off goes on: a call that has its result is
+/// not made again, and one without is made again only where its settings say so. What the work has cost is in the
+/// metadata of the task, under `attache.usage`.
+///
+/// ```
+/// use attache_agents::{Llm, LlmSettings, ModelSettings};
+/// let model = ModelSettings {
+///     url: "http://127.0.0.1:11434/v1".to_owned(),
+///     name: "qwen3".to_owned(),
+///     ..ModelSettings::default()
+/// };
+/// let agent = Llm::new(LlmSettings { model, system: "Be brief.".to_owned(), ..LlmSettings::default() })?;
+/// # Ok::<(), attache_agents::BadLlm>(())
+/// ```
+#[derive(Debug)]
+pub struct Llm {
+    settings: LlmSettings,
+    model: Model,
+    tools: Vec<Arc<Tool>>,
+    offers: Vec<Value>,
+}
+
+/// Settings that no such agent can have. Says which, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadLlm {
+    /// The key at fault.
+    pub key: &'static str,
+    why: String,
+}
+
+impl Llm {
+    /// An agent with a model.
+    ///
+    /// # Errors
+    /// The model or a tool cannot be as it is set.
+    pub fn new(settings: LlmSettings) -> Result<Self, BadLlm> {
+        let model = Model::new(settings.model.clone()).map_err(|bad| BadLlm { key: "model", why: bad.0 })?;
+        let tools = settings.tools.iter().map(|(name, tool)| Tool::new(name, tool.clone()).map(Arc::new));
+        let tools = tools.collect::<Result<Vec<_>, _>>().map_err(|why| BadLlm { key: "tools", why })?;
+        let offers = tools.iter().map(|tool| tool.offer()).collect();
+        Ok(Self { settings, model, tools, offers })
+    }
+}
+
+impl Agent for Llm {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let mut work = Work::new(self, &turn).await;
+        let outcome = work.run().await;
+        turn.metadata(work.usage()).await;
+        Ok(outcome)
+    }
+
+    /// What a tool does to the world cannot be done twice.
+    fn durable_start(&self) -> bool {
+        self.tools.iter().any(|tool| !tool.settings.repeat)
+    }
+}
+
+/// One turn.
+struct Work<'a> {
+    llm: &'a Llm,
+    turn: &'a Turn,
+    earlier: Vec<Task>,
+    happened: Vec<Happened>,
+    begun: Instant,
+    /// How often the model was asked in this turn, and what that has cost.
+    asked: u32,
+    spent: Usage,
+}
+
+impl<'a> Work<'a> {
+    async fn new(llm: &'a Llm, turn: &'a Turn) -> Self {
+        let memory = llm.settings.memory;
+        let earlier = if memory == 0 { Vec::new() } else { turn.context(memory).await };
+        let happened = steps::of(turn.task());
+        Self { llm, turn, earlier, happened, begun: Instant::now(), asked: 0, spent: Usage::default() }
+    }
+
+    async fn run(&mut self) -> Outcome {
+        loop {
+            if let Some(ask) = self.settle().await {
+                return ask;
+            }
+            if let Some(why) = self.exhausted() {
+                return Outcome::failed(why);
+            }
+            match self.think().await {
+                Ok(said) if said.calls.is_empty() => return ended(&said),
+                Ok(said) => self.want(said).await,
+                Err(Failed { words, cause }) => {
+                    tracing::warn!(task = %self.turn.task_id(), cause, "{words}");
+                    return Outcome::failed(words);
+                }
+            }
+        }
+    }
+
+    /// Gives every open call its result, unless the caller must be asked.
+    async fn settle(&mut self) -> Option<Outcome> {
+        let (open, answer) = calls::open(&self.happened);
+        if open.is_empty() {
+            return None;
+        }
+        let answer = answer.cloned();
+        let (tools, max_depth) = (&self.llm.tools, self.llm.settings.max_depth);
+        let calls = Calls { turn: self.turn, tools, max_depth };
+        let ask = calls.settle(open, answer.as_ref(), &mut self.happened).await?;
+        Some(ask.outcome())
+    }
+
+    /// Why the model may not be asked again, if so.
+    fn exhausted(&self) -> Option<String> {
+        let settings = &self.llm.settings;
+        let steps = self.happened.iter().filter(|one| matches!(one, Happened::Did(Step::ToolCalls { .. })));
+        if steps.count() >= settings.max_steps {
+            return Some(format!("the work took more than {} steps (max_steps)", settings.max_steps));
+        }
+        let Usage { input_tokens, output_tokens } = self.in_all();
+        let most = settings.max_total_tokens.filter(|most| input_tokens + output_tokens >= *most)?;
+        Some(format!("the work took more than {most} tokens (max_total_tokens)"))
+    }
+
+    /// What the model has cost in this task.
+    fn in_all(&self) -> Usage {
+        self.happened.iter().fold(Usage::default(), |all, one| match one {
+            Happened::Did(Step::ToolCalls { usage, .. }) => all.and(*usage),
+            _ => all,
+        })
+    }
+
+    /// Asks the model; what it says streams.
+    async fn think(&mut self) -> Result<Said, Failed> {
+        let settings = &self.llm.settings;
+        let messages = talk::messages(&settings.system, &self.earlier, settings.memory_size, &self.happened);
+        let mut answer = self.llm.model.ask(&messages, &self.llm.offers).await?;
+        self.asked += 1;
+        let mut writer = None;
+        while let Some(piece) = answer.next().await {
+            match piece? {
+                Piece::Text(text) => {
+                    let begin = || self.turn.writer(ANSWER).with_id(ANSWER);
+                    writer.get_or_insert_with(begin).write(text).await;
+                }
+                Piece::Reasoning(text) if settings.show_reasoning => {
+                    Step::Reasoning { text }.tell(self.turn).await
+                }
+                Piece::Reasoning(_) => {}
+            }
+        }
+        let said = answer.said();
+        self.spent = self.spent.and(said.usage);
+        if let Some(writer) = writer.filter(|_| said.calls.is_empty()) {
+            writer.finish().await;
+        }
+        Ok(said)
+    }
+
+    /// Writes down what the model wants to be called. Every call has an id that no other of the task has.
+    async fn want(&mut self, said: Said) {
+        let mut calls = said.calls;
+        for at in 0..calls.len() {
+            let taken =
+                |id: &str| id.is_empty() || self.knows(id) || calls[..at].iter().any(|call| call.id == id);
+            if taken(&calls[at].id) {
+                let number = self.happened.len();
+                calls[at].id = format!("call-{number}-{at}");
+            }
+        }
+        let step = Step::ToolCalls { text: said.text, calls, usage: said.usage };
+        step.tell(self.turn).await;
+        self.happened.push(Happened::Did(step));
+    }
+
+    fn knows(&self, id: &str) -> bool {
+        let calls = self.happened.iter().filter_map(|one| match one {
+            Happened::Did(Step::ToolCalls { calls, .. }) => Some(calls),
+            _ => None,
+        });
+        calls.flatten().any(|call: &Call| call.id == id)
+    }
+
+    /// What the task has cost, this turn included.
+    fn usage(&self) -> Object {
+        let before = self.turn.task().metadata.as_ref().and_then(|metadata| metadata.get("attache.usage"));
+        let before: Value = before.and_then(|before| before.read().ok()).unwrap_or_default();
+        let sum = |name: &str, more: u64| before[name].as_u64().unwrap_or(0).saturating_add(more);
+        let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let usage = json!({
+            "model": self.llm.settings.model.name,
+            "calls": sum("calls", self.asked.into()),
+            "inputTokens": sum("inputTokens", self.spent.input_tokens),
+            "outputTokens": sum("outputTokens", self.spent.output_tokens),
+            "milliseconds": sum("milliseconds", took),
+        });
+        let mut metadata = Object::new();
+        metadata.insert("attache.usage", usage);
+        metadata
+    }
+}
+
+impl Usage {
+    fn and(self, more: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(more.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(more.output_tokens),
+        }
+    }
+}
+
+/// How a turn ends whose model wants nothing more.
+fn ended(said: &Said) -> Outcome {
+    match said.finish.as_deref() {
+        Some("content_filter") => Outcome::failed("the model was not allowed to go on"),
+        _ if said.text.is_empty() => Outcome::failed("the model said nothing"),
+        Some("length") => {
+            Outcome::CompletedWith(Message::agent("the answer was cut off at its longest (max_tokens)"))
+        }
+        _ => Outcome::Completed,
+    }
+}
+
+impl fmt::Display for BadLlm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for BadLlm {}

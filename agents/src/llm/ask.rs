@@ -1,0 +1,96 @@
+//! What the caller is asked before the work can go on, and what they answer.
+
+use attache::model::{Content, Json, Message};
+use attache::{Outcome, Question};
+use serde_json::{Value, json};
+
+use super::calls::data_of_kind;
+use super::talk::prompt;
+use super::tool::Given;
+use crate::model::Call;
+
+/// What people say who agree.
+const CONSENT: &[&str] = &["yes", "y", "ok", "okay", "approve", "approved", "allow", "ja", "oui", "si"];
+
+/// A question to the caller. Its id is that of the call, so it stays the same however often it is asked.
+pub(super) struct Ask {
+    words: String,
+    request: Value,
+}
+
+impl Ask {
+    /// Whether a call may be made.
+    pub(super) fn approval(call: &Call) -> Self {
+        let words = format!("May `{}` be called with {}? Answer yes or no.", call.name, given(call));
+        Self::new(call, "approval", words)
+    }
+
+    /// To do what a tool of the caller's does.
+    pub(super) fn tool(call: &Call) -> Self {
+        let words = format!("Please call `{}` with {} and answer with its result.", call.name, given(call));
+        Self::new(call, "tool-use", words)
+    }
+
+    /// What another agent wants to know.
+    pub(super) fn child(call: &Call, question: &str) -> Self {
+        Self::new(call, "question", format!("`{}` asks: {question}", call.name))
+    }
+
+    fn new(call: &Call, wants: &str, words: String) -> Self {
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+        let request = json!({
+            "kind": "input-request", "requestId": call.id, "prompt": words, "sensitive": false,
+            "wants": wants, "tool": call.name, "arguments": arguments,
+        });
+        Self { words, request }
+    }
+
+    pub(super) fn outcome(self) -> Outcome {
+        Outcome::ask(Question::from(self.words).with_request(Json::from(self.request)))
+    }
+}
+
+fn given(call: &Call) -> &str {
+    if call.arguments.trim().is_empty() { "nothing" } else { &call.arguments }
+}
+
+/// Whether a message answers this call: one that names another call does not.
+pub(super) fn fits(message: &Message, id: &str) -> bool {
+    let mut named = data_of_kind(message, "tool-result").peekable();
+    named.peek().is_none() || named.any(|result| result["toolUseId"] == id)
+}
+
+/// The result of a call, as a program gives it or as a person types it.
+pub(super) fn result(message: &Message, id: &str) -> Given {
+    let Some(given) = given_for(message, id) else { return Ok(prompt(message)) };
+    match &given["error"] {
+        Value::Null => Ok(text(&given["result"])),
+        error => Err(text(error)),
+    }
+}
+
+/// Whether the caller agrees to a call. Anything but a clear yes is a no; gives their words.
+pub(super) fn consent(message: &Message, id: &str) -> Result<(), String> {
+    let data = message.parts.iter().find_map(|part| match &part.content {
+        Content::Data(data) => data.read::<Value>().ok()?.get("approved").cloned(),
+        _ => None,
+    });
+    let said = match given_for(message, id) {
+        Some(given) => given["result"].get("approved").unwrap_or(&given["result"]).clone(),
+        None => data.unwrap_or_else(|| Value::from(prompt(message))),
+    };
+    let words = text(&said);
+    let word = words.trim().trim_end_matches(['.', '!']).to_lowercase();
+    if said == Value::Bool(true) || (said.is_string() && CONSENT.contains(&word.as_str())) {
+        return Ok(());
+    }
+    Err(words)
+}
+
+fn given_for(message: &Message, id: &str) -> Option<Value> {
+    data_of_kind(message, "tool-result").find(|given| given["toolUseId"] == id)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

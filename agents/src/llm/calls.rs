@@ -1,0 +1,246 @@
+//! The calls that a model has asked for and that have no result yet.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use attache::Turn;
+use attache::model::{Content, Message, TaskId};
+use serde_json::{Map, Value};
+use tokio::task::JoinSet;
+
+use super::ask::{Ask, consent, fits, result};
+use super::delegate::{Came, Errand};
+use super::steps::{Happened, Step};
+use super::tool::{Given, Tool, Way};
+use crate::model::Call;
+
+/// A call without a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Open {
+    pub(super) call: Call,
+    pub(super) started: bool,
+    pub(super) task: Option<TaskId>,
+}
+
+/// What is to be done about an open call.
+enum Next {
+    Run,
+    Errand(Errand),
+    Ask(Ask),
+    Result(Given),
+}
+
+/// The calls of the last step that have no result yet, and what the caller has said that no step has taken up.
+pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
+    let mut open: Vec<Open> = Vec::new();
+    let mut answer = None;
+    for one in happened {
+        match one {
+            Happened::Heard(message) => answer = Some(message),
+            Happened::Did(step) => {
+                answer = None;
+                match step {
+                    Step::ToolCalls { calls, .. } => {
+                        let calls = calls.iter().cloned();
+                        open = calls.map(|call| Open { call, started: false, task: None }).collect();
+                    }
+                    Step::ToolStarted { id, .. } => {
+                        open.iter_mut()
+                            .filter(|open| open.call.id == *id)
+                            .for_each(|open| open.started = true);
+                    }
+                    Step::Delegated { id, task } => {
+                        let known = open.iter_mut().filter(|open| open.call.id == *id);
+                        known.for_each(|open| open.task = Some(task.clone()));
+                    }
+                    Step::ToolResult { id, .. } => open.retain(|open| open.call.id != *id),
+                    Step::Reasoning { .. } => {}
+                }
+            }
+        }
+    }
+    (open, answer)
+}
+
+/// Works on open calls, at the same time where they do not need the caller.
+pub(super) struct Calls<'a> {
+    pub(super) turn: &'a Turn,
+    pub(super) tools: &'a [Arc<Tool>],
+    pub(super) max_depth: u32,
+}
+
+impl Calls<'_> {
+    /// Gives results to all of them, or what the caller must be asked first.
+    pub(super) async fn settle(
+        &self,
+        open: Vec<Open>,
+        mut answer: Option<&Message>,
+        happened: &mut Vec<Happened>,
+    ) -> Option<Ask> {
+        let mut asks = Vec::new();
+        let mut running = JoinSet::new();
+        let mut ids = HashMap::new();
+        for (at, open) in open.into_iter().enumerate() {
+            let Some(tool) = self.tools.iter().find(|tool| tool.name == open.call.name).cloned() else {
+                let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+                let why = format!("there is no tool of that name; there are: {}", names.join(", "));
+                self.record(&open.call, Err(why), happened).await;
+                continue;
+            };
+            let arguments = match arguments(&open.call) {
+                Ok(arguments) => arguments,
+                Err(why) => {
+                    self.record(&open.call, Err(why), happened).await;
+                    continue;
+                }
+            };
+            match self.next(&tool, &open, &arguments, &mut answer) {
+                Next::Result(given) => {
+                    let given = tool.cleaned(given);
+                    self.record(&open.call, given, happened).await;
+                }
+                Next::Ask(ask) => asks.push((at, ask)),
+                Next::Run => {
+                    self.start(&open.call, happened).await;
+                    let (turn, call) = (self.turn.clone(), open.call);
+                    let named = call.clone();
+                    let handle = running.spawn(async move {
+                        let given = tool.call(&turn, &call, &arguments).await;
+                        (at, call, Ok(given))
+                    });
+                    ids.insert(handle.id(), named);
+                }
+                Next::Errand(errand) => {
+                    if matches!(errand, Errand::Begin(_)) {
+                        self.start(&open.call, happened).await;
+                    }
+                    let (turn, call, max_depth) = (self.turn.clone(), open.call, self.max_depth);
+                    let named = call.clone();
+                    let handle = running.spawn(async move {
+                        let came = errand_of(&tool, &turn, &call, errand, max_depth).await;
+                        (at, call, came)
+                    });
+                    ids.insert(handle.id(), named);
+                }
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            match ended {
+                Ok((_, call, Ok(given))) => self.record(&call, given, happened).await,
+                Ok((at, _, Err(ask))) => asks.push((at, ask)),
+                Err(error) => {
+                    tracing::error!(%error, task = %self.turn.task_id(), "a tool panicked");
+                    if let Some(call) = ids.remove(&error.id()) {
+                        self.record(&call, Err("the tool failed".to_owned()), happened).await;
+                    }
+                }
+            }
+        }
+        asks.sort_by_key(|(at, _)| *at);
+        asks.into_iter().next().map(|(_, ask)| ask)
+    }
+
+    fn next(
+        &self,
+        tool: &Tool,
+        open: &Open,
+        arguments: &Map<String, Value>,
+        answer: &mut Option<&Message>,
+    ) -> Next {
+        let call = &open.call;
+        if let (Some(task), Way::Agent(_)) = (&open.task, &tool.way) {
+            return Next::Errand(match answer.take() {
+                Some(_) if self.turn.timed_out() => {
+                    return Next::Result(Err("nobody answered in time".to_owned()));
+                }
+                Some(answer) => Errand::Answer(task.clone(), Box::new(answer.clone())),
+                None => Errand::Follow(task.clone()),
+            });
+        }
+        if open.started && !tool.settings.repeat {
+            let why = "the call was cut off by a restart; whether it had an effect is not known";
+            return Next::Result(Err(why.to_owned()));
+        }
+        let must_ask = tool.settings.approval && !open.started;
+        if must_ask || matches!(tool.way, Way::Client) {
+            let ask = || if must_ask { Ask::approval(call) } else { Ask::tool(call) };
+            let Some(answer) = answer.take_if(|answer| fits(answer, &call.id)) else {
+                return Next::Ask(ask());
+            };
+            if self.turn.timed_out() {
+                return Next::Result(Err("nobody answered in time".to_owned()));
+            }
+            if !must_ask {
+                return Next::Result(result(answer, &call.id));
+            }
+            if let Err(said) = consent(answer, &call.id) {
+                return Next::Result(Err(format!("the user did not agree to this call: {said}")));
+            }
+        }
+        match &tool.way {
+            Way::Agent(_) => Next::Errand(Errand::Begin(task_of(arguments))),
+            _ => Next::Run,
+        }
+    }
+
+    async fn start(&self, call: &Call, happened: &mut Vec<Happened>) {
+        let step = Step::ToolStarted { id: call.id.clone(), name: call.name.clone() };
+        step.tell(self.turn).await;
+        happened.push(Happened::Did(step));
+    }
+
+    async fn record(&self, call: &Call, given: Given, happened: &mut Vec<Happened>) {
+        let failed = given.is_err();
+        let result = given.unwrap_or_else(|why| format!("error: {why}"));
+        let step = Step::ToolResult { id: call.id.clone(), name: call.name.clone(), result, failed };
+        step.tell(self.turn).await;
+        happened.push(Happened::Did(step));
+    }
+}
+
+async fn errand_of(
+    tool: &Tool,
+    turn: &Turn,
+    call: &Call,
+    errand: Errand,
+    max_depth: u32,
+) -> Result<Given, Ask> {
+    let Way::Agent(delegate) = &tool.way else { return Ok(Err("this tool is no agent".to_owned())) };
+    let limit = tool.settings.timeout;
+    let Ok(came) = tokio::time::timeout(limit, delegate.run(turn, &call.id, errand, max_depth)).await else {
+        return Ok(Err(format!("the agent took longer than {limit:?}")));
+    };
+    match came {
+        Ok(Came::Done(text)) => Ok(tool.cleaned(Ok(text))),
+        Ok(Came::Asks(words)) => {
+            Err(Ask::child(call, &super::fence::clean(&words, tool.settings.max_output)))
+        }
+        Err(why) => Ok(tool.cleaned(Err(why))),
+    }
+}
+
+/// What another agent is told: the `message`, or all arguments if there is none.
+fn task_of(arguments: &Map<String, Value>) -> String {
+    let message = arguments.get("message").and_then(Value::as_str).filter(|_| arguments.len() == 1);
+    message.map_or_else(|| Value::Object(arguments.clone()).to_string(), str::to_owned)
+}
+
+fn arguments(call: &Call) -> Result<Map<String, Value>, String> {
+    if call.arguments.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    serde_json::from_str(&call.arguments)
+        .map_err(|_| "the arguments of a call must be a JSON object".to_owned())
+}
+
+/// The data of a part of a kind of its own, by that kind.
+pub(super) fn data_of_kind<'a>(message: &'a Message, kind: &str) -> impl Iterator<Item = Value> + 'a {
+    let kind = Value::from(kind).to_string();
+    message.parts.iter().filter_map(move |part| {
+        let told = part.metadata().and_then(|metadata| metadata.get("kind"));
+        match &part.content {
+            Content::Data(data) if told.is_some_and(|told| told.get() == kind) => data.read().ok(),
+            _ => None,
+        }
+    })
+}

@@ -1,0 +1,76 @@
+//! What has happened in a task so far, step by step: read from its log and written into it.
+
+use attache::Turn;
+use attache::model::{Message, Object, Part, Role, Task, TaskId};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::model::{Call, Usage};
+
+/// Under this key the metadata of a message of ours has the step that it tells of. Nobody else can say it: what begins
+/// so is dropped from whatever comes in.
+const STEP: &str = "attache.step";
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+pub(super) enum Step {
+    /// The model has thought aloud.
+    Reasoning { text: String },
+    /// The model wants tools to be called, and said this before.
+    ToolCalls { text: String, calls: Vec<Call>, usage: Usage },
+    /// A tool is about to be called.
+    ToolStarted { id: String, name: String },
+    /// Another agent works on a call, as this task of its own.
+    Delegated { id: String, task: TaskId },
+    /// What became of a call.
+    ToolResult { id: String, name: String, result: String, failed: bool },
+}
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub(super) enum Happened {
+    /// The caller said something.
+    Heard(Message),
+    /// We did something.
+    Did(Step),
+}
+
+impl Step {
+    /// Tells the caller, and so the log.
+    pub(super) async fn tell(&self, turn: &Turn) {
+        let mut message = Message { role: Role::Agent, parts: vec![self.part()], ..Message::default() };
+        let mut metadata = Object::new();
+        metadata.insert(STEP, serde_json::to_value(self).unwrap_or_default());
+        message.metadata = Some(metadata);
+        turn.say_message(message).await;
+    }
+
+    /// The step for programs that show how the work goes.
+    fn part(&self) -> Part {
+        Part::data(match self {
+            Self::Reasoning { text } => json!({"type": "reasoning", "text": text}),
+            Self::ToolCalls { text, calls, .. } => {
+                let calls: Vec<_> =
+                    calls.iter().map(|call| json!({"id": call.id, "name": call.name})).collect();
+                json!({"type": "tool-calls", "text": text, "calls": calls})
+            }
+            Self::ToolStarted { id, name } => json!({"type": "tool-started", "id": id, "name": name}),
+            Self::Delegated { id, task } => json!({"type": "delegated", "id": id, "taskId": task}),
+            Self::ToolResult { id, name, failed, .. } => {
+                json!({"type": "tool-result", "id": id, "name": name, "failed": failed})
+            }
+        })
+    }
+}
+
+/// All that has happened in a task.
+pub(super) fn of(task: &Task) -> Vec<Happened> {
+    let said = task.history.iter().chain(&task.status.message);
+    said.filter_map(|message| match message.role {
+        Role::User => Some(Happened::Heard((**message).clone())),
+        // A message that only says it is from an agent has no step.
+        _ => message.metadata.as_ref()?.get(STEP)?.read().ok().map(Happened::Did),
+    })
+    .collect()
+}

@@ -1,0 +1,169 @@
+//! A client of any endpoint that speaks chat completions as OpenAI does, and of those that nearly do.
+
+mod answer;
+mod chunk;
+mod settings;
+
+use std::fmt;
+use std::time::Duration;
+
+use attache::{Http as Door, HttpResponse};
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Request, Uri};
+use serde_json::{Map, Value, json};
+use tokio::time::{sleep, timeout};
+
+use crate::http::told;
+pub(crate) use answer::{Answer, Piece};
+pub(crate) use chunk::{Call, Said, Usage};
+pub use settings::ModelSettings;
+
+/// How long is waited before a model is asked again, for the first time; then twice as long each time.
+const PAUSE: Duration = Duration::from_millis(500);
+/// What a model may ask to be waited for at most.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// How much is read of what a model says about its own failure.
+const MAX_COMPLAINT: usize = 4 << 10;
+
+/// A model behind an endpoint.
+#[derive(Debug)]
+pub(crate) struct Model {
+    url: Uri,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    settings: ModelSettings,
+    door: Door,
+}
+
+/// Settings that no model can have. Says which, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadModel(pub(crate) String);
+
+/// Why a model did not answer: in words for the caller, which hold nothing that the endpoint said, and for the log.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) words: String,
+    pub(crate) cause: String,
+}
+
+impl Model {
+    pub(crate) fn new(settings: ModelSettings) -> Result<Self, BadModel> {
+        let bad = |why: &str| BadModel(why.to_owned());
+        if settings.name.is_empty() {
+            return Err(bad("name must say which model is asked"));
+        }
+        let base = settings.url.trim_end_matches('/');
+        let url = if base.ends_with("/chat/completions") {
+            base.to_owned()
+        } else {
+            format!("{base}/chat/completions")
+        };
+        let wrong =
+            "url must begin with http:// or https:// and name a host, as http://127.0.0.1:8000/v1 does";
+        let url: Uri = url.parse().map_err(|_| bad(wrong))?;
+        Door::check(&url).map_err(|_| bad(wrong))?;
+        let key = settings.api_key.as_ref().map(|key| format!("Bearer {}", key.expose()));
+        let key = key.map(|key| (AUTHORIZATION.as_str().to_owned(), key));
+        let others = settings.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
+        let mut headers = Vec::new();
+        for (name, value) in key.into_iter().chain(others) {
+            let sent = HeaderName::try_from(&name).ok().zip(HeaderValue::try_from(value).ok());
+            let (name, mut value) =
+                sent.ok_or_else(|| BadModel(format!("`{name}` cannot be sent as a header")))?;
+            value.set_sensitive(true);
+            headers.push((name, value));
+        }
+        Ok(Self { url, headers, settings, door: Door::new() })
+    }
+
+    /// Asks; gives the answer as soon as it begins. Asking twice does no harm, so a model that is busy or not there is
+    /// asked again.
+    pub(crate) async fn ask(&self, messages: &[Value], tools: &[Value]) -> Result<Answer, Failed> {
+        let body = Bytes::from(self.body(messages, tools).to_string());
+        let mut tries = 0;
+        loop {
+            let (failed, pause) = match self.send(body.clone()).await {
+                Ok(answer) if answer.status().is_success() => {
+                    return Ok(Answer::new(answer, &self.settings));
+                }
+                Ok(answer) => {
+                    let again = matches!(answer.status().as_u16(), 408 | 429 | 500 | 502..=504);
+                    let pause = told(&answer);
+                    let failed = refused(answer).await;
+                    if !again {
+                        return Err(failed);
+                    }
+                    (failed, pause)
+                }
+                Err(failed) => (failed, None),
+            };
+            if tries >= self.settings.retries {
+                return Err(failed);
+            }
+            sleep(pause.unwrap_or(PAUSE * 2_u32.saturating_pow(tries)).min(MAX_PAUSE)).await;
+            tries += 1;
+        }
+    }
+
+    async fn send(&self, body: Bytes) -> Result<HttpResponse, Failed> {
+        let mut request = Request::post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "text/event-stream, application/json;q=0.9")
+            .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(body).map_err(|error| Failed::new("cannot be asked", error))?;
+        match timeout(self.settings.timeout, self.door.send(request)).await {
+            Ok(answer) => answer.map_err(|error| Failed::new("cannot be reached", error)),
+            Err(_) => Err(self.silent()),
+        }
+    }
+
+    fn silent(&self) -> Failed {
+        Failed::silent(self.settings.timeout)
+    }
+
+    fn body(&self, messages: &[Value], tools: &[Value]) -> Value {
+        let settings = &self.settings;
+        let mut body = Map::new();
+        body.insert("model".to_owned(), json!(settings.name));
+        body.insert("messages".to_owned(), json!(messages));
+        body.insert("stream".to_owned(), json!(true));
+        body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+        if !tools.is_empty() {
+            body.insert("tools".to_owned(), json!(tools));
+        }
+        let numbers = [("temperature", settings.temperature), ("top_p", settings.top_p)];
+        body.extend(numbers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))));
+        if let Some(most) = settings.max_tokens {
+            body.insert("max_tokens".to_owned(), json!(most));
+        }
+        body.extend(settings.more.clone());
+        Value::Object(body)
+    }
+}
+
+impl Failed {
+    fn new(what: &str, cause: impl fmt::Display) -> Self {
+        Self { words: format!("the model {what}"), cause: cause.to_string() }
+    }
+
+    fn silent(limit: Duration) -> Self {
+        Self::new(&format!("said nothing for {limit:?}"), "timeout")
+    }
+}
+
+/// What a status means; what the endpoint says about it is for the log alone.
+async fn refused(answer: HttpResponse) -> Failed {
+    let status = answer.status();
+    let what = match status.as_u16() {
+        401 | 403 => "does not accept our credentials".to_owned(),
+        404 => "is not there: 404 Not Found".to_owned(),
+        408 | 429 | 502..=504 => format!("is not available: {status}"),
+        400 | 413 | 422 => format!("refuses what it is asked: {status}"),
+        _ => format!("failed: {status}"),
+    };
+    let said = answer.read(MAX_COMPLAINT).await.unwrap_or_default();
+    Failed::new(&what, String::from_utf8_lossy(&said))
+}

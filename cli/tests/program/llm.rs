@@ -1,0 +1,208 @@
+//! Agents that think, as their files have them: with a model that follows a script, and with a real one.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::clients::{folder as judges, repository};
+use crate::harness::{DEADLINE, call, say, serve_in};
+
+/// A model that answers with these events, one list after the other. Gives its url, and what it is asked.
+fn model(script: Vec<Vec<Value>>) -> (String, Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let (send, asked) = sync_channel(script.len());
+    thread::spawn(move || {
+        for events in script {
+            let mut stream = listener.accept().unwrap().0;
+            send.send(body(&mut stream)).unwrap();
+            let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+            stream.write_all(format!("{head}{events}data: [DONE]\n\n").as_bytes()).unwrap();
+        }
+    });
+    (url, asked)
+}
+
+fn body(stream: &mut TcpStream) -> Value {
+    let mut reader = BufReader::new(stream);
+    let (mut line, mut length) = (String::new(), 0);
+    while line != "\r\n" {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+        let said = line.to_lowercase();
+        length = said.strip_prefix("content-length: ").map_or(length, |said| said.trim().parse().unwrap());
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn says(text: &str) -> Vec<Value> {
+    vec![json!({"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]})]
+}
+
+fn calls(calls: &[(&str, &str, Value)]) -> Vec<Value> {
+    let calls: Vec<_> = calls.iter().enumerate().map(|(at, (id, name, arguments))| json!({"index": at, "id": id, "function": {"name": name, "arguments": arguments.to_string()}})).collect();
+    vec![json!({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]})]
+}
+
+/// A file with these agents.
+fn file(text: &str) -> (TempDir, String) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    std::fs::write(&file, text).unwrap();
+    (folder, file.display().to_string())
+}
+
+/// The file that a page shows, with a model of ours.
+fn shown(page: &str, model: &str) -> (TempDir, String) {
+    let text = std::fs::read_to_string(repository().join("docs").join(page)).unwrap();
+    let (_, block) = text.split_once("```toml\n").unwrap();
+    file(&block.split_once("```").unwrap().0.replace("http://127.0.0.1:11434/v1", model))
+}
+
+fn text(task: &Value) -> &str {
+    task["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_else(|| panic!("{task}"))
+}
+
+#[test]
+fn the_assistant_of_the_documentation_calls_its_tools() {
+    let (url, asked) = model(vec![calls(&[("a", "clock", json!({}))]), says("It is late.")]);
+    let (folder, file) = shown("assistant.md", &url);
+    let server = serve_in(&["serve", &file], folder);
+    assert_eq!(text(&say(&server.line("Listening on "), "What time is it?")), "It is late.");
+    let second = asked.iter().nth(1).unwrap();
+    let result = second["messages"].as_array().unwrap().iter().find(|one| one["role"] == "tool").unwrap();
+    assert!(result["content"].as_str().unwrap().contains("UTC"), "{second}");
+}
+
+#[test]
+fn the_clerk_of_the_documentation_asks_before_it_pays() {
+    let (url, _asked) = model(vec![calls(&[("a", "pay", json!({"amount": 5, "to": "Ann"}))]), says("Paid.")]);
+    let (folder, file) = shown("approval.md", &url);
+    let server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
+    let task = say(&url, "Pay Ann");
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    let answer =
+        json!({"messageId": "n", "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": "yes"}]});
+    let task = call(&url, "SendMessage", &json!({"message": answer}))["result"]["task"].clone();
+    assert_eq!(text(&task), "Paid.");
+}
+
+#[test]
+fn the_editor_of_the_documentation_is_told_when_nobody_is_there() {
+    let (url, asked) = model(vec![calls(&[("a", "facts", json!({"message": "how many?"}))]), says("Many.")]);
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (folder, file) = shown("delegation.md", &url);
+    let written = std::fs::read_to_string(&file).unwrap().replace("127.0.0.1:9000", &nobody.to_string());
+    std::fs::write(&file, written).unwrap();
+    let server = serve_in(&["serve", &file], folder);
+    assert_eq!(text(&say(&server.line("Listening on "), "How many?")), "Many.");
+    assert!(asked.iter().nth(1).unwrap().to_string().contains("the agent gave no answer"));
+}
+
+#[test]
+fn a_killed_turn_goes_on_and_repeats_no_call() {
+    let both = calls(&[("a", "quick", json!({})), ("b", "slow", json!({}))]);
+    let (url, asked) = model(vec![both, says("Done.")]);
+    let (folder, file) = file(&format!(
+        r#"
+        [agents.worker]
+        type = "llm"
+        limits = {{ on_restart = {{ run_again = {{ attempts = 3 }} }} }}
+        model = {{ url = "{url}", name = "m" }}
+        [agents.worker.tools.quick]
+        description = "Is quick"
+        command = ["sh", "-c", "echo once >> $HOME/quick; echo fine"]
+        [agents.worker.tools.slow]
+        description = "Is slow"
+        command = ["sh", "-c", "echo once >> $HOME/slow; exec sleep 600"]
+        "#
+    ));
+    let home = TempDir::new().unwrap();
+    let path = |name: &str| home.path().join(name);
+    let start = |folder| {
+        // The only test of this program that sets its home: commands of the file write there.
+        serve_with_home(&file, folder, home.path())
+    };
+    let mut server = start(folder);
+    let url = server.line("Listening on ");
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]});
+    let params = json!({"message": message, "configuration": {"returnImmediately": true}});
+    let id = call(&url, "SendMessage", &params)["result"]["task"]["id"].clone();
+    let look = |url: &str| call(url, "GetTask", &json!({"id": id}))["result"].clone();
+    let has = |task: &Value, step: &str| task.to_string().contains(step);
+    until(|| has(&look(&url), r#""type":"tool-result""#) && path("slow").exists());
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let server = start(folder);
+    let url = server.line("Listening on ");
+    until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
+    let second = asked.iter().nth(1).unwrap().to_string();
+    assert!(second.contains("fine") && second.contains("cut off by a restart"), "{second}");
+    for name in ["quick", "slow"] {
+        assert_eq!(std::fs::read_to_string(path(name)).unwrap(), "once\n", "{name}");
+    }
+    assert_eq!(text(&look(&url)), "Done.");
+}
+
+fn serve_with_home(file: &str, folder: TempDir, home: &Path) -> crate::harness::Serving {
+    crate::harness::serve_by(crate::harness::attache(&["serve", file]).env("HOME", home), folder)
+}
+
+/// Looks until it is so.
+fn until(so: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < DEADLINE, "not within the deadline");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_real_model_streams_its_answer() {
+    if std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1") {
+        return;
+    }
+    let mut model = Command::new(judges().join("model/bin/python"))
+        .arg(repository().join("tests/judges/model/serve.py"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    BufReader::new(model.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let (folder, file) = file(&format!(
+        "[agents.smol]\ntype = \"llm\"\n[agents.smol.model]\nurl = \"{}\"\nname = \"smollm2\"\ntemperature = 0.0\nmax_tokens = 24\n",
+        url.trim()
+    ));
+    let server = serve_in(&["serve", &file], folder);
+    let address = server.line("Listening on ");
+    let host = address.trim_start_matches("http://").trim_end_matches('/');
+    let message =
+        json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "What is the capital of France?"}]});
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}})
+            .to_string();
+    let mut stream = TcpStream::connect(host).unwrap();
+    // A small machine thinks slowly.
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    write!(stream, "POST / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    drop(model.stdin.take());
+    model.wait().unwrap();
+    assert!(answer.matches("artifactUpdate").count() > 3, "it streams: {answer}");
+    assert!(answer.contains("Paris") && answer.contains("TASK_STATE_COMPLETED"), "{answer}");
+}
