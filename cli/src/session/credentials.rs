@@ -1,7 +1,7 @@
 //! Credentials go where the card says, and only to whom they belong.
 
-use attache::Client;
-use attache::model::{AgentCard, AgentInterface, Secret, SecurityScheme};
+use attache::model::{AgentCard, AgentInterface, ApiKeySecurityScheme, Binding, Secret, SecurityScheme};
+use attache::{ApiKey, Bearer, Client, MutualTls};
 
 use super::Found;
 use crate::failure::{Failure, Outcome};
@@ -25,14 +25,20 @@ pub(super) fn attach(
         client = client.with_header(name, value.expose()).map_err(refused)?;
     }
     let mut supplied = trusted && settings.service_params.iter().any(|(name, _)| is_credential(name));
+    // Whether a credential may go over plain http was decided above, aloud.
+    client = client.with_card(found.card.clone()).with_plain_http_credentials();
+    if settings.cert.is_some() {
+        client = client.with_credentials(MutualTls);
+        supplied |= found.card.security_schemes.values().any(|it| matches!(it, SecurityScheme::MutualTls(_)));
+    }
     if let Some(token) = settings.bearer.as_ref().filter(|_| trusted) {
-        client = client.with_bearer(token).map_err(refused)?;
+        client = client.with_credentials(Bearer::new(token.clone()));
         supplied = true;
     }
     if let Some(key) = settings.api_key.as_ref().filter(|_| trusted) {
-        match key_header(&found.card, key)? {
-            Some((name, value)) => {
-                client = client.with_header(&name, value.expose()).map_err(refused)?;
+        match place_of_key(&found.card) {
+            Some(place) => {
+                client = with_key(client, place, key, interface, &found.card).map_err(refused)?;
                 supplied = true;
             }
             None => {
@@ -46,23 +52,36 @@ pub(super) fn attach(
     Ok((client, supplied))
 }
 
-/// Where the card wants the key: a header, and its value.
-fn key_header(card: &AgentCard, key: &Secret) -> Outcome<Option<(String, Secret)>> {
-    let schemes = card.security_schemes.values();
-    let mut keys = schemes.filter_map(|scheme| match scheme {
+/// Where the card wants the key.
+fn place_of_key(card: &AgentCard) -> Option<&ApiKeySecurityScheme> {
+    card.security_schemes.values().find_map(|scheme| match scheme {
         SecurityScheme::ApiKey(key) => Some(key),
         _ => None,
-    });
-    let Some(scheme) = keys.next() else { return Ok(None) };
-    match scheme.location.as_str() {
-        "header" => Ok(Some((scheme.name.clone(), key.clone()))),
-        "cookie" => {
-            Ok(Some(("cookie".to_owned(), Secret::from(format!("{}={}", scheme.name, key.expose())))))
-        }
-        other => Err(Failure::internal(format!(
-            "the agent wants its API key in the {other}, which is not supported"
-        ))),
+    })
+}
+
+/// The key goes where the requirement says that is chosen, or to where it could go if none is required.
+fn with_key(
+    client: Client,
+    place: &ApiKeySecurityScheme,
+    key: &Secret,
+    interface: &AgentInterface,
+    card: &AgentCard,
+) -> attache::Result<Client> {
+    let (name, value) = (place.name.as_str(), key.clone());
+    if interface.binding() == Some(Binding::Grpc) {
+        // There is no query, and a cookie is metadata like any other.
+        return match place.location.as_str() {
+            "cookie" => client.with_header("cookie", &format!("{name}={}", key.expose())),
+            _ => client.with_header(&name.to_ascii_lowercase(), key.expose()),
+        };
     }
+    Ok(client.with_credentials(match (place.location.as_str(), card.security_requirements.is_empty()) {
+        ("query", true) => ApiKey::query(name, value),
+        ("cookie", true) => ApiKey::cookie(name, value),
+        ("header", true) => ApiKey::header(name, value),
+        _ => ApiKey::new(value),
+    }))
 }
 
 /// Whether the card asks for credentials in every case.
