@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use crate::config::{Given, StoreKind};
 
 pub(crate) use client::{
-    Card, CardGet, Common, Config, Parts, PushConfig, PushCreate, Send, Talk, Task, TaskDownload, TaskGet,
-    TaskList, TaskOne, TaskWait,
+    Auth, AuthLogin, AuthLogout, Card, CardGet, Common, Config, Conformance, Parts, PushConfig, PushCreate,
+    Send, Talk, Task, TaskDownload, TaskGet, TaskList, TaskOne, TaskWait,
 };
 
 /// Serve and talk to A2A agents.
@@ -37,9 +37,14 @@ pub(crate) enum Command {
     /// Show and check cards.
     #[command(subcommand)]
     Card(Box<Card>),
+    /// Log in to an agent, and out.
+    #[command(subcommand)]
+    Auth(Box<Auth>),
     /// Show the settings in force.
     #[command(subcommand)]
     Config(Box<Config>),
+    /// Check whether an agent keeps the rules of the protocol, over every binding it offers.
+    Conformance(Box<Conformance>),
     /// Print a script that completes commands in a shell.
     Completion {
         /// bash, zsh, fish, powershell or elvish

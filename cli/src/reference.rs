@@ -168,6 +168,23 @@ impl Found {
     }
 }
 
+/// The host of the agent that is named, without a look at its card unless that is a file.
+pub(crate) fn host_of(settings: &Settings) -> Option<String> {
+    match place(settings.agent.as_deref()?, &|path| path.is_file()) {
+        Place::Url(url) => Some(host_of_url(&url)),
+        Place::File(path) => {
+            let found = from_file(&path).and_then(Received::read).ok()?;
+            found.card.supported_interfaces.first().map(|one| host_of_url(&one.url))
+        }
+    }
+}
+
+/// The host of a url, without its port.
+pub(crate) fn host_of_url(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    host(rest.split(['/', '?']).next().unwrap_or_default())
+}
+
 /// The host of an authority, without its port.
 pub(crate) fn host(authority: &str) -> String {
     let authority = authority.rsplit('@').next().unwrap_or_default();

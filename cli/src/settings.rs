@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     /// The file named by `--config`, for the commands we print.
     pub(crate) config: Option<String>,
     pub(crate) endpoint: Option<String>,
+    /// `a2a-cli` in the user's configuration directory.
+    pub(crate) folder: Option<std::path::PathBuf>,
 }
 
 impl Settings {
@@ -90,6 +92,7 @@ impl Settings {
             key: text("key"),
             config: common.config.clone(),
             endpoint: common.endpoint.clone(),
+            folder: sources.folder.clone(),
             all: Vec::new(),
         };
         settings.agree(common)?;

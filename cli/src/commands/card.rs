@@ -19,7 +19,7 @@ pub(crate) async fn get(args: CardGet, settings: &Settings, out: &mut Output) ->
     }
     let found = received.read()?;
     if args.extended {
-        return extended(Session::on(settings, found, out)?, out).await;
+        return extended(Session::on(settings, &found, out)?, out).await;
     }
     let text = as_new(&found.card, &found.received.text, out);
     out.card(&found.card, &text, signature(&found.card))

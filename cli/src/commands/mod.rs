@@ -1,11 +1,13 @@
 //! One file per verb.
 
+mod auth;
 mod card;
 mod card_lint;
 mod chat;
 mod check;
 mod completion;
 mod config;
+mod conformance;
 mod demo;
 mod init;
 mod keys;
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::args::{Card, Command, Common, Config, PushConfig, Task};
+use crate::args::{Auth, Card, Command, Common, Config, PushConfig, Task};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::interrupts::Interrupts;
@@ -32,6 +34,7 @@ use crate::output::Output;
 use crate::parts::Ordered;
 use crate::settings::Settings;
 use crate::typed;
+pub(crate) use auth::Flow;
 
 pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsString]) -> ExitCode {
     match command {
@@ -67,11 +70,16 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
                     .await
             }
         },
+        Command::Auth(verb) => auth_verb(*verb, words).await,
         Command::Config(verb) => match *verb {
             Config::Show(args) => {
                 talk(words, &args.common, async |settings, out| config::show(settings, out).map(|()| 0)).await
             }
         },
+        Command::Conformance(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| conformance::run(*args, settings, out).await).await
+        }
         Command::Completion { shell } => completion::run(shell),
     }
 }
@@ -109,6 +117,23 @@ async fn task_verb(verb: Task, words: &[OsString]) -> ExitCode {
             talk(words, &common, async |settings, out| task_wait::run(args, settings, out).await).await
         }
         Task::PushConfig(verb) => push_verb(verb, words).await,
+    }
+}
+
+async fn auth_verb(verb: Auth, words: &[OsString]) -> ExitCode {
+    match verb {
+        Auth::Login(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| auth::login(args, settings, out).await.map(|()| 0))
+                .await
+        }
+        Auth::Status(args) => {
+            talk(words, &args.common, async |settings, out| auth::status(settings, out).map(|()| 0)).await
+        }
+        Auth::Logout(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| auth::logout(&args, settings, out).map(|()| 0)).await
+        }
     }
 }
 
