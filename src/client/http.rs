@@ -73,7 +73,8 @@ impl Client {
         protocol: Protocol,
         patience: Patience,
     ) -> Result<Response<Body>> {
-        let sending = self.show_and_send(request, protocol);
+        // Boxed: what goes on in a connection is large, and every call has it inside.
+        let sending = Box::pin(self.show_and_send(request, protocol));
         let budgets = &self.settings.budgets;
         let within =
             async |limit, sending| timeout(limit, sending).await.unwrap_or_else(|_| Err(late(limit)));

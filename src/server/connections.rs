@@ -245,7 +245,8 @@ async fn answer(
     peer: Arc<Peer>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
-    Ok(routes.answer(&peer, request).await)
+    // HTTP keeps room for this future as long as the connection lasts, streams included.
+    Ok(Box::pin(routes.answer(&peer, request)).await)
 }
 
 /// Lets HTTP/2 start its streams where everything else runs, and ends those whose peer does not take them.

@@ -44,6 +44,12 @@ impl Agent for Besieged {
 
 /// One that asks for a stream on HTTP/1 and never reads.
 async fn deaf(server: &Running) -> TcpStream {
+    let stream = ask_for_flood(server).await;
+    soon(stream.readable()).await.unwrap();
+    stream
+}
+
+async fn ask_for_flood(server: &Running) -> TcpStream {
     let ask = Form::Rest1.stream("flood", json!({})).with("Idempotency-Key", "flood");
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
@@ -51,7 +57,6 @@ async fn deaf(server: &Running) -> TcpStream {
     let length = ask.body.len();
     let text = format!("{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}", ask.head, ask.body);
     soon(stream.write_all(text.as_bytes())).await.unwrap();
-    soon(stream.readable()).await.unwrap();
     stream
 }
 
@@ -173,6 +178,7 @@ async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
         settings.header_timeout = Duration::from_secs(5);
         settings.body_timeout = Duration::from_secs(5);
         settings.write_timeout = Duration::from_secs(5);
+        settings.max_streams_per_task = 2;
     });
     let server = start_with(Besieged, |server| server.serving(settings)).await;
     let (deaf, deaf_2) = (deaf(&server).await, deaf_2(&server).await);
@@ -202,10 +208,25 @@ async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
     let list = json!({"pageSize": 100, "status": "TASK_STATE_COMPLETED"});
     let list = server.result("ListTasks", list).await;
     assert_eq!(list["totalSize"], 201);
+    soon(async { while !has_room_for_two(&server).await {} }).await;
     for told in [to_end(deaf).await, until_reset(deaf_2).await] {
         assert!(told.len() < FLOOD * (256 << 10), "{} bytes", told.len());
         assert!(!told.contains("TASK_STATE_COMPLETED"), "it was let go before the end");
     }
+}
+
+/// Whether the flood takes two readers: then those who do not read it have been let go.
+async fn has_room_for_two(server: &Running) -> bool {
+    let (first, second) = (flooded(server).await, flooded(server).await);
+    first.is_some() && second.is_some()
+}
+
+/// A reader of the flood, if there is room for one.
+async fn flooded(server: &Running) -> Option<TcpStream> {
+    let mut stream = ask_for_flood(server).await;
+    let mut status = [0; 12];
+    soon(stream.read_exact(&mut status)).await.unwrap();
+    (status == *b"HTTP/1.1 200").then_some(stream)
 }
 
 /// One who works as it should: a stream and a call, each read to its end and compared with all that must be in it.
