@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use crate::config::{Given, StoreKind};
 
 pub(crate) use client::{
-    Auth, AuthLogin, AuthLogout, Card, CardGet, Common, Config, Conformance, Parts, PushConfig, PushCreate,
-    Send, Talk, Task, TaskDownload, TaskGet, TaskList, TaskOne, TaskWait,
+    Auth, AuthLogin, AuthLogout, Card, CardGet, CardSign, Common, Config, Conformance, Parts, Push,
+    PushConfig, PushCreate, PushListen, Send, Talk, Task, TaskDownload, TaskGet, TaskList, TaskOne, TaskWait,
 };
 
 /// Serve and talk to A2A agents.
@@ -40,6 +40,9 @@ pub(crate) enum Command {
     /// Log in to an agent, and out.
     #[command(subcommand)]
     Auth(Box<Auth>),
+    /// Receive push notifications.
+    #[command(subcommand)]
+    Push(Box<Push>),
     /// Show the settings in force.
     #[command(subcommand)]
     Config(Box<Config>),

@@ -20,6 +20,7 @@ mod resume;
 mod serving;
 mod session;
 mod settings;
+mod signature;
 mod tls;
 mod typed;
 mod version;

@@ -9,6 +9,7 @@ use attache::{Client, Error, ErrorKind};
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::Settings;
+use crate::signature;
 use crate::version::Wanted;
 use crate::wire_log;
 
@@ -43,7 +44,11 @@ enum Place {
 
 /// Finds and reads the card.
 pub(crate) async fn find(settings: &Settings) -> Outcome<Found> {
-    receive(settings).await?.read()
+    let found = receive(settings).await?.read()?;
+    if settings.require_signature {
+        signature::require(&signature::check(&found, settings).await?)?;
+    }
+    Ok(found)
 }
 
 /// Finds the card.

@@ -48,6 +48,9 @@ pub(crate) struct Settings {
     pub(crate) debug: bool,
     pub(crate) extensions: Vec<String>,
     pub(crate) allowed_hosts: Vec<String>,
+    /// The keys that cards may be signed with: a file, or a url.
+    pub(crate) jwks: Option<String>,
+    pub(crate) require_signature: bool,
     pub(crate) ca: Option<String>,
     pub(crate) cert: Option<String>,
     pub(crate) key: Option<String>,
@@ -87,6 +90,8 @@ impl Settings {
             debug: flag("debug")?,
             extensions: list("extension"),
             allowed_hosts: list("allow-host"),
+            jwks: text("jwks"),
+            require_signature: flag("require-signature")?,
             ca: text("ca"),
             cert: text("cert"),
             key: text("key"),

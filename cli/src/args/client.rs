@@ -91,6 +91,14 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST", help_heading = "Credentials")]
     pub(crate) allow_host: Vec<String>,
 
+    /// The keys that may sign the card: a key set in a file, or at a url [ATTACHE_JWKS]
+    #[arg(long, value_name = "FILE|URL", help_heading = "Agent")]
+    pub(crate) jwks: Option<String>,
+
+    /// Use no card but one that is signed by one of these keys [ATTACHE_REQUIRE_SIGNATURE]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Agent")]
+    pub(crate) require_signature: Option<String>,
+
     /// Trust the certificate authorities of this PEM file too [ATTACHE_CA]
     #[arg(long, value_name = "FILE", help_heading = "Credentials")]
     pub(crate) ca: Option<String>,
@@ -157,6 +165,30 @@ pub(crate) enum Card {
     Get(CardGet),
     /// Say what could be better about a card, beyond what the schema asks.
     Lint(CardLint),
+    /// Sign a card, and print it.
+    Sign(CardSign),
+    /// Check the signatures of a card by the keys of --jwks.
+    Verify(CardLint),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CardSign {
+    /// The card, as with -a
+    pub(crate) reference: Option<String>,
+    /// The private key: a PEM file with an EC, Ed25519 or RSA key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) signing_key: std::path::PathBuf,
+    /// The name under which others know the key
+    #[arg(long, value_name = "ID")]
+    pub(crate) kid: String,
+    /// Say in the signature that the key set is published here
+    #[arg(long, value_name = "URL")]
+    pub(crate) key_set_url: Option<String>,
+    /// Write the public key to this file, as a key set to publish
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_set: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -305,6 +337,36 @@ pub(crate) struct PushCreate {
     pub(crate) one: TaskOne,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Push {
+    /// Listen for push notifications, and print them. With --task-id the agent is told to send those of that task.
+    Listen(PushListen),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushListen {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+    /// Where the agent reaches it, if that is not where it listens
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Refuse notifications without this token; better ATTACHE_PUSH_TOKEN [default with --task-id: a random one]
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// Refuse notifications without an Authorization of this scheme
+    #[arg(long, value_name = "SCHEME")]
+    pub(crate) auth_scheme: Option<String>,
+    /// What follows the scheme; better ATTACHE_PUSH_CREDENTIALS
+    #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
+    pub(crate) auth_credentials: Option<String>,
+    /// End after so many [default: with the task, or with Ctrl-C]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct PushOne {
     /// The id of the registration
@@ -407,6 +469,8 @@ impl Common {
             "debug" => one(&self.debug),
             "extension" => self.extension.clone(),
             "allow-host" => self.allow_host.clone(),
+            "jwks" => one(&self.jwks),
+            "require-signature" => one(&self.require_signature),
             "ca" => one(&self.ca),
             "cert" => one(&self.cert),
             "key" => one(&self.key),

@@ -3,6 +3,7 @@
 mod auth;
 mod card;
 mod card_lint;
+mod card_sign;
 mod chat;
 mod check;
 mod completion;
@@ -13,6 +14,7 @@ mod init;
 mod keys;
 mod mock;
 mod push_config;
+mod push_listen;
 mod send;
 mod serve;
 mod task;
@@ -26,7 +28,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::args::{Auth, Card, Command, Common, Config, PushConfig, Task};
+use crate::args::{Auth, Card, Command, Common, Config, Push, PushConfig, Task};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::interrupts::Interrupts;
@@ -68,6 +70,29 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
                 common.agent_card = args.reference.take().or(common.agent_card);
                 talk(words, &common, async |settings, out| card_lint::run(settings, out).await.map(|()| 0))
                     .await
+            }
+            Card::Sign(mut args) => {
+                let mut common = std::mem::take(&mut args.common);
+                common.agent_card = args.reference.take().or(common.agent_card);
+                talk(words, &common, async |settings, out| {
+                    card_sign::sign(args, settings, out).await.map(|()| 0)
+                })
+                .await
+            }
+            Card::Verify(mut args) => {
+                let mut common = std::mem::take(&mut args.common);
+                common.agent_card = args.reference.take().or(common.agent_card);
+                talk(words, &common, async |settings, out| card_sign::verify(settings, out).await.map(|()| 0))
+                    .await
+            }
+        },
+        Command::Push(verb) => match *verb {
+            Push::Listen(mut args) => {
+                let common = std::mem::take(&mut args.common);
+                talk(words, &common, async |settings, out| {
+                    push_listen::run(args, settings, out).await.map(|()| 0)
+                })
+                .await
             }
         },
         Command::Auth(verb) => auth_verb(*verb, words).await,
