@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use attache::{AgentCard, Server};
+use attache::{AgentCard, PushSettings, Server};
 use attache_agents::practice;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -129,27 +129,19 @@ pub(super) fn finish(mut child: Child) -> Said {
     })
 }
 
-/// Where the practice agent listens; it serves until the tests have ended.
-pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| served(|card| card));
-
-/// The same, with webhooks.
-pub(super) static PUSHING: LazyLock<String> = LazyLock::new(|| {
-    served(|mut card| {
-        card.capabilities.push_notifications = Some(true);
-        card
-    })
-});
-
-fn served(change: fn(AgentCard) -> AgentCard) -> String {
+/// Where the practice agent listens, with webhooks on this machine; it serves until the tests have ended.
+pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| {
     let (send, url) = sync_channel(1);
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = Server::new(change(AgentCard::new("Practice", "Practises")), practice());
-            let bound = server.bind("127.0.0.1:0").await.unwrap();
+            let card = AgentCard::new("Practice", "Practises").input_modes(["text/plain", "*/*"]);
+            let mut push = PushSettings::default();
+            push.reach.loopback = true;
+            let bound = Server::new(card, practice()).push(push).bind("127.0.0.1:0").await.unwrap();
             send.send(bound.url()).unwrap();
             bound.serve().await.unwrap();
         });
     });
     url.recv_timeout(DEADLINE).unwrap()
-}
+});
