@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand};
 use crate::config::{Given, StoreKind};
 
 pub(crate) use client::{
-    Card, CardGet, Common, Config, Parts, PushConfig, PushCreate, Send, Talk, Task, TaskDownload, TaskGet,
+    Auth, AuthLogin, AuthLogout, Card, CardGet, CardSign, Common, Config, Conformance, Parts, Push,
+    PushConfig, PushCreate, PushDeliveries, PushListen, PushRetry, Send, Talk, Task, TaskDownload, TaskGet,
     TaskList, TaskOne, TaskWait,
 };
 
@@ -37,9 +38,17 @@ pub(crate) enum Command {
     /// Show and check cards.
     #[command(subcommand)]
     Card(Box<Card>),
+    /// Log in to an agent, and out.
+    #[command(subcommand)]
+    Auth(Box<Auth>),
+    /// Receive push notifications; look after the webhooks of a running server.
+    #[command(subcommand)]
+    Push(Box<Push>),
     /// Show the settings in force.
     #[command(subcommand)]
     Config(Box<Config>),
+    /// Check whether an agent keeps the rules of the protocol, over every binding it offers.
+    Conformance(Box<Conformance>),
     /// Print a script that completes commands in a shell.
     Completion {
         /// bash, zsh, fish, powershell or elvish
@@ -60,8 +69,6 @@ pub(crate) enum Command {
     Keys(Keys),
     /// Look after the file that tasks are kept in: check, copy, export, shrink and update it.
     Db(Db),
-    /// Look after the webhooks of a running server.
-    Push(Push),
 }
 
 impl Command {
@@ -69,36 +76,6 @@ impl Command {
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Demo(_) | Self::Serve(_) | Self::Mock(_))
     }
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Push {
-    #[command(subcommand)]
-    pub(crate) verb: PushVerb,
-
-    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
-    #[arg(long, value_name = "DIR", global = true)]
-    pub(crate) data_dir: Option<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PushVerb {
-    /// List the webhooks that were given up, or what one of them did not get.
-    Deliveries {
-        /// The number of a webhook.
-        number: Option<u64>,
-    },
-    /// Call webhooks that were given up again, from where they were left.
-    #[command(arg_required_else_help = true)]
-    Retry {
-        /// Their numbers.
-        #[arg(conflicts_with = "all")]
-        numbers: Vec<u64>,
-
-        /// All of them.
-        #[arg(long)]
-        all: bool,
-    },
 }
 
 #[derive(Debug, clap::Args)]

@@ -9,6 +9,7 @@ use attache::{Client, Error, ErrorKind};
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::Settings;
+use crate::signature;
 use crate::version::Wanted;
 use crate::wire_log;
 
@@ -43,7 +44,11 @@ enum Place {
 
 /// Finds and reads the card.
 pub(crate) async fn find(settings: &Settings) -> Outcome<Found> {
-    receive(settings).await?.read()
+    let found = receive(settings).await?.read()?;
+    if settings.require_signature {
+        signature::require(&signature::check(&found, settings).await?)?;
+    }
+    Ok(found)
 }
 
 /// Finds the card.
@@ -166,6 +171,23 @@ impl Found {
             _ => interface.url.clone(),
         }
     }
+}
+
+/// The host of the agent that is named, without a look at its card unless that is a file.
+pub(crate) fn host_of(settings: &Settings) -> Option<String> {
+    match place(settings.agent.as_deref()?, &|path| path.is_file()) {
+        Place::Url(url) => Some(host_of_url(&url)),
+        Place::File(path) => {
+            let found = from_file(&path).and_then(Received::read).ok()?;
+            found.card.supported_interfaces.first().map(|one| host_of_url(&one.url))
+        }
+    }
+}
+
+/// The host of a url, without its port.
+pub(crate) fn host_of_url(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    host(rest.split(['/', '?']).next().unwrap_or_default())
 }
 
 /// The host of an authority, without its port.

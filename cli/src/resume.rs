@@ -24,9 +24,13 @@ impl Resume {
         settings.version.iter().for_each(|version| add("--a2a-version", version));
         settings.extensions.iter().for_each(|uri| add("--extension", uri));
         settings.allowed_hosts.iter().for_each(|host| add("--allow-host", host));
+        settings.jwks.iter().for_each(|place| add("--jwks", place));
         settings.ca.iter().for_each(|file| add("--ca", file));
         settings.cert.iter().for_each(|file| add("--cert", file));
         settings.key.iter().for_each(|file| add("--key", file));
+        if settings.require_signature {
+            options.push_str(" --require-signature");
+        }
         if settings.insecure {
             options.push_str(" --insecure");
         }
@@ -49,6 +53,12 @@ impl Resume {
 
     pub(crate) fn wait(&self, task: &str) -> String {
         format!("attache task get{} --wait {}", self.options, shell_words::quote(task))
+    }
+
+    /// Takes a registration back.
+    pub(crate) fn delete_push_config(&self, task: &str, id: &str) -> String {
+        let (task, id) = (shell_words::quote(task), shell_words::quote(id));
+        format!("attache task push-config delete{} --id {id} {task}", self.options)
     }
 
     pub(crate) fn get(&self, task: &str) -> String {

@@ -14,6 +14,7 @@ use crate::resume::Resume;
 use crate::settings::Settings;
 use crate::version::{Wanted, rank};
 use crate::wire_log;
+pub(crate) use credentials::credentials_host;
 
 /// How long one answer may take; a message may take longer, since agents may wait before they answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -23,7 +24,8 @@ pub(crate) struct Session<'a> {
     pub(crate) client: Client,
     pub(crate) card: AgentCard,
     pub(crate) resume: Resume,
-    binding: Binding,
+    pub(crate) binding: Binding,
+    pub(crate) version: Version,
     /// Whether a credential goes along.
     supplied: bool,
 }
@@ -32,11 +34,31 @@ impl<'a> Session<'a> {
     /// Reads the card, chooses from it, and attaches what the agent asks for and the user gave.
     pub(crate) async fn open(settings: &'a Settings, out: &mut Output) -> Outcome<Self> {
         let found = reference::find(settings).await?;
-        Self::on(settings, found, out)
+        Self::on(settings, &found, out)
     }
 
-    pub(crate) fn on(settings: &'a Settings, found: Found, out: &mut Output) -> Outcome<Self> {
-        let (interface, version, signal) = choose(&found, settings)?;
+    pub(crate) fn on(settings: &'a Settings, found: &Found, out: &mut Output) -> Outcome<Self> {
+        let first = offers(found, settings)?.into_iter().next();
+        let first = first.ok_or_else(|| Failure::card_invalid("the card names no interface"))?;
+        Self::along(settings, found, first, out)
+    }
+
+    /// Over every binding that is offered; over those that the user prefers, if any are named.
+    pub(crate) fn each(settings: &'a Settings, found: &Found, out: &mut Output) -> Outcome<Vec<Self>> {
+        let mut all = offers(found, settings)?;
+        let wanted = |name: &String| settings.transports.iter().any(|it| it.eq_ignore_ascii_case(name));
+        if all.iter().any(|(one, _, _)| wanted(&one.protocol_binding)) {
+            all.retain(|(one, _, _)| wanted(&one.protocol_binding));
+        }
+        all.into_iter().map(|one| Self::along(settings, found, one, out)).collect()
+    }
+
+    fn along(
+        settings: &'a Settings,
+        found: &Found,
+        (interface, version, signal): Offer,
+        out: &mut Output,
+    ) -> Outcome<Self> {
         if version == Version::V03 {
             out.warn(&format!("speaking A2A {signal}, as asked; what is printed is in the shapes of 1.0"));
         }
@@ -46,15 +68,15 @@ impl<'a> Session<'a> {
         let client = client.with_tls(&crate::tls::of(settings)?);
         let client = client.with_header("a2a-version", &signal).map_err(unusable)?;
         let client = extensions(client, &found.card, settings)?;
-        let (client, supplied) = credentials::attach(client, &found, &interface, settings, out)?;
+        let (client, supplied) = credentials::attach(client, found, &interface, settings, out)?;
         let client = if settings.debug {
             out.note(&format!("debug: {} {signal} at {}", binding.as_str(), interface.url));
             wire_log::watch(client, settings)
         } else {
             client
         };
-        let resume = Resume::new(settings);
-        Ok(Self { settings, client, card: found.card, resume, binding, supplied })
+        let (resume, card) = (Resume::new(settings), found.card.clone());
+        Ok(Self { settings, client, card, resume, binding, version, supplied })
     }
 
     pub(crate) fn streams(&self) -> bool {
@@ -80,24 +102,37 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The first interface that we speak, in the order of the card or of the user; of its binding the highest version.
-fn choose(found: &Found, settings: &Settings) -> Outcome<(AgentInterface, Version, String)> {
+/// An interface, how it is written, and what is signalled.
+type Offer = (AgentInterface, Version, String);
+
+/// What we speak of what is offered, a binding once: in the order of the card or of the user, the highest version of
+/// each.
+fn offers(found: &Found, settings: &Settings) -> Outcome<Vec<Offer>> {
     let wanted = Wanted::of(settings)?;
     let all = &found.card.supported_interfaces;
     let known = |one: &&AgentInterface| one.binding().is_some();
     let usable: Vec<_> = all.iter().filter(known).filter_map(|one| Some((one, wanted.take(one)?))).collect();
-    let preferred = settings.transports.iter().find_map(|name| {
-        usable.iter().map(|(one, _)| *one).find(|one| one.protocol_binding.eq_ignore_ascii_case(name))
+    let preferred = settings.transports.iter().filter_map(|name| {
+        usable
+            .iter()
+            .map(|(one, _)| one.binding())
+            .find(|it| it.is_some_and(|binding| binding.as_str().eq_ignore_ascii_case(name)))
     });
-    let first = preferred.or_else(|| usable.first().map(|(one, _)| *one));
-    let Some(first) = first else { return Err(unusable(found, &wanted)) };
-    let same = usable.into_iter().filter(|(one, _)| one.binding() == first.binding());
-    // The first of several with the same version: `max_by` alone would take the last.
-    let best = same.rev().max_by_key(|(one, _)| rank(&one.protocol_version));
-    let Some((one, (version, signal))) = best else { return Err(unusable(found, &wanted)) };
-    let url = found.address(one);
-    let protocol_version = version.as_str().to_owned();
-    Ok((AgentInterface { url, protocol_version, ..one.clone() }, version, signal))
+    let mut bindings = Vec::new();
+    for binding in preferred.chain(usable.iter().map(|(one, _)| one.binding())) {
+        if !bindings.contains(&binding) {
+            bindings.push(binding);
+        }
+    }
+    let best = |binding| {
+        let same = usable.iter().filter(|(one, _)| one.binding() == binding);
+        // The first of several with the same version: `max_by` alone would take the last.
+        let (one, (version, signal)) = same.rev().max_by_key(|(one, _)| rank(&one.protocol_version))?;
+        let (url, protocol_version) = (found.address(one), version.as_str().to_owned());
+        Some((AgentInterface { url, protocol_version, ..(*one).clone() }, *version, signal.clone()))
+    };
+    let offers: Vec<_> = bindings.into_iter().filter_map(best).collect();
+    if offers.is_empty() { Err(unusable(found, &wanted)) } else { Ok(offers) }
 }
 
 fn unusable(found: &Found, wanted: &Wanted) -> Failure {

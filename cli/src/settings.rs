@@ -48,12 +48,17 @@ pub(crate) struct Settings {
     pub(crate) debug: bool,
     pub(crate) extensions: Vec<String>,
     pub(crate) allowed_hosts: Vec<String>,
+    /// The keys that cards may be signed with: a file, or a url.
+    pub(crate) jwks: Option<String>,
+    pub(crate) require_signature: bool,
     pub(crate) ca: Option<String>,
     pub(crate) cert: Option<String>,
     pub(crate) key: Option<String>,
     /// The file named by `--config`, for the commands we print.
     pub(crate) config: Option<String>,
     pub(crate) endpoint: Option<String>,
+    /// `a2a-cli` in the user's configuration directory.
+    pub(crate) folder: Option<std::path::PathBuf>,
 }
 
 impl Settings {
@@ -85,11 +90,14 @@ impl Settings {
             debug: flag("debug")?,
             extensions: list("extension"),
             allowed_hosts: list("allow-host"),
+            jwks: text("jwks"),
+            require_signature: flag("require-signature")?,
             ca: text("ca"),
             cert: text("cert"),
             key: text("key"),
             config: common.config.clone(),
             endpoint: common.endpoint.clone(),
+            folder: sources.folder.clone(),
             all: Vec::new(),
         };
         settings.agree(common)?;

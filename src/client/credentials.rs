@@ -10,15 +10,16 @@ use std::sync::Arc;
 
 use ::http::header::{AUTHORIZATION, COOKIE};
 use ::http::uri::PathAndQuery;
-use ::http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
+use ::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::Client;
 use super::headers::value_of;
+use super::http::Patience;
 use super::way::origin;
-use crate::egress::{Body, Protocol};
-use crate::model::{Error, ErrorKind, Result, Secret, SecurityScheme};
+use crate::egress::{Body, HttpResponse, Protocol};
+use crate::model::{AgentCard, Error, ErrorKind, Result, Secret, SecurityScheme};
 use choose::Choice;
 pub use endpoints::Endpoints;
 pub use oauth::{DeviceLogin, OAuth, Token};
@@ -106,6 +107,28 @@ impl Client {
     pub fn with_plain_http_credentials(mut self) -> Self {
         self.wallet.plain_http = true;
         self
+    }
+
+    /// Shows credentials as this card wants them; [`discover`](Self::discover) does so by itself.
+    #[must_use]
+    pub fn with_card(self, card: AgentCard) -> Self {
+        Self { card: Some(Arc::new(card)), ..self }
+    }
+
+    /// Sends a request of one's own making to this url, with the headers of this client that it does not have, and the
+    /// credentials that belong there: for programs that look at how an agent answers what clients do not say.
+    ///
+    /// # Errors
+    /// Of the connection; whatever the agent answers is none.
+    pub async fn send_raw(&self, mut request: Request<Bytes>) -> Result<HttpResponse> {
+        let mut headers = HeaderMap::new();
+        self.add_headers(&mut headers);
+        for (name, value) in &headers {
+            if !request.headers().contains_key(name) {
+                request.headers_mut().insert(name, value.clone());
+            }
+        }
+        self.out(request, Protocol::Http1, Patience::Work).await.map(HttpResponse::from)
     }
 
     /// Sends a request with the credentials that belong there.

@@ -61,6 +61,12 @@ impl std::fmt::Debug for Http {
     }
 }
 
+impl From<Response<Body>> for HttpResponse {
+    fn from(answer: Response<Body>) -> Self {
+        Self(answer)
+    }
+}
+
 impl HttpResponse {
     /// The status.
     #[must_use]

@@ -2,6 +2,8 @@
 //!
 //! Values stay text here: flags, variables and files say the same things, so `settings` reads all of them in one way.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 /// What every verb that talks to an agent takes. A value here beats `A2ACLI_<NAME>`, which beats the files.
@@ -91,6 +93,14 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST", help_heading = "Credentials")]
     pub(crate) allow_host: Vec<String>,
 
+    /// The keys that may sign the card: a key set in a file, or at a url [ATTACHE_JWKS]
+    #[arg(long, value_name = "FILE|URL", help_heading = "Agent")]
+    pub(crate) jwks: Option<String>,
+
+    /// Use no card but one that is signed by one of these keys [ATTACHE_REQUIRE_SIGNATURE]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Agent")]
+    pub(crate) require_signature: Option<String>,
+
     /// Trust the certificate authorities of this PEM file too [ATTACHE_CA]
     #[arg(long, value_name = "FILE", help_heading = "Credentials")]
     pub(crate) ca: Option<String>,
@@ -157,6 +167,30 @@ pub(crate) enum Card {
     Get(CardGet),
     /// Say what could be better about a card, beyond what the schema asks.
     Lint(CardLint),
+    /// Sign a card, and print it.
+    Sign(CardSign),
+    /// Check the signatures of a card by the keys of --jwks.
+    Verify(CardLint),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CardSign {
+    /// The card, as with -a
+    pub(crate) reference: Option<String>,
+    /// The private key: a PEM file with an EC, Ed25519 or RSA key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) signing_key: std::path::PathBuf,
+    /// The name under which others know the key
+    #[arg(long, value_name = "ID")]
+    pub(crate) kid: String,
+    /// Say in the signature that the key set is published here
+    #[arg(long, value_name = "URL")]
+    pub(crate) key_set_url: Option<String>,
+    /// Write the public key to this file, as a key set to publish
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_set: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -305,6 +339,66 @@ pub(crate) struct PushCreate {
     pub(crate) one: TaskOne,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Push {
+    /// Listen for push notifications, and print them. With --task-id the agent is told to send those of that task.
+    Listen(PushListen),
+    /// List the webhooks that a running server has given up, or what one of them did not get.
+    Deliveries(PushDeliveries),
+    /// Call webhooks that were given up again, from where they were left.
+    #[command(arg_required_else_help = true)]
+    Retry(PushRetry),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushDeliveries {
+    /// The number of a webhook.
+    pub(crate) number: Option<u64>,
+
+    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushRetry {
+    /// Their numbers.
+    #[arg(conflicts_with = "all")]
+    pub(crate) numbers: Vec<u64>,
+
+    /// All of them.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushListen {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+    /// Where the agent reaches it, if that is not where it listens
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Refuse notifications without this token; better ATTACHE_PUSH_TOKEN [default with --task-id: a random one]
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// Refuse notifications without an Authorization of this scheme
+    #[arg(long, value_name = "SCHEME")]
+    pub(crate) auth_scheme: Option<String>,
+    /// What follows the scheme; better ATTACHE_PUSH_CREDENTIALS
+    #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
+    pub(crate) auth_credentials: Option<String>,
+    /// End after so many [default: with the task, or with Ctrl-C]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct PushOne {
     /// The id of the registration
@@ -312,6 +406,61 @@ pub(crate) struct PushOne {
     pub(crate) config_id: String,
     #[command(flatten)]
     pub(crate) one: TaskOne,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Auth {
+    /// Get a token as the card says, and keep it: it goes along from then on.
+    Login(AuthLogin),
+    /// Show the logins that are kept, without their tokens.
+    Status(Talk),
+    /// Forget the tokens for an agent.
+    Logout(AuthLogout),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuthLogin {
+    /// The security scheme of the card [default: the first that can be logged in to]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheme: Option<String>,
+    /// How: device for people, client for programs [default: as the card says]
+    #[arg(long, value_name = "FLOW")]
+    pub(crate) flow: Option<crate::commands::Flow>,
+    /// The client that this program is registered as [ATTACHE_CLIENT_ID]
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+    /// A scope to ask for; may be repeated [default: those of the card]
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Vec<String>,
+    /// A file with the secret of the client; ATTACHE_CLIENT_SECRET is the other way
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_secret_file: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuthLogout {
+    /// Only this security scheme
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheme: Option<String>,
+    /// Forget everything
+    #[arg(long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Conformance {
+    /// Exit with 10 if a rule is broken
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+    /// A url that the agent accepts as a webhook; it is registered and removed, and never called
+    #[arg(long, value_name = "URL")]
+    pub(crate) webhook: Option<String>,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Subcommand)]
@@ -352,6 +501,8 @@ impl Common {
             "debug" => one(&self.debug),
             "extension" => self.extension.clone(),
             "allow-host" => self.allow_host.clone(),
+            "jwks" => one(&self.jwks),
+            "require-signature" => one(&self.require_signature),
             "ca" => one(&self.ca),
             "cert" => one(&self.cert),
             "key" => one(&self.key),

@@ -11,6 +11,7 @@ use crate::output::Output;
 use crate::reference;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::signature;
 
 pub(crate) async fn get(args: CardGet, settings: &Settings, out: &mut Output) -> Outcome {
     let received = reference::receive(settings).await?;
@@ -19,10 +20,15 @@ pub(crate) async fn get(args: CardGet, settings: &Settings, out: &mut Output) ->
     }
     let found = received.read()?;
     if args.extended {
-        return extended(Session::on(settings, found, out)?, out).await;
+        return extended(Session::on(settings, &found, out)?, out).await;
+    }
+    let verdict = signature::check(&found, settings).await?;
+    if settings.require_signature {
+        signature::require(&verdict)?;
     }
     let text = as_new(&found.card, &found.received.text, out);
-    out.card(&found.card, &text, signature(&found.card))
+    let words = signature::words(&verdict, settings, out);
+    out.card(&found.card, &text, &words)
 }
 
 /// Names every finding, and ends with the first.
@@ -55,7 +61,12 @@ async fn extended(session: Session<'_>, out: &mut Output) -> Outcome {
     }
     let card = session.call(session.client.get_extended_agent_card()).await?;
     let text = serde_json::to_string_pretty(&card).map_err(|error| Failure::internal(error.to_string()))?;
-    out.card(&card, &text, signature(&card))
+    let words = match card.signatures.is_empty() {
+        true => "absent",
+        // It was decoded on the way, and what was signed is the text.
+        false => "unverifiable (an extended card is not checked)",
+    };
+    out.card(&card, &text, words)
 }
 
 /// A card with 1.0 in it is shown as it was received; another one as 1.0 would have it.
@@ -66,11 +77,4 @@ fn as_new(card: &AgentCard, text: &str, out: &mut Output) -> String {
     }
     out.note("the card is older than 1.0; shown in the shape of 1.0");
     serde_json::to_string_pretty(card).unwrap_or_else(|_| text.to_owned())
-}
-
-fn signature(card: &AgentCard) -> &'static str {
-    match card.signatures.is_empty() {
-        true => "absent",
-        false => "unverifiable (signatures are not checked)",
-    }
 }

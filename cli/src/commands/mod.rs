@@ -1,11 +1,14 @@
 //! One file per verb.
 
+mod auth;
 mod card;
 mod card_lint;
+mod card_sign;
 mod chat;
 mod check;
 mod completion;
 mod config;
+mod conformance;
 mod db;
 mod demo;
 mod init;
@@ -13,6 +16,7 @@ mod keys;
 mod mock;
 mod push;
 mod push_config;
+mod push_listen;
 mod send;
 mod serve;
 mod task;
@@ -26,7 +30,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 
-use crate::args::{Card, Command, Common, Config, PushConfig, Task};
+use crate::args::{Auth, Card, Command, Common, Config, Push, PushConfig, Task};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::interrupts::Interrupts;
@@ -34,6 +38,7 @@ use crate::output::Output;
 use crate::parts::Ordered;
 use crate::settings::Settings;
 use crate::typed;
+pub(crate) use auth::Flow;
 
 pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsString]) -> ExitCode {
     match command {
@@ -43,7 +48,6 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
         Command::Check(args) => exit::code(check::run(&args)),
         Command::Init(args) => exit::code(init::run(&args)),
         Command::Keys(args) => exit::code(keys::run(args)),
-        Command::Push(args) => exit::code(push::run(args)),
         Command::Db(args) => exit::code(db::run(args).await),
         Command::Send(mut args) => {
             let common = std::mem::take(&mut args.common);
@@ -70,12 +74,42 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
                 talk(words, &common, async |settings, out| card_lint::run(settings, out).await.map(|()| 0))
                     .await
             }
+            Card::Sign(mut args) => {
+                let mut common = std::mem::take(&mut args.common);
+                common.agent_card = args.reference.take().or(common.agent_card);
+                talk(words, &common, async |settings, out| {
+                    card_sign::sign(args, settings, out).await.map(|()| 0)
+                })
+                .await
+            }
+            Card::Verify(mut args) => {
+                let mut common = std::mem::take(&mut args.common);
+                common.agent_card = args.reference.take().or(common.agent_card);
+                talk(words, &common, async |settings, out| card_sign::verify(settings, out).await.map(|()| 0))
+                    .await
+            }
         },
+        Command::Push(verb) => match *verb {
+            Push::Listen(mut args) => {
+                let common = std::mem::take(&mut args.common);
+                talk(words, &common, async |settings, out| {
+                    push_listen::run(args, settings, out).await.map(|()| 0)
+                })
+                .await
+            }
+            Push::Deliveries(args) => exit::code(push::deliveries(&args)),
+            Push::Retry(args) => exit::code(push::retry(&args)),
+        },
+        Command::Auth(verb) => auth_verb(*verb, words).await,
         Command::Config(verb) => match *verb {
             Config::Show(args) => {
                 talk(words, &args.common, async |settings, out| config::show(settings, out).map(|()| 0)).await
             }
         },
+        Command::Conformance(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| conformance::run(*args, settings, out).await).await
+        }
         Command::Completion { shell } => completion::run(shell),
     }
 }
@@ -113,6 +147,23 @@ async fn task_verb(verb: Task, words: &[OsString]) -> ExitCode {
             talk(words, &common, async |settings, out| task_wait::run(args, settings, out).await).await
         }
         Task::PushConfig(verb) => push_verb(verb, words).await,
+    }
+}
+
+async fn auth_verb(verb: Auth, words: &[OsString]) -> ExitCode {
+    match verb {
+        Auth::Login(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| auth::login(args, settings, out).await.map(|()| 0))
+                .await
+        }
+        Auth::Status(args) => {
+            talk(words, &args.common, async |settings, out| auth::status(settings, out).map(|()| 0)).await
+        }
+        Auth::Logout(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| auth::logout(&args, settings, out).map(|()| 0)).await
+        }
     }
 }
 

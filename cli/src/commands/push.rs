@@ -1,13 +1,13 @@
 //! `attache push`: webhooks that a running server has given up, what they did not get, and another try.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use crate::admin;
-use crate::args::{Push, PushVerb};
+use crate::args::{PushDeliveries, PushRetry};
 use crate::data_dir;
 
 #[derive(Deserialize)]
@@ -41,17 +41,24 @@ struct Letter {
     time: String,
 }
 
-pub(crate) fn run(args: Push) -> anyhow::Result<()> {
-    let folder =
-        data_dir::find(args.data_dir.as_deref(), "attache").context("name a folder: --data-dir <DIR>")?;
-    match args.verb {
-        PushVerb::Deliveries { number: None } => stopped(&folder, list),
-        PushVerb::Deliveries { number: Some(number) } => letters(&folder, number),
-        PushVerb::Retry { numbers, all: true } if numbers.is_empty() => {
-            stopped(&folder, |page| page.iter().try_for_each(|one| retry(&folder, one.number)))
-        }
-        PushVerb::Retry { numbers, .. } => numbers.iter().try_for_each(|number| retry(&folder, *number)),
+pub(crate) fn deliveries(args: &PushDeliveries) -> anyhow::Result<()> {
+    let folder = folder(args.data_dir.as_deref())?;
+    match args.number {
+        None => stopped(&folder, list),
+        Some(number) => letters(&folder, number),
     }
+}
+
+pub(crate) fn retry(args: &PushRetry) -> anyhow::Result<()> {
+    let folder = folder(args.data_dir.as_deref())?;
+    match args.all {
+        true => stopped(&folder, |page| page.iter().try_for_each(|one| retry_one(&folder, one.number))),
+        false => args.numbers.iter().try_for_each(|number| retry_one(&folder, *number)),
+    }
+}
+
+fn folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    data_dir::find(named, "attache").context("name a folder: --data-dir <DIR>")
 }
 
 /// Goes through all webhooks that were given up, page by page.
@@ -88,7 +95,7 @@ fn letters(folder: &Path, number: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn retry(folder: &Path, number: u64) -> anyhow::Result<()> {
+fn retry_one(folder: &Path, number: u64) -> anyhow::Result<()> {
     let _: serde_json::Value = ask(folder, "POST", &format!("/push/retry?number={number}"))?;
     eprintln!("Webhook {number} is called again.");
     Ok(())

@@ -1,13 +1,14 @@
 //! Credentials go where the card says, and only to whom they belong.
 
-use attache::Client;
-use attache::model::{AgentCard, AgentInterface, Secret, SecurityScheme};
+use attache::model::{AgentCard, AgentInterface, ApiKeySecurityScheme, Binding, Secret, SecurityScheme};
+use attache::{ApiKey, Bearer, Client, MutualTls};
 
 use super::Found;
 use crate::failure::{Failure, Outcome};
+use crate::logins::{Login, Logins, Stored};
 use crate::masks::is_credential;
 use crate::output::Output;
-use crate::reference::{host, is_loopback};
+use crate::reference::{host_of_url, is_loopback};
 use crate::settings::{Settings, Source};
 
 /// The client with what goes along with every request, and whether there is a credential among it.
@@ -19,20 +20,37 @@ pub(super) fn attach(
     out: &mut Output,
 ) -> Outcome<(Client, bool)> {
     let refused = |error: attache::Error| Failure::usage(error.message().to_owned());
-    warn(interface, settings, out);
-    let trusted = is_trusted(found, interface, settings, out);
+    let logins = logins(found, settings, out)?;
+    let credential = settings.has_credential() || !logins.is_empty();
+    warn(interface, settings, credential, out);
+    if settings.insecure && !logins.is_empty() && !settings.has_credential() {
+        out.warn(
+            "CERTIFICATES ARE NOT CHECKED (--insecure): anybody on the way can take the token of the login",
+        );
+    }
+    let trusted = is_trusted(found, interface, settings, credential, out);
     for (name, value) in settings.service_params.iter().filter(|(name, _)| trusted || !is_credential(name)) {
         client = client.with_header(name, value.expose()).map_err(refused)?;
     }
     let mut supplied = trusted && settings.service_params.iter().any(|(name, _)| is_credential(name));
+    // Whether a credential may go over plain http was decided above, aloud.
+    client = client.with_card(found.card.clone()).with_plain_http_credentials();
+    if settings.cert.is_some() {
+        client = client.with_credentials(MutualTls);
+        supplied |= found.card.security_schemes.values().any(|it| matches!(it, SecurityScheme::MutualTls(_)));
+    }
     if let Some(token) = settings.bearer.as_ref().filter(|_| trusted) {
-        client = client.with_bearer(token).map_err(refused)?;
+        client = client.with_credentials(Bearer::new(token.clone()));
+        supplied = true;
+    }
+    for (store, login) in logins.iter().filter(|_| trusted) {
+        client = client.with_credentials(Stored::new(store.clone(), login, crate::tls::of(settings)?));
         supplied = true;
     }
     if let Some(key) = settings.api_key.as_ref().filter(|_| trusted) {
-        match key_header(&found.card, key)? {
-            Some((name, value)) => {
-                client = client.with_header(&name, value.expose()).map_err(refused)?;
+        match place_of_key(&found.card) {
+            Some(place) => {
+                client = with_key(client, place, key, interface, &found.card).map_err(refused)?;
                 supplied = true;
             }
             None => {
@@ -46,23 +64,54 @@ pub(super) fn attach(
     Ok((client, supplied))
 }
 
-/// Where the card wants the key: a header, and its value.
-fn key_header(card: &AgentCard, key: &Secret) -> Outcome<Option<(String, Secret)>> {
-    let schemes = card.security_schemes.values();
-    let mut keys = schemes.filter_map(|scheme| match scheme {
+/// Tokens of logins to schemes of this card; a token that is named goes before them.
+fn logins(found: &Found, settings: &Settings, out: &mut Output) -> Outcome<Vec<(Logins, Login)>> {
+    let Some(store) = Logins::of(settings).filter(|_| settings.bearer.is_none()) else {
+        return Ok(Vec::new());
+    };
+    let host = credentials_host(found);
+    let mut logins = store.read()?;
+    logins.retain(|login| login.host == host && found.card.security_schemes.contains_key(&login.scheme));
+    logins.iter().for_each(|login| out.mask(&login.access_token));
+    Ok(logins.into_iter().map(|login| (store.clone(), login)).collect())
+}
+
+/// Whose credentials they are: those of the host of the card, or of the agent that a file speaks of.
+pub(crate) fn credentials_host(found: &Found) -> String {
+    let of_file = || found.card.supported_interfaces.first().map(|one| host_of_url(&one.url));
+    found.host().map(str::to_owned).or_else(of_file).unwrap_or_default()
+}
+
+/// Where the card wants the key.
+fn place_of_key(card: &AgentCard) -> Option<&ApiKeySecurityScheme> {
+    card.security_schemes.values().find_map(|scheme| match scheme {
         SecurityScheme::ApiKey(key) => Some(key),
         _ => None,
-    });
-    let Some(scheme) = keys.next() else { return Ok(None) };
-    match scheme.location.as_str() {
-        "header" => Ok(Some((scheme.name.clone(), key.clone()))),
-        "cookie" => {
-            Ok(Some(("cookie".to_owned(), Secret::from(format!("{}={}", scheme.name, key.expose())))))
-        }
-        other => Err(Failure::internal(format!(
-            "the agent wants its API key in the {other}, which is not supported"
-        ))),
+    })
+}
+
+/// The key goes where the requirement says that is chosen, or to where it could go if none is required.
+fn with_key(
+    client: Client,
+    place: &ApiKeySecurityScheme,
+    key: &Secret,
+    interface: &AgentInterface,
+    card: &AgentCard,
+) -> attache::Result<Client> {
+    let (name, value) = (place.name.as_str(), key.clone());
+    if interface.binding() == Some(Binding::Grpc) {
+        // There is no query, and a cookie is metadata like any other.
+        return match place.location.as_str() {
+            "cookie" => client.with_header("cookie", &format!("{name}={}", key.expose())),
+            _ => client.with_header(&name.to_ascii_lowercase(), key.expose()),
+        };
     }
+    Ok(client.with_credentials(match (place.location.as_str(), card.security_requirements.is_empty()) {
+        ("query", true) => ApiKey::query(name, value),
+        ("cookie", true) => ApiKey::cookie(name, value),
+        ("header", true) => ApiKey::header(name, value),
+        _ => ApiKey::new(value),
+    }))
 }
 
 /// Whether the card asks for credentials in every case.
@@ -79,17 +128,25 @@ fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
         true => failure
             .hint("they were kept back, as the interface is on another host: allow it with --allow-host"),
         false => {
-            failure.hint("set A2ACLI_BEARER or A2ACLI_API_KEY, or see what it takes with: attache card get")
+            failure.hint(
+                "set A2ACLI_BEARER or A2ACLI_API_KEY, or log in with attache auth login; attache card get says what it takes",
+            )
         }
     }
 }
 
 /// A card may point anywhere; credentials go to its own host, and to hosts that the user allows.
-fn is_trusted(found: &Found, interface: &AgentInterface, settings: &Settings, out: &mut Output) -> bool {
+fn is_trusted(
+    found: &Found,
+    interface: &AgentInterface,
+    settings: &Settings,
+    credential: bool,
+    out: &mut Output,
+) -> bool {
     let to = target(interface);
     let allowed = settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&to));
     let own = found.host().is_none_or(|card| card == to);
-    if !own && !allowed && settings.has_credential() {
+    if !own && !allowed && credential {
         out.warn(&format!(
             "credentials are kept back: the card of {} points to {to}; allow it with --allow-host {to}",
             found.host().unwrap_or_default()
@@ -99,13 +156,12 @@ fn is_trusted(found: &Found, interface: &AgentInterface, settings: &Settings, ou
 }
 
 fn target(interface: &AgentInterface) -> String {
-    let rest = interface.url.split_once("://").map_or(interface.url.as_str(), |(_, rest)| rest);
-    host(rest.split(['/', '?']).next().unwrap_or_default())
+    host_of_url(&interface.url)
 }
 
 /// Says aloud what weakens the protection of a credential.
-fn warn(interface: &AgentInterface, settings: &Settings, out: &mut Output) {
-    let (credential, to) = (settings.has_credential(), target(interface));
+fn warn(interface: &AgentInterface, settings: &Settings, credential: bool, out: &mut Output) {
+    let to = target(interface);
     if credential && interface.url.starts_with("http://") && !is_loopback(&to) {
         out.warn(&format!("A CREDENTIAL IS SENT WITHOUT TLS to {to}: anybody on the way can take it"));
     }

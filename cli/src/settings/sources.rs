@@ -30,6 +30,8 @@ const SPECS: &[Spec] = &[
     Spec { default: Some("false"), ..Spec::of("debug") },
     Spec { variable: Some("ATTACHE_"), many: Some(','), ..Spec::of("extension") },
     Spec { variable: Some("ATTACHE_"), many: Some(','), ..Spec::of("allow-host") },
+    Spec { variable: Some("ATTACHE_"), ..Spec::of("jwks") },
+    Spec { variable: Some("ATTACHE_"), default: Some("false"), ..Spec::of("require-signature") },
     Spec { variable: Some("ATTACHE_"), ..Spec::of("ca") },
     Spec { variable: Some("ATTACHE_"), ..Spec::of("cert") },
     Spec { variable: Some("ATTACHE_"), ..Spec::of("key") },

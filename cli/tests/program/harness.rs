@@ -40,7 +40,7 @@ pub(crate) fn serve_by(command: &mut Command, folder: TempDir) -> Serving {
     if !command.get_args().any(|arg| arg == "--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
-    if !args.contains(&"--data-dir") {
+    if !command.get_args().any(|arg| arg == "--data-dir") {
         command.arg("--data-dir").arg(folder.path());
     }
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();

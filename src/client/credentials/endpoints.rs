@@ -51,6 +51,12 @@ impl Endpoints {
         Self { device: Some(url.into()), ..self }
     }
 
+    /// Where tokens are given out.
+    #[must_use]
+    pub fn token_url(&self) -> &str {
+        &self.token
+    }
+
     /// Trusts whom these settings trust.
     #[cfg(feature = "tls")]
     #[must_use]

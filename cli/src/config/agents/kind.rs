@@ -47,7 +47,8 @@ pub(crate) struct ScriptSection {
 impl Kind {
     /// Their names in a file.
     #[cfg(unix)]
-    pub(crate) const NAMES: [&str; 8] = ["command", "echo", "http", "llm", "practice", "remote", "router", "script"];
+    pub(crate) const NAMES: [&str; 8] =
+        ["command", "echo", "http", "llm", "practice", "remote", "router", "script"];
     #[cfg(not(unix))]
     pub(crate) const NAMES: [&str; 7] = ["echo", "http", "llm", "practice", "remote", "router", "script"];
 

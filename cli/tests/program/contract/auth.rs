@@ -37,6 +37,11 @@ fn auth_001_a_credential_goes_where_the_card_says_and_not_to_the_card() {
         assert!(!asked[0].head.contains("k3y-secret"), "{asked:?}");
         assert!(asked[1].head.contains(header) && !asked[1].body.contains("k3y-secret"), "{asked:?}");
     }
+    let peer = Peer::new(with_key("query"), peer::done());
+    let said = at(&peer.url, &["send", "--debug", "--api-key", "k3y&secret", "hi"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(peer.asked()[1].line.ends_with("?X-Key=k3y%26secret"), "{:?}", peer.asked());
+    assert!(!said.err.contains("k3y"), "{}", said.err);
     let peer = Peer::new(with_bearer, peer::done());
     let said = at(&peer.url, &["send", "--bearer", "hunter22", "--svc-param", "X-Trace: abc", "hi"]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -55,6 +60,23 @@ fn auth_001_exit_001_what_is_needed_and_missing_is_found_before_the_call() {
     assert_eq!((said.code, &error["code"]), (Some(4), &json!("A2ACLI_ERR_CREDENTIALS_MISSING")));
     assert!(error["hint"].as_str().unwrap().contains("A2ACLI_BEARER"), "{error}");
     assert_eq!(peer.asked().len(), 1, "the card alone");
+}
+
+#[test]
+fn auth_001_what_does_not_fit_is_not_sent() {
+    let peer = Peer::new(with_key("header"), peer::done());
+    let said = at(&peer.url, &["send", "-o", "json", "--bearer", "hunter22", "hi"]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(said.json()["error"]["message"].as_str().unwrap().contains("an API key"), "{said:?}");
+    assert_eq!(peer.asked().len(), 1, "the card alone");
+    let optional = |url: &str| {
+        let mut card = with_key("query")(url);
+        card["securityRequirements"] = json!([]);
+        card
+    };
+    let peer = Peer::new(optional, peer::done());
+    assert_eq!(at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]).code, Some(0));
+    assert!(peer.asked()[1].line.ends_with("?X-Key=k3y-secret"), "declared, though not required");
 }
 
 #[test]

@@ -71,3 +71,27 @@ fn ver_001_a_card_of_before_1_0_may_be_looked_at() {
     assert_eq!(said.json()["supportedInterfaces"][0]["protocolVersion"], "0.3");
     assert!(said.err.contains("older than 1.0"), "{}", said.err);
 }
+
+#[test]
+fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
+    let schemes = json!({"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}});
+    let extended = |url: &str| peer::card(url, json!({"name": "Extended"}));
+    let capabilities = json!({"extendedAgentCard": true});
+    let answer = move |_: &peer::Asked, _: usize| peer::result(&extended("http://127.0.0.1:9"));
+    let with_scheme = {
+        let (capabilities, schemes) = (capabilities.clone(), schemes.clone());
+        move |url: &str| peer::card(url, json!({"capabilities": capabilities, "securitySchemes": schemes}))
+    };
+    let peer = Peer::new(with_scheme, answer);
+    let said = at(&peer.url, &["card", "get", "--extended", "--bearer", "hunter22"]);
+    assert_eq!((said.code, said.field("Agent")), (Some(0), "Extended"), "{said:?}");
+    assert!(peer.asked()[1].head.contains("authorization: bearer hunter22"), "{:?}", peer.asked());
+    let without = move |url: &str| peer::card(url, json!({"capabilities": capabilities}));
+    let peer = Peer::new(without, answer);
+    let said = at(&peer.url, &["card", "get", "--extended", "--bearer", "hunter22", "-o", "json"]);
+    assert_eq!((said.code, peer.asked().len()), (Some(4), 1), "{said:?}");
+    let peer = Peer::new(peer::plain, answer);
+    let said = at(&peer.url, &["card", "get", "--extended", "-o", "json"]);
+    assert_eq!(said.json()["error"]["code"], "UnsupportedOperationError", "{said:?}");
+    assert_eq!(peer.asked().len(), 1, "what is not declared is not asked for");
+}

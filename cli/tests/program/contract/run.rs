@@ -129,22 +129,19 @@ pub(super) fn finish(mut child: Child) -> Said {
     })
 }
 
-/// Where the practice agent listens; it serves until the tests have ended.
-pub(super) static DEMO: LazyLock<String> = LazyLock::new(served);
-
-fn served() -> String {
+/// Where the practice agent listens, with webhooks on this machine; it serves until the tests have ended.
+pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| {
     let (send, url) = sync_channel(1);
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let card = AgentCard::new("Practice", "Practises").input_modes(["*/*"]);
+            let card = AgentCard::new("Practice", "Practises").input_modes(["text/plain", "*/*"]);
             let mut push = PushSettings::default();
             push.reach.loopback = true;
-            let server = Server::new(card, practice()).push(push);
-            let bound = server.bind("127.0.0.1:0").await.unwrap();
+            let bound = Server::new(card, practice()).push(push).bind("127.0.0.1:0").await.unwrap();
             send.send(bound.url()).unwrap();
             bound.serve().await.unwrap();
         });
     });
     url.recv_timeout(DEADLINE).unwrap()
-}
+});

@@ -178,6 +178,10 @@ fn the_exit_code_tells_the_outcome_where_that_is_asked_for() {
         let said = at(&DEMO, &["task", "wait", &id, "--exit-on-outcome", "--poll-interval", "100ms"]);
         assert_eq!(said.code, Some(code), "{text}: {said:?}");
     }
+}
+
+#[test]
+fn auth_011_credentials_that_are_given_elsewhere_are_waited_for() {
     let said = at(&DEMO, &["send", "auth elsewhere 1"]);
     assert_eq!(said.field("State"), "TASK_STATE_AUTH_REQUIRED");
     assert!(said.err.contains("attache task wait -a "), "{}", said.err);

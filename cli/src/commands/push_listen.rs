@@ -1,0 +1,92 @@
+//! `attache push listen`: takes the push notifications of agents, and prints them.
+
+use attache::model::{
+    AuthenticationInfo, DeletePushConfigRequest, MessageId, PushConfig, Secret, StreamResponse,
+};
+use attache::{ErrorKind, PushReceiver, PushReceiverSettings};
+
+use crate::args::PushListen;
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::session::Session;
+use crate::settings::Settings;
+
+pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output) -> Outcome {
+    let around = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let mut token = args.token.or_else(|| around("ATTACHE_PUSH_TOKEN")).map(Secret::from);
+    if settings.task_id.is_some() {
+        // Whoever guesses the address could tell us anything.
+        token = token.or_else(|| Some(MessageId::random().as_str().into()));
+    }
+    let credentials = args.auth_credentials.or_else(|| around("ATTACHE_PUSH_CREDENTIALS")).map(Secret::from);
+    token.iter().chain(&credentials).for_each(|secret| out.mask(secret));
+    let authentication = args.auth_scheme.map(|scheme| AuthenticationInfo { scheme, credentials });
+    let unusable = |error| Failure::usage(format!("--listen {}: {error}", args.listen));
+    let listener = tokio::net::TcpListener::bind(&args.listen).await.map_err(unusable)?;
+    let address = listener.local_addr().map_err(unusable)?;
+    let url = args.url.unwrap_or_else(|| format!("http://{address}/"));
+    let (receiver, mut notifications) = PushReceiver::new(PushReceiverSettings {
+        token: token.clone(),
+        authentication: authentication.clone(),
+        ..PushReceiverSettings::default()
+    });
+    // Each notification is a result of its own, so each has its line.
+    out.stream = true;
+    out.note(&format!("listening on {url}"));
+    let printing = async {
+        let registered = match &settings.task_id {
+            Some(task) => {
+                let config = PushConfig { token, authentication, ..PushConfig::new(url) };
+                Some(register(task, config, settings, out).await?)
+            }
+            None => None,
+        };
+        let mut left = args.count;
+        while left != Some(0) {
+            let Some(notification) = notifications.next().await else { break };
+            out.event(&notification.event)?;
+            left = left.map(|left| left - 1);
+            if registered.is_some() && ends(&notification.event) {
+                break;
+            }
+        }
+        if let Some((session, delete)) = registered {
+            // It goes with its task anyway.
+            let _ = session.call(session.client.delete_push_config(delete)).await;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        printed = printing => printed,
+        () = receiver.serve(listener) => Ok(()),
+    }
+}
+
+/// Has the agent call us about a task; gives what takes that back.
+async fn register<'a>(
+    task: &str,
+    config: PushConfig,
+    settings: &'a Settings,
+    out: &mut Output,
+) -> Outcome<(Session<'a>, DeletePushConfigRequest)> {
+    let session = Session::open(settings, out).await?;
+    if session.card.capabilities.push_notifications != Some(true) {
+        let message = "the agent declares no push notifications";
+        return Err(Failure::protocol(ErrorKind::PushNotificationNotSupported, message)
+            .hint("follow the task instead: attache task subscribe"));
+    }
+    let config = PushConfig { task_id: Some(task.into()), ..config };
+    let made = session.call(session.client.create_push_config(config)).await?;
+    let id = made.id.unwrap_or_default();
+    out.note(&format!("registered for task {task} as {}", id.as_str()));
+    out.resume_with(session.resume.delete_push_config(task, id.as_str()));
+    Ok((session, DeletePushConfigRequest { task_id: task.into(), id, ..Default::default() }))
+}
+
+fn ends(event: &StreamResponse) -> bool {
+    match event {
+        StreamResponse::Task(task) => task.status.state.is_terminal(),
+        StreamResponse::StatusUpdate(update) => update.status.state.is_terminal(),
+        StreamResponse::ArtifactUpdate(_) | StreamResponse::Message(_) => false,
+    }
+}

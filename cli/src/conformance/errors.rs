@@ -1,0 +1,156 @@
+//! How an agent answers what it does not understand.
+
+use attache::model::Binding;
+use serde_json::{Value, json};
+
+use super::raw::{over, send};
+use super::{Agent, Check, NOBODY, Ruling, holds};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        name: "errors/rpc-parse",
+        rule: "over JSON-RPC, what is no JSON is -32700",
+        run: |agent| Box::pin(rpc(agent, "{", -32700)),
+    },
+    Check {
+        name: "errors/rpc-invalid-request",
+        rule: "over JSON-RPC, what is no request is -32600",
+        run: |agent| Box::pin(rpc(agent, r#"{"jsonrpc":"2.0","id":1}"#, -32600)),
+    },
+    Check {
+        name: "errors/rpc-unknown-method",
+        rule: "over JSON-RPC, a method that is not there is -32601",
+        run: |agent| Box::pin(rpc(agent, r#"{"jsonrpc":"2.0","id":1,"method":"NoSuchMethod"}"#, -32601)),
+    },
+    Check {
+        name: "errors/rpc-invalid-params",
+        rule: "over JSON-RPC, parameters of the wrong kind are -32602",
+        run: |agent| {
+            Box::pin(rpc(
+                agent,
+                r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":7}}"#,
+                -32602,
+            ))
+        },
+    },
+    Check {
+        name: "errors/rpc-task-not-found",
+        rule: "over JSON-RPC, an error has the id of its request, a message, and typed details if any",
+        run: |agent| Box::pin(rpc_shape(agent)),
+    },
+    Check {
+        name: "errors/rpc-version",
+        rule: "over JSON-RPC, a version that is not served is -32009",
+        run: |agent| Box::pin(rpc_version(agent)),
+    },
+    Check {
+        name: "operations/list-shape",
+        rule: "over JSON-RPC, a list has tasks, nextPageToken, pageSize and totalSize, also when they are empty",
+        run: |agent| Box::pin(rpc_list(agent)),
+    },
+    Check {
+        name: "errors/rest-task-not-found",
+        rule: "over HTTP+JSON, a task that is not there is 404 with TASK_NOT_FOUND in its details",
+        run: |agent| Box::pin(rest_not_found(agent)),
+    },
+    Check {
+        name: "errors/rest-unknown-route",
+        rule: "over HTTP+JSON, a route that is not there is 404",
+        run: |agent| Box::pin(rest_route(agent)),
+    },
+    Check {
+        name: "errors/rest-parse",
+        rule: "over HTTP+JSON, what is no JSON is 400",
+        run: |agent| Box::pin(rest_parse(agent)),
+    },
+    Check {
+        name: "errors/rest-version",
+        rule: "over HTTP+JSON, a version that is not served is 400 with VERSION_NOT_SUPPORTED",
+        run: |agent| Box::pin(rest_version(agent)),
+    },
+];
+
+async fn rpc(agent: &Agent<'_>, body: &str, code: i64) -> Ruling {
+    over(agent, Binding::JsonRpc)?;
+    let answer = send(agent, "POST", "", &[JSON], body).await?;
+    is_code(&answer.body, code)
+}
+
+fn is_code(body: &Value, code: i64) -> Ruling {
+    holds(body["error"]["code"] == code, || format!("the answer is {}", shortened(body)))
+}
+
+fn get_nobody(id: &Value) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": "GetTask", "params": {"id": NOBODY}}).to_string()
+}
+
+async fn rpc_shape(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::JsonRpc)?;
+    for id in [json!("seven"), json!(7)] {
+        let body = send(agent, "POST", "", &[JSON], &get_nobody(&id)).await?.body;
+        is_code(&body, -32001)?;
+        holds(body["id"] == id && body["jsonrpc"] == "2.0", || format!("it is for {}", body["id"]))?;
+        holds(body["error"]["message"].is_string(), || "it has no message".to_owned())?;
+        let data = &body["error"]["data"];
+        holds(data.is_null() || data.is_array(), || "its data is no list".to_owned())?;
+    }
+    Ok(())
+}
+
+async fn rpc_version(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::JsonRpc)?;
+    let answer = send(agent, "POST", "", &[JSON, ("a2a-version", "99.0")], &get_nobody(&json!(1))).await?;
+    is_code(&answer.body, -32009)
+}
+
+async fn rpc_list(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::JsonRpc)?;
+    let params = json!({"contextId": NOBODY});
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params});
+    let body = send(agent, "POST", "", &[JSON], &request.to_string()).await?.body;
+    let page = &body["result"];
+    let whole = page["tasks"].is_array()
+        && page["nextPageToken"].is_string()
+        && page["pageSize"].is_number()
+        && page["totalSize"].is_number();
+    holds(whole, || format!("the answer is {}", shortened(&body)))
+}
+
+async fn rest_not_found(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::HttpJson)?;
+    let answer = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[], "").await?;
+    holds(answer.status == 404, || format!("it is {}", answer.status))?;
+    has_reason(&answer.body, "TASK_NOT_FOUND")
+}
+
+fn has_reason(body: &Value, reason: &str) -> Ruling {
+    let details = body["error"]["details"].as_array().into_iter().flatten();
+    let info = details.into_iter().any(|one| one["reason"] == reason && one["domain"] == "a2a-protocol.org");
+    holds(info, || format!("the body is {}", shortened(body)))
+}
+
+async fn rest_route(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::HttpJson)?;
+    let answer = send(agent, "GET", "/no-such-route", &[], "").await?;
+    holds(answer.status == 404, || format!("it is {}", answer.status))
+}
+
+async fn rest_parse(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::HttpJson)?;
+    let answer = send(agent, "POST", "/message:send", &[JSON], "{").await?;
+    holds(answer.status == 400, || format!("it is {}", answer.status))
+}
+
+async fn rest_version(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::HttpJson)?;
+    let answer = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[("a2a-version", "99.0")], "").await?;
+    holds(answer.status == 400, || format!("it is {}", answer.status))?;
+    has_reason(&answer.body, "VERSION_NOT_SUPPORTED")
+}
+
+fn shortened(body: &Value) -> String {
+    let text = body.to_string();
+    text.chars().take(200).collect()
+}

@@ -1,0 +1,70 @@
+//! `attache push listen`.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::json;
+
+use super::peer::{self, Peer};
+use super::run::{at, finish, verb};
+use crate::harness::{DEADLINE, send, serve};
+
+#[test]
+fn push_002_notifications_of_a_task_are_received_until_it_ends() {
+    let demo = serve(&["demo"]);
+    let url = demo.line("Listening on ");
+    let asked = at(&url, &["send", "ask"]);
+    let task = asked.field("Task").to_owned();
+    let listen = ["push", "listen", "-a", &url, "--task-id", &task, "-o", "json"];
+    let (mut child, _folder) = verb(&listen).start();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.next().unwrap().starts_with("listening on http://127.0.0.1:"));
+    assert!(said.next().unwrap().starts_with(&format!("registered for task {task}")));
+    let answered = at(&url, &["send", "--task-id", &task, "Ada"]);
+    assert_eq!(answered.field("State"), "TASK_STATE_COMPLETED", "{answered:?}");
+    let (send, ended) = std::sync::mpsc::sync_channel(1);
+    std::thread::spawn(move || send.send(child.wait_with_output()));
+    let output = ended.recv_timeout(DEADLINE).unwrap().unwrap();
+    let lines: Vec<serde_json::Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(output.status.code(), Some(0));
+    let last = lines.last().unwrap();
+    let state =
+        [&last["task"], &last["statusUpdate"]].into_iter().find_map(|one| one["status"]["state"].as_str());
+    assert_eq!(state, Some("TASK_STATE_COMPLETED"), "{lines:?}");
+    let left = at(&url, &["task", "push-config", "list", "-o", "json", &task]);
+    assert_eq!(left.json()["configs"].as_array().map_or(0, Vec::len), 0, "{left:?}");
+}
+
+#[test]
+fn push_002_what_comes_without_the_token_is_refused() {
+    let listen = ["push", "listen", "--count", "1"];
+    let (mut child, _folder) = verb(&listen).env("ATTACHE_PUSH_TOKEN", "wh00k-token").start();
+    let mut reader = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    child.stderr = Some(reader.into_inner());
+    let url = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+    let event = json!({"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_WORKING"}}});
+    let post = |token: &str| {
+        let token = format!("X-A2A-Notification-Token: {token}");
+        std::panic::catch_unwind(|| {
+            send(&url, "POST", &["Content-Type: application/json", &token], &event.to_string())
+        })
+    };
+    // The answers have no JSON in them; what counts is what is printed.
+    let _ = post("guessed");
+    let _ = post("wh00k-token");
+    let said = finish(child);
+    assert_eq!((said.code, said.fields("Task")), (Some(0), vec!["t-1"]), "{said:?}");
+}
+
+#[test]
+fn push_002_an_agent_without_push_is_not_asked() {
+    let peer = Peer::new(peer::plain, peer::done());
+    let said = at(&peer.url, &["push", "listen", "--task-id", "t-1", "-o", "json"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.json()["error"]["code"], "PushNotificationNotSupportedError");
+}

@@ -1,0 +1,215 @@
+//! `attache auth`, with an authorization server that follows a script.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::peer::{self, Asked, Peer, json_reply};
+use super::run::{Run, Said, verb};
+
+/// An authorization server: codes for devices, and tokens that are numbered as they are given out.
+fn issuer(lasts: u64) -> Peer {
+    let metadata = |url: &str| json!({"issuer": url, "token_endpoint": format!("{url}/token"), "device_authorization_endpoint": format!("{url}/device")});
+    Peer::new(metadata, move |asked: &Asked, number| match asked.line.as_str() {
+        "POST /device" => json_reply(
+            200,
+            &json!({"device_code": "d3vice-code", "user_code": "WDJB-MJHT", "verification_uri": "https://login.example/device", "expires_in": 60, "interval": 0}),
+        ),
+        "POST /token" if asked.body.contains("device_code=d3vice-code") && number < 3 => {
+            json_reply(400, &json!({"error": "authorization_pending"}))
+        }
+        "POST /token" if asked.body.contains("grant_type=client_credentials") => {
+            json_reply(200, &json!({"access_token": format!("t0ken-{number}"), "expires_in": lasts}))
+        }
+        // What is renewed lasts.
+        "POST /token" if asked.body.contains("grant_type=refresh_token") => json_reply(
+            200,
+            &json!({"access_token": format!("t0ken-{number}"), "refresh_token": format!("r3fresh-{number}"), "expires_in": 3600}),
+        ),
+        "POST /token" => json_reply(
+            200,
+            &json!({"access_token": format!("t0ken-{number}"), "refresh_token": format!("r3fresh-{number}"), "expires_in": lasts}),
+        ),
+        _ => json_reply(404, &json!({"error": "not_found"})),
+    })
+}
+
+fn agent(scheme: Value) -> Peer {
+    let card = move |url: &str| {
+        let schemes = json!({"login": scheme});
+        peer::card(
+            url,
+            json!({"securitySchemes": schemes, "securityRequirements": [{"schemes": {"login": {"list": []}}}]}),
+        )
+    };
+    Peer::new(card, peer::done())
+}
+
+fn device(issuer: &str) -> Value {
+    let flow = json!({"deviceAuthorizationUrl": format!("{issuer}/device"), "tokenUrl": format!("{issuer}/token"), "scopes": {"read": "to read"}});
+    json!({"oauth2SecurityScheme": {"flows": {"deviceCode": flow}}})
+}
+
+fn client(issuer: &str) -> Value {
+    let flow = json!({"tokenUrl": format!("{issuer}/token"), "scopes": {}});
+    json!({"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}})
+}
+
+/// A verb for somebody whose settings are in this folder.
+fn of(home: &TempDir, args: &[&str], url: &str) -> Run {
+    let config = home.path().to_str().unwrap();
+    verb(&[args, &["-a", url]].concat()).env("XDG_CONFIG_HOME", config)
+}
+
+fn logged_in(home: &TempDir, agent: &Peer) -> Said {
+    let said = of(home, &["auth", "login", "-o", "json", "--client-id", "me"], &agent.url).run();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said
+}
+
+fn tokens(home: &TempDir) -> std::path::PathBuf {
+    home.path().join("a2a-cli/attache-tokens.json")
+}
+
+/// What went along with the last message.
+fn shown(agent: &Peer) -> String {
+    let asked = agent.asked();
+    let head = &asked.iter().rfind(|one| one.body.contains("SendMessage")).unwrap().head;
+    head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn auth_005_a_person_logs_in_with_a_code() {
+    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+    let agent = agent(device(&issuer.url));
+    let said = logged_in(&home, &agent);
+    assert!(
+        said.err.contains("https://login.example/device") && said.err.contains("WDJB-MJHT"),
+        "{}",
+        said.err
+    );
+    let result = said.json();
+    assert_eq!((&result["scheme"], &result["host"]), (&json!("login"), &json!("127.0.0.1")));
+    assert_eq!(result["scopes"], json!(["read"]));
+    assert!(result["expiresAt"].is_string(), "{result}");
+    for secret in ["t0ken", "r3fresh", "d3vice"] {
+        assert!(!said.out.contains(secret) && !said.err.contains(secret), "{said:?}");
+    }
+    let said = of(&home, &["send", "hi"], &agent.url).run();
+    assert_eq!((said.code, shown(&agent).as_str()), (Some(0), "bearer t0ken-3"), "{said:?}");
+    let said = of(&home, &["send", "--bearer", "hunter22", "hi"], &agent.url).run();
+    assert_eq!((said.code, shown(&agent).as_str()), (Some(0), "bearer hunter22"), "what is typed goes first");
+}
+
+#[test]
+fn auth_005_a_refusal_ends_the_login() {
+    let home = TempDir::new().unwrap();
+    let issuer = Peer::new(
+        |_| json!({}),
+        |asked: &Asked, _| match asked.line.as_str() {
+            "POST /device" => json_reply(
+                200,
+                &json!({"device_code": "d", "user_code": "U", "verification_uri": "https://x.example", "expires_in": 60, "interval": 0}),
+            ),
+            _ => json_reply(400, &json!({"error": "access_denied"})),
+        },
+    );
+    let agent = agent(device(&issuer.url));
+    let said = of(&home, &["auth", "login", "-o", "json", "--client-id", "me"], &agent.url).run();
+    assert_eq!((said.code, &said.json()["error"]["code"]), (Some(4), &json!("A2ACLI_ERR_AUTH_FAILED")));
+    assert!(!tokens(&home).exists());
+}
+
+#[test]
+fn auth_006_a_program_logs_in_with_its_secret() {
+    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+    let agent = agent(client(&issuer.url));
+    let login =
+        || of(&home, &["auth", "login", "-o", "json", "--client-id", "me", "--scope", "read"], &agent.url);
+    let said = login().run();
+    assert_eq!(said.code, Some(2), "no secret: {said:?}");
+    assert!(said.json()["error"]["hint"].as_str().unwrap().contains("ATTACHE_CLIENT_SECRET"), "{said:?}");
+    let said = login().env("ATTACHE_CLIENT_SECRET", "s3cret-of-client").run();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(issuer.asked()[0].body.contains("scope=read"), "{:?}", issuer.asked());
+    assert!(issuer.asked()[0].head.contains("authorization: basic "));
+    assert!(!std::fs::read_to_string(tokens(&home)).unwrap().contains("s3cret-of-client"), "it is not kept");
+    let said = of(&home, &["send", "hi"], &agent.url).run();
+    assert_eq!((said.code, shown(&agent).as_str()), (Some(0), "bearer t0ken-1"), "{said:?}");
+}
+
+#[test]
+fn auth_006_s30_a_card_cannot_have_the_secret_sent_elsewhere() {
+    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+    let agent = agent(client(&issuer.url.replace("127.0.0.1", "localhost")));
+    let login = |more: &[&str]| {
+        let args = [&["auth", "login", "-o", "json", "--client-id", "me"], more].concat();
+        of(&home, &args, &agent.url).env("ATTACHE_CLIENT_SECRET", "s3cret-of-client").run()
+    };
+    let said = login(&[]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.json()["error"]["hint"].as_str().unwrap().contains("--allow-host localhost"), "{said:?}");
+    assert!(issuer.asked().is_empty());
+    assert_eq!(login(&["--allow-host", "localhost"]).code, Some(0));
+}
+
+#[test]
+fn auth_007_tokens_are_private_renewed_and_forgotten() {
+    let (home, issuer) = (TempDir::new().unwrap(), issuer(10));
+    let agent = agent(device(&issuer.url));
+    logged_in(&home, &agent);
+    private(&tokens(&home));
+    // It is about to end, so it is renewed first, and what came is kept.
+    assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
+    assert_eq!(shown(&agent), "bearer t0ken-4");
+    assert!(issuer.asked()[3].body.contains("refresh_token=r3fresh-3"), "{:?}", issuer.asked());
+    assert!(std::fs::read_to_string(tokens(&home)).unwrap().contains("r3fresh-4"));
+    private(&tokens(&home));
+    let said = of(&home, &["auth", "status", "-o", "json"], &agent.url).run();
+    assert_eq!(said.json()["logins"][0]["scheme"], "login", "{said:?}");
+    assert!(!said.out.contains("t0ken") && !said.out.contains("r3fresh"), "{said:?}");
+    let said = of(&home, &["auth", "logout"], &agent.url).run();
+    assert_eq!((said.code, said.field("Forgotten")), (Some(0), "1"), "{said:?}");
+    let said = of(&home, &["send", "-o", "json", "hi"], &agent.url).run();
+    assert_eq!(said.json()["error"]["code"], "A2ACLI_ERR_CREDENTIALS_MISSING", "{said:?}");
+    assert!(said.json()["error"]["hint"].as_str().unwrap().contains("attache auth login"), "{said:?}");
+}
+
+#[test]
+fn auth_007_the_token_of_one_agent_does_not_go_to_another() {
+    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+    let first = agent(device(&issuer.url));
+    logged_in(&home, &first);
+    let second = agent(device(&issuer.url));
+    let elsewhere = second.url.replace("127.0.0.1", "localhost");
+    let said = of(&home, &["send", "hi"], &elsewhere).run();
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(!second.asked().iter().any(|asked| asked.head.contains("t0ken")), "{:?}", second.asked());
+}
+
+#[test]
+fn auth_010_endpoints_are_found_by_openid_connect() {
+    let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
+    let url = format!("{}/.well-known/openid-configuration", issuer.url);
+    let agent = agent(json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}));
+    logged_in(&home, &agent);
+    let asked = issuer.asked();
+    assert!(
+        asked.iter().any(|one| one.line == "POST /device" && one.body.contains("scope=openid")),
+        "{asked:?}"
+    );
+    assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
+    assert!(shown(&agent).starts_with("bearer t0ken-"));
+}
+
+#[cfg(unix)]
+fn private(file: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[cfg(not(unix))]
+fn private(file: &Path) {
+    assert!(file.exists());
+}

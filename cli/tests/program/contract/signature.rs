@@ -1,0 +1,82 @@
+//! Signed cards.
+
+use std::fs;
+
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::peer::{self, Peer};
+use super::run::{Said, verb};
+
+/// A card in a file, signed; and the keys it was signed with.
+struct Signed {
+    folder: TempDir,
+}
+
+impl Signed {
+    fn new(url: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        fs::write(path("plain.json"), peer::card(url, json!({})).to_string()).unwrap();
+        fs::write(path("key.pem"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        let (plain, key, keys) = (path("plain.json"), path("key.pem"), path("keys.json"));
+        let said =
+            verb(&["card", "sign", &plain, "--signing-key", &key, "--kid", "k-1", "--key-set", &keys]).run();
+        assert_eq!(said.code, Some(0), "{said:?}");
+        fs::write(path("signed.json"), &said.out).unwrap();
+        let forged = said.json();
+        let mut forged = forged.as_object().unwrap().clone();
+        forged.insert("name".to_owned(), json!("Somebody else"));
+        fs::write(path("forged.json"), Value::Object(forged).to_string()).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn run(&self, words: &[&str], card: &str, more: &[&str]) -> Said {
+        verb(&[words, &["-a", &self.path(card)], more].concat()).run()
+    }
+}
+
+#[test]
+fn card_get_004_a_signature_is_verified_unverifiable_or_absent() {
+    let peer = Peer::new(peer::plain, peer::done());
+    let signed = Signed::new(&peer.url);
+    let keys = signed.path("keys.json");
+    let get = |card: &str, more: &[&str]| signed.run(&["card", "get"], card, more);
+    assert_eq!(get("signed.json", &["--jwks", &keys]).field("Signature"), "verified (k-1)");
+    let unknown = get("signed.json", &[]);
+    assert!(unknown.field("Signature").starts_with("unverifiable (no key to check it with"), "{unknown:?}");
+    let forged = get("forged.json", &["--jwks", &keys]);
+    assert_eq!(forged.code, Some(0));
+    assert!(forged.field("Signature").starts_with("unverifiable ("), "{forged:?}");
+    assert!(forged.err.contains("warning: THE SIGNATURE OF THE CARD IS NOT GOOD"), "{}", forged.err);
+    assert_eq!(get("plain.json", &["--jwks", &keys]).field("Signature"), "absent");
+    let json = get("signed.json", &["--jwks", &keys, "-o", "json"]);
+    assert!(
+        json.err.contains("Signature: verified (k-1)") && json.json()["signatures"].is_array(),
+        "{json:?}"
+    );
+    let report = signed.run(&["card", "verify"], "signed.json", &["--jwks", &keys, "-o", "json"]).json();
+    assert_eq!((&report["signature"], &report["key"]), (&json!("verified"), &json!("k-1")));
+}
+
+#[test]
+fn card_get_004_no_other_card_is_used_where_a_signature_is_required() {
+    let peer = Peer::new(peer::plain, peer::done());
+    let signed = Signed::new(&peer.url);
+    let keys = signed.path("keys.json");
+    let send = |card: &str| {
+        signed.run(&["send", "hi"], card, &["--jwks", &keys, "--require-signature", "-o", "json"])
+    };
+    assert_eq!(send("signed.json").code, Some(0));
+    let calls = peer.asked().len();
+    for card in ["plain.json", "forged.json"] {
+        let said = send(card);
+        assert_eq!((said.code, &said.json()["error"]["code"]), (Some(1), &json!("A2ACLI_ERR_CARD_INVALID")));
+    }
+    assert_eq!(peer.asked().len(), calls, "nobody was called");
+}
