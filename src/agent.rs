@@ -5,7 +5,7 @@ mod failure;
 mod queue;
 mod turn;
 
-use crate::model::{Call, Json, Message};
+use crate::model::{Call, Json, Message, Task};
 
 pub(crate) use any::AnyAgent;
 pub use failure::Failure;
@@ -51,6 +51,14 @@ pub trait Agent: Send + Sync + 'static {
     fn reply(&self, message: &Message, call: &Call) -> impl Future<Output = Option<Message>> + Send {
         let _ = (message, call);
         async { None }
+    }
+
+    /// Hears that a task was canceled while no turn of it was running, as when it waits for an answer: what was kept
+    /// for it elsewhere can go. Whoever canceled waits for this, but no longer than
+    /// [`cancel_grace`](crate::Settings::cancel_grace).
+    fn canceled(&self, task: &Task) -> impl Future<Output = ()> + Send {
+        let _ = task;
+        async {}
     }
 
     /// Whether the task must be on disk before a turn begins, because what the agent does to the world cannot be

@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, Request, StatusCode, Uri};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
+use crate::breaker::Breaker;
 use answer::Answer;
 pub use settings::{Body, HttpSettings};
 
@@ -37,6 +38,7 @@ pub struct Http {
     headers: Vec<(HeaderName, HeaderValue)>,
     settings: HttpSettings,
     door: Door,
+    breaker: Breaker,
 }
 
 /// Settings that no backend can have. Says which, and why.
@@ -66,7 +68,8 @@ impl Http {
             value.set_sensitive(true);
             headers.push((name, value));
         }
-        Ok(Self { url, headers, settings, door: Door::new() })
+        let breaker = Breaker::new(settings.breaker_failures, settings.breaker_pause);
+        Ok(Self { url, headers, settings, door: Door::new(), breaker })
     }
 
     fn request(&self, turn: &Turn) -> Result<Request<Bytes>, Failure> {
@@ -116,6 +119,7 @@ impl Http {
                 Err(error) => {
                     let safe = self.settings.idempotent || !Door::may_have_arrived(&error);
                     if tries >= self.settings.retries || !safe {
+                        self.breaker.failed();
                         return Err(error.into());
                     }
                     None
@@ -140,6 +144,10 @@ impl Http {
         let answer = self.ask(turn).await?;
         let status = answer.status();
         match status.as_u16() {
+            502..=504 => self.breaker.failed(),
+            _ => self.breaker.answered(),
+        }
+        match status.as_u16() {
             200..=299 => Answer::new(turn, &self.settings).take(answer).await,
             400 | 404 | 413 | 415 | 422 => Ok(Outcome::rejected(format!("the backend refuses: {status}"))),
             429 | 502..=504 => Ok(Outcome::failed(format!("the backend is not available: {status}"))),
@@ -156,9 +164,13 @@ fn told(answer: &HttpResponse) -> Option<Duration> {
 
 impl Agent for Http {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        if !self.breaker.allows() {
+            return Ok(Outcome::failed("the backend is not available, and is left alone for a while"));
+        }
         match timeout(self.settings.timeout, self.work(&turn)).await {
             Ok(outcome) => outcome,
             Err(_) => {
+                self.breaker.failed();
                 Ok(Outcome::failed(format!("the backend took longer than {:?}", self.settings.timeout)))
             }
         }

@@ -1,11 +1,13 @@
 //! Ready-made A2A agents, written against the public API of attache like anybody's own.
 
+mod breaker;
 #[cfg(unix)]
 mod command;
 mod echo;
 mod http;
 mod masked;
 mod practice;
+mod remote;
 mod router;
 mod script;
 mod shared;
@@ -18,6 +20,7 @@ pub use command::{
 pub use echo::Echo;
 pub use http::{BadHttp, Body, Http, HttpSettings};
 pub use practice::practice;
+pub use remote::{BadRemote, Remote, RemoteBinding, RemoteSettings, RemoteVersion};
 pub use router::{BadRouter, Choice, Route, Router, RouterSettings};
 pub use script::{BadScript, Fault, Script};
 pub use shared::Shared;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use attache::model::{AgentSkill, Call, Message, Role};
+use attache::model::{AgentSkill, Call, Message, Role, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde::{Deserialize, Serialize};
 
@@ -152,8 +152,7 @@ impl Route {
 
 impl Agent for Router {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
-        let first = turn.task().history.iter().find(|message| message.role == Role::User);
-        match self.choose(first.map_or_else(|| turn.message(), |first| &**first)) {
+        match self.choose(first(turn.task()).unwrap_or_else(|| turn.message())) {
             Some(choice) => choice.agent.run(turn).await,
             None => {
                 let skills = self.skills().map(|skill| skill.id.as_str()).collect::<Vec<_>>().join(", ");
@@ -167,9 +166,20 @@ impl Agent for Router {
         self.choose(message)?.agent.reply(message, call).await
     }
 
+    async fn canceled(&self, task: &Task) {
+        if let Some(choice) = first(task).and_then(|first| self.choose(first)) {
+            choice.agent.canceled(task).await;
+        }
+    }
+
     fn durable_start(&self) -> bool {
         self.choices.iter().any(|choice| choice.agent.durable_start())
     }
+}
+
+/// The message that a task began with: it says who works on it.
+fn first(task: &Task) -> Option<&Message> {
+    task.history.iter().find(|message| message.role == Role::User).map(|first| &**first)
 }
 
 impl fmt::Display for BadRouter {

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use attache::model::{Call, Message};
+use attache::model::{Call, Message, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,6 +33,10 @@ impl Agent for Shared {
         self.0.reply(message, call).await
     }
 
+    async fn canceled(&self, task: &Task) {
+        self.0.canceled(task).await;
+    }
+
     fn durable_start(&self) -> bool {
         self.0.durable_start()
     }
@@ -47,6 +51,7 @@ impl std::fmt::Debug for Shared {
 trait Any: Send + Sync {
     fn run(&self, turn: Turn) -> Boxed<'_, Result<Outcome, Failure>>;
     fn reply<'a>(&'a self, message: &'a Message, call: &'a Call) -> Boxed<'a, Option<Message>>;
+    fn canceled<'a>(&'a self, task: &'a Task) -> Boxed<'a, ()>;
     fn durable_start(&self) -> bool;
 }
 
@@ -57,6 +62,10 @@ impl<A: Agent> Any for A {
 
     fn reply<'a>(&'a self, message: &'a Message, call: &'a Call) -> Boxed<'a, Option<Message>> {
         Box::pin(Agent::reply(self, message, call))
+    }
+
+    fn canceled<'a>(&'a self, task: &'a Task) -> Boxed<'a, ()> {
+        Box::pin(Agent::canceled(self, task))
     }
 
     fn durable_start(&self) -> bool {

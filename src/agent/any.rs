@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use super::{Agent, Failure, Outcome, Turn};
-use crate::model::{Call, Message};
+use crate::model::{Call, Message, Task};
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -18,6 +18,7 @@ pub(crate) trait AnyAgent: Send + Sync {
         message: &'a Message,
         call: &'a Call,
     ) -> Boxed<'a, Result<Option<Message>, Failure>>;
+    fn canceled<'a>(&'a self, task: &'a Task) -> Boxed<'a, Result<(), Failure>>;
     fn durable_start(&self) -> bool;
 }
 
@@ -32,6 +33,10 @@ impl<A: Agent> AnyAgent for A {
         call: &'a Call,
     ) -> Boxed<'a, Result<Option<Message>, Failure>> {
         Box::pin(calm(async { Agent::reply(self, message, call).await }))
+    }
+
+    fn canceled<'a>(&'a self, task: &'a Task) -> Boxed<'a, Result<(), Failure>> {
+        Box::pin(calm(async { Agent::canceled(self, task).await }))
     }
 
     fn durable_start(&self) -> bool {

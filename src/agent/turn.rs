@@ -28,6 +28,8 @@ pub(crate) struct Setting {
     /// Whether the message stands for an answer that did not come.
     pub(crate) timed_out: bool,
     pub(crate) call: Call,
+    /// Which attempt it is, from 1.
+    pub(crate) attempt: u32,
     pub(crate) queue: Queue,
     pub(crate) cancel: CancellationToken,
     /// Whether the agent listens for a cancel, and so gets time to end well.
@@ -104,6 +106,12 @@ impl Turn {
         &self.0.call
     }
 
+    /// The how-manieth attempt at this message it is: more than 1 if a restart cut the one before off.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
     /// How long the turn may still take; `None` for as long as it likes.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
@@ -136,9 +144,19 @@ impl Turn {
         self.status(TaskState::Working, Some(spoken(part)), None).await;
     }
 
+    /// The same with a whole message: any parts, and metadata. Its ids are the task's.
+    pub async fn say_message(&self, message: Message) {
+        self.status(TaskState::Working, Some(message), None).await;
+    }
+
     /// Says which credentials are needed while the agent goes on waiting for them elsewhere. Blocked callers return.
     pub async fn auth_required(&self, part: impl Into<Part>) {
         self.status(TaskState::AuthRequired, Some(spoken(part)), None).await;
+    }
+
+    /// The same with a whole message.
+    pub async fn auth_required_message(&self, message: Message) {
+        self.status(TaskState::AuthRequired, Some(message), None).await;
     }
 
     /// Adds to the metadata of the task, which is working then; while it waits for credentials, with what is said
@@ -156,6 +174,12 @@ impl Turn {
     /// Adds a result, or replaces the one with its id. One without parts breaks the protocol, and fails the task.
     pub async fn artifact(&self, artifact: Artifact) {
         self.push(Event::Artifact { artifact, append: false, last_chunk: true, metadata: None }).await;
+    }
+
+    /// Passes on a piece of a result: behind what is there under its id if `append`, else in its place. To write text,
+    /// take a [`writer`](Self::writer), whose flags are always right.
+    pub async fn artifact_chunk(&self, artifact: Artifact, append: bool, last_chunk: bool) {
+        self.push(Event::Artifact { artifact, append, last_chunk, metadata: None }).await;
     }
 
     /// Begins a result whose text comes piece by piece.

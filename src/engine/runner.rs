@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
@@ -257,6 +257,9 @@ impl Runner {
                 }
                 self.plan([Event::CancelRequested { metadata }, status(TaskState::Canceled)]);
                 let committed = self.commit(None, true).await;
+                if committed.is_ok() {
+                    self.tell_canceled().await;
+                }
                 self.answer_cancel(answer, committed)
             }
             Wish::Late => {
@@ -276,6 +279,16 @@ impl Runner {
         }
         let call = self.calls.pop_front_if(|(number, _)| *number == turn);
         call.map_or_else(|| Call::new(self.scope.clone()), |(_, call)| call)
+    }
+
+    /// Tells the agent that a task of its was canceled while it did nothing for it. The task has ended whatever it does.
+    async fn tell_canceled(&self) {
+        let worker = self.engine.staff.of(&self.scope);
+        let told = timeout(self.engine.settings.cancel_grace, worker.agent.canceled(&self.log.task)).await;
+        if let Ok(Err(failure)) = told {
+            let cause = failure.cause() as &dyn std::error::Error;
+            tracing::warn!(task = %self.id, cause, "agent failed while it was told of a cancel");
+        }
     }
 
     pub(super) fn answer_cancel(

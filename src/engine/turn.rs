@@ -220,6 +220,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
         timed_out: reason::is_silence(&message),
         message,
         call,
+        attempt: runner.log.attempts.max(1),
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
         cancel: CancellationToken::new(),
         listens: AtomicBool::new(false),

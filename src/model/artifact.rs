@@ -66,7 +66,7 @@ impl Artifact {
     }
 
     /// Adds a later chunk: parts behind ours, text to text; metadata by key; names where there were none.
-    pub(super) fn extend(&mut self, chunk: &Self) {
+    pub fn extend(&mut self, chunk: &Self) {
         for part in &chunk.parts {
             if !self.parts.last_mut().is_some_and(|last| last.join(part)) {
                 self.parts.push(part.clone());

@@ -25,10 +25,24 @@ pub(super) struct Envelope {
     pub(super) dialect: Dialect,
 }
 
+/// How what happens to a task is written.
+pub(super) trait Tell: Send + Unpin {
+    /// Writes one thing that happened.
+    fn write(&mut self, out: &mut Vec<u8>, stream: &Stream, item: &Item);
+
+    /// What is written when nothing can be told any more.
+    fn failure(&mut self, error: Error) -> Vec<u8>;
+
+    /// What is written behind the last thing; nothing the second time.
+    fn last(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
 /// The body of a stream.
-pub(super) struct Events {
+pub(super) struct Events<T = Envelope> {
     stream: Outgoing,
-    envelope: Envelope,
+    envelope: T,
     /// What has been written and not handed over yet.
     rest: Bytes,
     heartbeat: Option<Heartbeat>,
@@ -41,10 +55,10 @@ struct Heartbeat {
     at: Pin<Box<Sleep>>,
 }
 
-impl Events {
+impl<T: Tell> Events<T> {
     pub(super) fn new(
         stream: Stream,
-        envelope: Envelope,
+        envelope: T,
         heartbeat: Option<Duration>,
         drain: CancellationToken,
     ) -> Self {
@@ -64,7 +78,11 @@ impl Events {
         if let Some(piece) = piece(&mut self.rest) {
             return Poll::Ready(Some(piece));
         }
-        if let Poll::Ready(bytes) = self.poll_bytes(context) {
+        while let Poll::Ready(bytes) = self.poll_bytes(context) {
+            if bytes.as_ref().is_some_and(Vec::is_empty) {
+                // Nothing that this reader is told of.
+                continue;
+            }
             if let Some(Heartbeat { every, at }) = &mut self.heartbeat {
                 at.as_mut().reset(Instant::now() + *every);
             }
@@ -90,11 +108,14 @@ impl Events {
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         let Self { stream, envelope, .. } = self;
         let told = ready!(stream.poll(context, |out, stream, item| envelope.write(out, stream, item)));
-        Poll::Ready(told.map(|told| told.unwrap_or_else(|error| envelope.failure(error))))
+        Poll::Ready(match told {
+            Some(told) => Some(told.unwrap_or_else(|error| envelope.failure(error))),
+            None => envelope.last(),
+        })
     }
 }
 
-impl Body for Events {
+impl<T: Tell> Body for Events<T> {
     type Data = Bytes;
     type Error = Fault;
 
@@ -106,14 +127,14 @@ impl Body for Events {
     }
 }
 
-impl Envelope {
-    fn failure(&self, error: Error) -> Vec<u8> {
+impl Tell for Envelope {
+    fn failure(&mut self, error: Error) -> Vec<u8> {
         let mut out = Vec::new();
         write_failure(&mut out, &logged(error), self.id.as_ref(), self.dialect.version());
         out
     }
 
-    fn write(&self, out: &mut Vec<u8>, stream: &Stream, item: &Item) {
+    fn write(&mut self, out: &mut Vec<u8>, stream: &Stream, item: &Item) {
         match item {
             // Where nothing follows, the event itself says so.
             Item::Whole(event, at) => self.write_whole(out, at.map(|at| at.0), |out| {
@@ -138,7 +159,9 @@ impl Envelope {
             }
         }
     }
+}
 
+impl Envelope {
     fn write_whole(&self, out: &mut Vec<u8>, at: Option<u64>, write: impl FnOnce(&mut Vec<u8>)) {
         sse::begin(out, at);
         match &self.id {

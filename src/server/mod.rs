@@ -5,6 +5,7 @@ mod admin;
 mod body;
 mod browser;
 mod card;
+mod chat;
 mod connections;
 #[cfg(unix)]
 mod desk;

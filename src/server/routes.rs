@@ -15,7 +15,7 @@ use super::incoming::is_grpc;
 use super::place::Place;
 use super::reply::{self, Reply, not_allowed, plain};
 use super::settings::ServerSettings;
-use super::{grpc, jsonrpc, rest};
+use super::{chat, grpc, jsonrpc, rest};
 use crate::auth::{Access, Meter};
 use crate::model::{Error, Result};
 use crate::service::{Directory, Resident};
@@ -90,6 +90,8 @@ impl Routes {
                 Some(keys) => Ok(keys.answer(headers)),
                 None => Ok(rest::unknown()),
             }),
+            // Not among the paths of 0.3, which begin so too.
+            chat::COMPLETIONS | chat::MODELS => self.chat(at, short, peer, request).await,
             "/healthz" => read(&request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
             "/readyz" => self.ready(&request).await,
             _ => match self.admit(peer, &request).await {
@@ -106,6 +108,18 @@ impl Routes {
         match self.admit(peer, &request).await {
             Ok(guest) => jsonrpc::answer(self, resident, guest, request).await,
             Err(error) => jsonrpc::turned_away(&request, error),
+        }
+    }
+
+    async fn chat(&self, at: usize, path: &str, peer: &Peer, request: Request<Incoming>) -> Reply {
+        let wanted = if path == chat::MODELS { Method::GET } else { Method::POST };
+        if *request.method() != wanted {
+            return not_allowed(if path == chat::MODELS { "GET" } else { "POST" });
+        }
+        match self.admit(peer, &request).await {
+            Ok(_) if path == chat::MODELS => chat::models(self, at),
+            Ok(guest) => Box::pin(chat::answer(self, at, guest, request)).await,
+            Err(error) => chat::refused(error),
         }
     }
 

@@ -45,6 +45,11 @@ impl Directory {
         self.0.get(position)
     }
 
+    /// The names of all agents, the one at the root first.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|resident| &*resident.name)
+    }
+
     /// Where the agent of this name is.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|resident| *resident.name == *name)

@@ -38,6 +38,11 @@ pub struct HttpSettings {
     pub retries: u32,
     /// Whether the backend knows a request that comes twice by its `Idempotency-Key`, or does not mind.
     pub idempotent: bool,
+    /// After so many failures in a row the backend is left alone for `breaker_pause`; never with 0.
+    pub breaker_failures: u32,
+    /// How long a backend that fails is left alone.
+    #[serde(with = "Time")]
+    pub breaker_pause: Duration,
 }
 
 /// What is posted to a backend.
@@ -64,6 +69,8 @@ impl Default for HttpSettings {
             max_output: 10 << 20,
             retries: 2,
             idempotent: false,
+            breaker_failures: 5,
+            breaker_pause: Duration::from_secs(30),
         }
     }
 }

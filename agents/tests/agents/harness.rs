@@ -35,6 +35,11 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Running {
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Calls a method; gives its result.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();

@@ -41,7 +41,7 @@ async fn backend(answers: &'static [&'static str]) -> Backend {
 }
 
 /// Reads one request, head and body.
-async fn request(stream: &mut TcpStream) -> String {
+pub(crate) async fn request(stream: &mut TcpStream) -> String {
     let mut text = String::new();
     let mut buffer = [0; 4096];
     loop {
@@ -251,4 +251,26 @@ fn s38_settings_that_no_backend_can_have_are_refused() {
     }
     let wrong = wrong("http://x/", &[("X-Token", "hunter2\n")]);
     assert!(wrong.key == "headers" && !wrong.to_string().contains("hunter2"), "{wrong}");
+}
+
+#[tokio::test]
+async fn r35_a_backend_that_fails_is_left_alone_and_others_are_not() {
+    let down = backend(&["HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"]).await;
+    let up = backend(&["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nhere"]).await;
+    let settings = || HttpSettings {
+        breaker_failures: 2,
+        breaker_pause: Duration::from_secs(3600),
+        ..HttpSettings::default()
+    };
+    let (failing, well) = (agent(&down, settings()).await, agent(&up, settings()).await);
+    for _ in 0..2 {
+        assert_eq!(
+            words(&failing.say("hello").await),
+            "the backend is not available: 503 Service Unavailable"
+        );
+    }
+    let left = failing.say("hello").await;
+    assert_eq!(words(&left), "the backend is not available, and is left alone for a while");
+    assert_eq!(down.asked.load(Ordering::SeqCst), 2);
+    assert_eq!(answer(&well.say("hello").await), "here");
 }

@@ -7,5 +7,6 @@ mod command;
 mod harness;
 mod http;
 mod practice;
+mod remote;
 mod router;
 mod script;

@@ -108,7 +108,7 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
         return Err(tree.complain(&section, why));
     };
     let card = tree.take(|_| section.clone())?;
-    let settings = tree.take(|_| format!("{section}.limits"))?;
+    let mut settings: AgentSettings = tree.take(|_| format!("{section}.limits"))?;
     let auth = tree.take(|_| format!("{section}.auth"))?;
     let kind = match Kind::take(&kind, tree, &section)? {
         Some(kind) => kind,
@@ -117,6 +117,7 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
             return Err(tree.complain(&format!("{section}.type"), why));
         }
     };
+    settings.on_restart = settings.on_restart.or_else(|| kind.on_restart());
     Ok(AgentConfig { name, card, settings, auth, kind })
 }
 

@@ -62,7 +62,7 @@ judges! {
 
 /// Runs an adapter; it ends by itself, and with 0 only if every check held.
 fn judge(python: &str, script: &str, args: &[&str]) {
-    if std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1") {
+    if is_quick() {
         return;
     }
     let demo = serve(&["demo", "--store", "memory"]);
@@ -76,6 +76,10 @@ fn judge(python: &str, script: &str, args: &[&str]) {
         .unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", said(&output.stdout), said(&output.stderr));
+}
+
+pub(crate) fn is_quick() -> bool {
+    std::env::var_os("ATTACHE_QUICK").is_some_and(|value| value == "1")
 }
 
 /// Where an agent listens that declares push; it serves until the tests have ended.
@@ -97,7 +101,7 @@ static PUSHING: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Where the judges live; whoever says where has put them there, and else it is done here, once.
-fn folder() -> &'static Path {
+pub(crate) fn folder() -> &'static Path {
     static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
         if let Some(folder) = std::env::var_os("ATTACHE_JUDGES") {
             return folder.into();
@@ -112,6 +116,6 @@ fn folder() -> &'static Path {
     &FOLDER
 }
 
-fn repository() -> &'static Path {
+pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }

@@ -36,7 +36,10 @@ pub(crate) fn serve_in(args: &[&str], folder: TempDir) -> Serving {
     if !args.contains(&"--listen") {
         command.args(["--listen", "127.0.0.1:0"]);
     }
-    let mut process = command.arg("--data-dir").arg(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    if !args.contains(&"--data-dir") {
+        command.arg("--data-dir").arg(folder.path());
+    }
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let stdout = BufReader::new(process.stdout.take().unwrap());
     let (send, lines) = sync_channel(64);
     thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));

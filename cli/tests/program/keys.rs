@@ -183,3 +183,30 @@ fn s38_no_key_is_in_the_log() {
         assert!(!bytes.windows(key.len()).any(|part| part == key.as_bytes()), "{}", path.display());
     }
 }
+
+#[test]
+fn clients_of_chats_are_asked_for_their_key_like_all_others() {
+    let folder = TempDir::new().unwrap();
+    let ann = keys(folder.path(), &["add", "ann"]);
+    let bob = keys(folder.path(), &["add", "bob"]);
+    let server = serve_in(&["serve", "--echo", "--store", "memory"], folder);
+    let url = server.line("Listening on ");
+    let ask = |header: &str, metadata: Value| {
+        let messages = json!([{"role": "user", "content": "hello"}]);
+        let body = json!({"model": "Echo", "messages": messages, "metadata": metadata}).to_string();
+        let headers = ["Content-Type: application/json", header];
+        send(&format!("{url}v1/chat/completions"), "POST", &headers, &body)
+    };
+    assert_eq!(ask("X-Nothing: x", json!({}))["error"]["code"], "invalid_api_key");
+    let models = send(&format!("{url}v1/models"), "GET", &[], "");
+    assert_eq!(models["error"]["type"], "authentication_error", "{models}");
+    let answer = ask(&bearer(&ann), json!({}));
+    assert_eq!(answer["choices"][0]["message"]["content"], "hello", "{answer}");
+    assert_eq!(list(&url, &bearer(&ann))["result"]["totalSize"], 1);
+    let theirs = json!({"taskId": answer["attache"]["taskId"]});
+    assert_eq!(
+        ask(&bearer(&bob), theirs)["error"]["code"],
+        "task_not_found",
+        "tasks have one owner here too"
+    );
+}

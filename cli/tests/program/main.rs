@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod chat;
 mod clients;
 mod config;
 mod contract;
@@ -12,4 +13,5 @@ mod keys;
 mod mock;
 #[cfg(unix)]
 mod operators;
+mod remote;
 mod serve;

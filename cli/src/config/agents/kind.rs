@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
+use attache::Restart;
 use attache::model::AgentSkill;
-use attache_agents::{Choice, Echo, Http, HttpSettings, Router, RouterSettings, Script, Shared, practice};
+use attache_agents::{
+    Choice, Echo, Http, HttpSettings, Remote, RemoteSettings, Router, RouterSettings, Script, Shared,
+    practice,
+};
 #[cfg(unix)]
 use attache_agents::{Command, CommandSettings};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -21,6 +25,7 @@ pub(crate) enum Kind {
     Echo(Nothing),
     Http(Box<HttpSettings>),
     Practice(Nothing),
+    Remote(Box<RemoteSettings>),
     Router(RouterSettings),
     Script(ScriptSection),
 }
@@ -41,9 +46,9 @@ pub(crate) struct ScriptSection {
 impl Kind {
     /// Their names in a file.
     #[cfg(unix)]
-    pub(crate) const NAMES: [&str; 6] = ["command", "echo", "http", "practice", "router", "script"];
+    pub(crate) const NAMES: [&str; 7] = ["command", "echo", "http", "practice", "remote", "router", "script"];
     #[cfg(not(unix))]
-    pub(crate) const NAMES: [&str; 5] = ["echo", "http", "practice", "router", "script"];
+    pub(crate) const NAMES: [&str; 6] = ["echo", "http", "practice", "remote", "router", "script"];
 
     pub(super) fn take(name: &str, tree: &mut Tree, section: &str) -> Result<Option<Self>, Complaint> {
         let home = |_: &str| section.to_owned();
@@ -53,6 +58,7 @@ impl Kind {
             "echo" => Self::Echo(tree.take(home)?),
             "http" => Self::Http(Box::new(tree.take(home)?)),
             "practice" => Self::Practice(tree.take(home)?),
+            "remote" => Self::Remote(Box::new(tree.take(home)?)),
             "router" => Self::Router(tree.take(home)?),
             "script" => Self::Script(tree.take(home)?),
             _ => return Ok(None),
@@ -67,6 +73,7 @@ impl Kind {
             ("echo", Nothing::json_schema(generator)),
             ("http", HttpSettings::json_schema(generator)),
             ("practice", Nothing::json_schema(generator)),
+            ("remote", RemoteSettings::json_schema(generator)),
             ("router", RouterSettings::json_schema(generator)),
             ("script", ScriptSection::json_schema(generator)),
         ]
@@ -79,6 +86,7 @@ impl Kind {
             Self::Echo(_) => "echo",
             Self::Http(_) => "http",
             Self::Practice(_) => "practice",
+            Self::Remote(_) => "remote",
             Self::Router(_) => "router",
             Self::Script(_) => "script",
         }
@@ -92,6 +100,7 @@ impl Kind {
             Self::Echo(_) => "Says back what it is told",
             Self::Http(_) => "Asks a backend",
             Self::Practice(_) => "Shows everything an agent can do",
+            Self::Remote(_) => "Passes messages on to another agent",
             Self::Router(_) => "Passes tasks on to other agents",
             Self::Script(_) => "Does what its script says",
         }
@@ -104,9 +113,16 @@ impl Kind {
             Self::Command(settings) => Value::try_from(settings),
             Self::Echo(nothing) | Self::Practice(nothing) => Value::try_from(nothing),
             Self::Http(settings) => Value::try_from(settings),
+            Self::Remote(settings) => Value::try_from(settings),
             Self::Router(settings) => Value::try_from(settings),
             Self::Script(script) => Value::try_from(script),
         }
+    }
+
+    /// What becomes of a task that a restart cut off, where the file does not say it: one that goes on elsewhere is
+    /// followed there.
+    pub(super) fn on_restart(&self) -> Option<Restart> {
+        matches!(self, Self::Remote(_)).then_some(Restart::RunAgain { attempts: 5 })
     }
 
     /// Whether it needs others to be made before it.
@@ -134,6 +150,10 @@ impl Kind {
                 Ok((Shared::new(http), Vec::new()))
             }
             Self::Practice(_) => Ok(with_skills(practice())),
+            Self::Remote(settings) => {
+                let remote = Remote::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                Ok((Shared::new(remote), Vec::new()))
+            }
             Self::Router(settings) => {
                 let router = Router::new(settings.clone(), others.iter().cloned());
                 let router = router.map_err(|bad| (bad.key, bad.to_string()))?;

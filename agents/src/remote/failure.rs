@@ -1,0 +1,44 @@
+//! What went wrong with another agent, in words that our callers may read: where it is and how it is built is not theirs.
+
+use attache::model::ErrorKind;
+use attache::{Error, Outcome};
+
+/// Whether nobody was there, or nobody spoke.
+pub(super) fn is_absent(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
+}
+
+pub(super) fn in_words(error: &Error) -> Outcome {
+    let kind = error.kind();
+    match kind {
+        ErrorKind::Unavailable => Outcome::failed("the agent behind is not available"),
+        ErrorKind::RateLimited => Outcome::failed("the agent behind has too much to do"),
+        ErrorKind::DeadlineExceeded | ErrorKind::RequestTimeout => {
+            Outcome::failed("the agent behind did not answer in time")
+        }
+        ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {
+            Outcome::failed("the agent behind does not let us in")
+        }
+        ErrorKind::InvalidParams
+        | ErrorKind::PayloadTooLarge
+        | ErrorKind::ContentTypeNotSupported
+        | ErrorKind::ExtensionSupportRequired
+        | ErrorKind::UnsupportedOperation => {
+            Outcome::rejected(format!("the agent behind refuses: {}", kind.message()))
+        }
+        ErrorKind::TaskNotFound => Outcome::failed("the agent behind does not know its task any more"),
+        ErrorKind::InvalidAgentResponse => Outcome::failed("the agent behind makes no sense"),
+        ErrorKind::Parse
+        | ErrorKind::InvalidRequest
+        | ErrorKind::MethodNotFound
+        | ErrorKind::MethodNotAllowed
+        | ErrorKind::Internal
+        | ErrorKind::TaskNotCancelable
+        | ErrorKind::PushNotificationNotSupported
+        | ErrorKind::UnsupportedMediaType
+        | ErrorKind::ExtendedAgentCardNotConfigured
+        | ErrorKind::VersionNotSupported
+        | ErrorKind::Canceled
+        | ErrorKind::Other(_) => Outcome::failed(format!("the agent behind failed: {}", kind.message())),
+    }
+}

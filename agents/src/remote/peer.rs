@@ -1,0 +1,109 @@
+//! Where the other agent is, and how it is spoken to.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use attache::{Client, ClientBuilder, ClientSettings, Error, Http, Turn};
+use http::Uri;
+use tokio::time::Instant;
+
+use super::record::digest;
+use super::{BadRemote, RemoteSettings};
+use crate::breaker::Breaker;
+
+/// How long a client is kept before the card is looked at again.
+const KEPT: Duration = Duration::from_secs(300);
+
+/// Another agent, found when it is first needed.
+#[derive(Debug)]
+pub(super) struct Peer {
+    settings: RemoteSettings,
+    builder: ClientBuilder,
+    name: String,
+    found: Mutex<Option<(Instant, Client)>>,
+    breaker: Breaker,
+}
+
+impl Peer {
+    pub(super) fn new(settings: RemoteSettings) -> Result<Self, BadRemote> {
+        let wrong = |key, why: &str| BadRemote { key, why: why.to_owned() };
+        let no_place = "must begin with http:// or https:// and name a host";
+        let url: Uri = settings.url.parse().map_err(|_| wrong("url", no_place))?;
+        Http::check(&url).map_err(|error| wrong("url", error.message()))?;
+        let mut builder = Client::builder().settings(client_settings(&settings));
+        for (name, value) in &settings.headers {
+            let added = builder.header(name, value.expose());
+            builder = added.map_err(|_| wrong("headers", &format!("`{name}` cannot be sent as a header")))?;
+        }
+        for origin in &settings.trust {
+            builder = builder.trust(origin).map_err(|_| wrong("trust", no_place))?;
+        }
+        let breaker = Breaker::new(settings.breaker_failures, settings.breaker_pause);
+        let name = digest(&settings.url);
+        Ok(Self { settings, builder, name, found: Mutex::default(), breaker })
+    }
+
+    pub(super) fn settings(&self) -> &RemoteSettings {
+        &self.settings
+    }
+
+    /// A name that tells nobody where it is.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// A client for one turn, with what goes along with its message.
+    pub(super) async fn client(&self, turn: &Turn) -> Result<Client, Error> {
+        // The same for every try of the same turn, and for no other: some callers use one id for every message.
+        let place = turn.task().history.iter().rposition(|message| **message == *turn.message());
+        let key = format!("{}:{}:{}", turn.task_id(), place.unwrap_or(0), turn.message().message_id);
+        let mut client = self.own_client().await?.with_header("Idempotency-Key", &key)?;
+        if let Some(trace) = &turn.call().traceparent {
+            client = client.with_header("traceparent", trace)?;
+        }
+        if self.settings.forward_caller {
+            client = client.with_header("Attache-Caller", turn.caller().name())?;
+            if !turn.call().scope.tenant.is_empty() {
+                client = client.with_header("Attache-Tenant", &turn.call().scope.tenant)?;
+            }
+        }
+        Ok(client)
+    }
+
+    /// A client for nobody's turn; the same one, with its connections, for a while.
+    pub(super) async fn own_client(&self) -> Result<Client, Error> {
+        let kept = self.found().as_ref().filter(|(at, _)| at.elapsed() < KEPT).cloned();
+        if let Some((_, client)) = kept {
+            return Ok(client);
+        }
+        let client = Box::pin(self.builder.discover(&self.settings.url)).await?;
+        *self.found() = Some((Instant::now(), client.clone()));
+        Ok(client)
+    }
+
+    /// Looks at the card again before the next turn: it may have moved.
+    pub(super) fn forget(&self) {
+        *self.found() = None;
+    }
+
+    fn found(&self) -> MutexGuard<'_, Option<(Instant, Client)>> {
+        // Only ever replaced whole, so a panic elsewhere spoils nothing.
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn client_settings(settings: &RemoteSettings) -> ClientSettings {
+    let mut ours = ClientSettings::default();
+    ours.choice.bindings = settings.binding.into_iter().map(Into::into).collect();
+    ours.choice.only = settings.binding.is_some();
+    ours.choice.version = settings.version.map(Into::into);
+    ours.budgets.idle = settings.max_silence;
+    ours.retries.attempts = settings.retries;
+    ours.retries.keys_are_honoured = settings.idempotent;
+    ours.chat_completions.clone_from(&settings.chat_completions);
+    ours
+}

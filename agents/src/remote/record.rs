@@ -1,0 +1,88 @@
+//! What a task of ours knows of the one behind it: kept in its metadata, so that it survives a restart.
+
+use attache::model::{ContextId, Json, MessageId, Object, Task, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// Its name in the metadata of a task. Nobody outside can write names that begin so.
+const KEY: &str = "attache.remote";
+/// What every server of our kind keeps for itself.
+const OURS: &str = "attache.";
+/// What is passed on all the same.
+const USAGE: &str = "attache.usage";
+
+/// The task behind a task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Record {
+    /// Whose it is: a digest of where that agent is, since a task may be passed from one to another.
+    peer: String,
+    /// Its id there; none if the answer was a plain message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task_id: Option<TaskId>,
+    /// The conversation there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) context_id: Option<ContextId>,
+    /// The last message of ours that is known to have arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message_id: Option<MessageId>,
+}
+
+impl Record {
+    /// What is known of a task, if the same agent is behind it.
+    pub(super) fn of(task: &Task, peer: &str) -> Option<Self> {
+        let kept = task.metadata.as_ref()?.get(KEY)?;
+        kept.read::<Self>().ok().filter(|record| record.peer == peer)
+    }
+
+    pub(super) fn new(peer: &str) -> Self {
+        Self { peer: peer.to_owned(), ..Self::default() }
+    }
+
+    pub(super) fn to_metadata(&self) -> Object {
+        let kept = Json::of(self).unwrap_or_default();
+        [(KEY, kept)].into_iter().collect()
+    }
+}
+
+/// What another agent says of its task, without what is between a server of our kind and itself.
+pub(super) fn foreign(metadata: &Object) -> Option<Object> {
+    let mut passed = metadata.clone();
+    let usage = passed.get(USAGE);
+    passed.remove_all(OURS);
+    if let Some(usage) = usage {
+        passed.insert(USAGE, usage);
+    }
+    (!passed.is_empty()).then_some(passed)
+}
+
+/// A name for a place that tells nobody where it is.
+pub(super) fn digest(url: &str) -> String {
+    // FNV-1a: it only has to be the same tomorrow.
+    let hash = url.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_found_again_and_only_by_the_same_agent() {
+        let record = Record { task_id: Some("t".into()), ..Record::new("here") };
+        let task = Task { metadata: Some(record.to_metadata()), ..Task::default() };
+        assert_eq!(Record::of(&task, "here"), Some(record));
+        assert_eq!(Record::of(&task, "there"), None);
+    }
+
+    #[test]
+    fn what_servers_keep_for_themselves_is_not_passed_on() {
+        let said: Object = serde_json::from_str(
+            r#"{"attache.remote": {"peer": "x"}, "attache.reason": "too-large", "attache.usage": {"n": 1}, "mine": 2}"#,
+        )
+        .unwrap();
+        assert_eq!(foreign(&said).unwrap().get_text(), r#"{"mine":2,"attache.usage":{"n": 1}}"#);
+        assert_eq!(foreign(&Object::new()), None);
+    }
+}

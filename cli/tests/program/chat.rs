@@ -1,0 +1,72 @@
+//! Chat completions before every agent: the official client, callers by hand, and paths of 0.3 beside it.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::clients::{folder, is_quick, repository};
+use crate::harness::{Serving, send, serve, serve_in};
+
+#[cfg(unix)]
+fn two_agents() -> Serving {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    let text = "[agents.practice]\ntype = \"practice\"\n[agents.words]\ntype = \"command\"\ncommand = [\"wc\", \"-w\"]\n";
+    std::fs::write(&file, text).unwrap();
+    serve_in(&["serve", "--store", "memory", file.to_str().unwrap()], folder)
+}
+
+#[cfg(unix)]
+#[test]
+fn openai_is_understood() {
+    if is_quick() {
+        return;
+    }
+    let server = two_agents();
+    let output = Command::new(folder().join("openai/bin/python"))
+        .arg(repository().join("tests/judges/clients/chat.py"))
+        .arg(server.line("Listening on "))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}", said(&output.stdout), said(&output.stderr));
+}
+
+fn complete(url: &str, body: &Value) -> Value {
+    send(&format!("{url}v1/chat/completions"), "POST", &["Content-Type: application/json"], &body.to_string())
+}
+
+#[test]
+fn an_answer_is_a_task_like_any_other() {
+    let server = serve(&["serve", "--echo", "--store", "memory"]);
+    let url = server.line("Listening on ");
+    let messages = json!([{"role": "assistant", "content": "before"}, {"role": "user", "content": "hello"}]);
+    let answer = complete(&url, &json!({"model": "Echo", "messages": messages}));
+    assert_eq!(answer["choices"][0]["message"]["content"], "hello", "{answer}");
+    let id = answer["attache"]["taskId"].as_str().unwrap();
+    let task = send(&format!("{url}v1/tasks/{id}"), "GET", &[], "");
+    assert_eq!(task["id"], id, "the paths of 0.3 are there too: {task}");
+    let task = crate::harness::call(&url, "GetTask", &json!({"id": id}))["result"].clone();
+    assert_eq!(
+        task["history"][0]["metadata"]["chatHistory"],
+        json!([{"role": "assistant", "text": "before"}])
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_as_clients_of_chats_know_it() {
+    let server = serve(&["serve", "--echo", "--store", "memory"]);
+    let url = server.line("Listening on ");
+    let user = json!([{"role": "user", "content": "hello"}]);
+    for (body, param, code) in [
+        (json!({"model": "nobody", "messages": user}), json!("model"), "model_not_found"),
+        (json!({"messages": user, "n": 2}), json!("n"), "invalid_request"),
+        (json!({"messages": [{"role": "assistant", "content": "x"}]}), json!("messages"), "invalid_request"),
+        (json!({"messages": user, "metadata": {"taskId": "of-nobody"}}), Value::Null, "task_not_found"),
+    ] {
+        let answer = complete(&url, &body);
+        assert_eq!((&answer["error"]["param"], &answer["error"]["code"]), (&param, &json!(code)), "{answer}");
+    }
+}
