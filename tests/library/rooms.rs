@@ -27,12 +27,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("push", &["engine", "wire", "egress", "store"]),
     ("service", &["engine", "bus", "agent", "store", "push"]),
     ("client", &["wire", "egress"]),
-    ("server", &["service", "auth", "wire", "jws"]),
+    ("server", &["service", "auth", "wire"]),
 ];
 
 /// What assembles may see everything: the server, the agents it is given, and the one without a socket, which makes
-/// its own clients.
-const ASSEMBLE: &[&str] = &["server/mod.rs", "server/served.rs", "server/local.rs"];
+/// its own clients; the desk, where operators ask of any room; and who signs the cards that are shown.
+const ASSEMBLE: &[&str] =
+    &["server/mod.rs", "server/served.rs", "server/local.rs", "server/desk.rs", "server/seal.rs"];
 
 /// Rooms, and the crates and names that may not enter them. A name is the beginning of a path.
 const STRANGERS: &[(&[&str], &[&str])] = &[

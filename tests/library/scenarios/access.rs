@@ -127,7 +127,7 @@ async fn s36_a_refusal_says_which_scopes_are_missing() {
     for form in FORMS {
         let ask = form.ask("CancelTask", json!({"id": "x"}));
         let answer = running.ask(&ask.clone().with("X-API-Key", BOB)).await;
-        let needed = "Bearer realm=\"attache\", error=\"insufficient_scope\", scope=\"cancel\"";
+        let needed = "bearer realm=\"attache\", error=\"insufficient_scope\", scope=\"cancel\"";
         assert_eq!((answer.status, answer.header("www-authenticate")), (403, Some(needed)));
         let answer = running.ask(&ask.with("X-API-Key", ANN)).await;
         assert_eq!(answer.header("www-authenticate"), None);
