@@ -3,14 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use attache::auth::{Access, Certificates, KeyFile, Keys};
+use attache::auth::{KeyFile, Keys};
 use attache::{Server, Tls};
 
-use crate::config::ServerSection;
+use crate::admin;
+use crate::config::Config;
 
 /// The file of keys in a data directory.
 pub(crate) fn key_file(folder: &Path) -> KeyFile {
     KeyFile::new(folder.join("keys.json"))
+}
+
+/// The file of operators' keys in a data directory.
+pub(crate) fn admin_key_file(folder: &Path) -> KeyFile {
+    KeyFile::new(folder.join("admin-keys.json"))
 }
 
 /// What a running server reads again when it is told to.
@@ -19,6 +25,7 @@ pub(crate) struct Reloading {
     /// Where keys would be, if there were any when it started.
     absent: Option<KeyFile>,
     keys: Option<(KeyFile, Keys)>,
+    admin: Option<(KeyFile, Keys)>,
     tls: Option<(PathBuf, PathBuf, Tls)>,
 }
 
@@ -28,7 +35,7 @@ impl Reloading {
         if self.absent.as_ref().is_some_and(|file| file.path().exists()) {
             bail!("it was started when there were no keys, and asks for none; restart it");
         }
-        if let Some((file, keys)) = &self.keys {
+        for (file, keys) in [&self.keys, &self.admin].into_iter().flatten() {
             keys.replace(&file.read().with_context(|| file.path().display().to_string())?);
         }
         if let Some((certificate, key, tls)) = &self.tls {
@@ -37,17 +44,26 @@ impl Reloading {
         Ok(())
     }
 
+    /// The keys of operators, where they may come over HTTP.
+    pub(crate) fn admin(&self) -> Option<Keys> {
+        self.admin.as_ref().map(|(_, keys)| keys.clone())
+    }
+
     /// Whether callers are asked who they are.
-    pub(crate) fn asks(&self, section: &ServerSection) -> bool {
-        self.keys.is_some() || section.tls_client_ca.is_some()
+    pub(crate) fn asks(&self, config: &Config) -> bool {
+        self.keys.is_some() || config.server.tls_client_ca.is_some() || !config.auth.issuers.is_empty()
     }
 }
 
-/// What is asked of callers: a key if the folder has a file of keys, be it an empty one, or a certificate.
-pub(crate) fn prepare(section: &ServerSection, folder: Option<&Path>) -> anyhow::Result<Reloading> {
-    let (there, absent) = match folder.map(key_file) {
-        Some(file) if file.path().exists() => (Some(file), None),
-        absent => (None, absent),
+/// What is asked of callers: a key if the folder has a file of keys, be it an empty one, or a certificate. The configuration
+/// may say of keys that there will be some, or that they are not wanted.
+pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<Reloading> {
+    let section = &config.server;
+    let (there, absent) = match (folder.map(key_file), config.auth.keys) {
+        (Some(file), said) if said.unwrap_or_else(|| file.path().exists()) => (Some(file), None),
+        (None, Some(true)) => bail!("auth.keys: there is no folder for keys; name one: --data-dir <DIR>"),
+        (_, Some(_)) => (None, None),
+        (absent, None) => (None, absent),
     };
     let keys = there.map(|file| (file, Keys::new()));
     let tls = match (&section.tls_cert, &section.tls_key) {
@@ -55,8 +71,9 @@ pub(crate) fn prepare(section: &ServerSection, folder: Option<&Path>) -> anyhow:
             let mut tls = Tls::from_pem(&read(certificate)?, &read(key)?)
                 .context("cannot serve over TLS; check --tls-cert and --tls-key")?;
             if let Some(authorities) = &section.tls_client_ca {
-                // Whoever shows none may have a key.
-                let required = keys.is_none() && !section.allow_anonymous;
+                // Whoever shows none may have a key or a token.
+                let others = keys.is_some() || !config.auth.issuers.is_empty();
+                let required = !others && !section.allow_anonymous;
                 tls = tls.clients(&read(authorities)?, required).context("--tls-client-ca")?;
             }
             Some((certificate.clone(), key.clone(), tls))
@@ -65,58 +82,63 @@ pub(crate) fn prepare(section: &ServerSection, folder: Option<&Path>) -> anyhow:
         (Some(_), None) => bail!("TLS needs a key beside its certificate: tls_key, or --tls-key"),
         (None, Some(_)) => bail!("TLS needs a certificate beside its key: tls_cert, or --tls-cert"),
     };
-    let reloading = Reloading { absent, keys, tls };
+    let admin = match (folder, &section.admin_listen) {
+        (Some(folder), Some(_)) => Some((admin_key_file(folder), Keys::new())),
+        (None, Some(_)) => bail!("--admin-listen needs a folder for its keys; name one: --data-dir <DIR>"),
+        (_, None) => None,
+    };
+    if admin.as_ref().is_some_and(|(file, _)| !file.path().exists()) {
+        bail!(
+            "--admin-listen is for those who have a key of an operator; make one: attache keys add --admin <NAME>"
+        );
+    }
+    let reloading = Reloading { absent, keys, admin, tls };
     reloading.reload()?;
     Ok(reloading)
 }
 
 /// The server that asks them.
-pub(crate) fn guard(mut server: Server, section: &ServerSection, reloading: &Reloading) -> Server {
+///
+/// # Errors
+/// What is wrong with the configuration.
+pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) -> anyhow::Result<Server> {
     if let Some((_, _, tls)) = &reloading.tls {
         server = server.tls(tls.clone());
     }
     let keys = reloading.keys.as_ref().map(|(_, keys)| keys.clone());
-    let access = match (keys, section.tls_client_ca.is_some()) {
-        (Some(keys), true) => Access::by(keys).or(Certificates::of_everybody()),
-        (Some(keys), false) => Access::by(keys),
-        (None, true) => Access::by(Certificates::of_everybody()),
-        (None, false) => return server,
-    };
-    server.access(if section.allow_anonymous { access.or_anonymous() } else { access })
+    for file in [&config.server.card_signing_key, &config.server.previous_signing_key].into_iter().flatten() {
+        server = server.sign_cards(signer(file)?);
+    }
+    if let Some(access) = config.access(keys)? {
+        server = server.access(access);
+    }
+    Ok(match config.allowance() {
+        Some(allowance) => server.allowance(allowance.clone()),
+        None => server,
+    })
 }
 
 /// Tells the server of this folder, if one runs, that something has changed.
-#[cfg(unix)]
 pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
-    use std::io::{Read, Write};
-    use std::time::Duration;
-    let socket = attache::Admin::below(folder).socket();
-    let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else { return Ok(()) };
-    let asked = stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .and_then(|()| {
-            stream.write_all(
-                b"POST /reload HTTP/1.1\r\nHost: admin\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            )
-        })
-        .and_then(|()| {
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).map(|_| answer)
-        });
-    let answer = asked.context("the running server does not answer; restart it")?;
-    match answer.starts_with("HTTP/1.1 200") {
-        true => Ok(()),
-        false => bail!(
-            "the running server has not taken it in: {}",
-            answer.split("\r\n\r\n").nth(1).unwrap_or_default().trim()
-        ),
+    let told = admin::ask(folder, "POST", "/reload").context("the running server has not taken it in")?;
+    if cfg!(not(unix)) && told.is_none() {
+        eprintln!("Restart the server to take it in.");
     }
+    Ok(())
 }
 
-#[cfg(not(unix))]
-pub(crate) fn tell(_: &Path) -> anyhow::Result<()> {
-    eprintln!("Restart the server to take it in.");
-    Ok(())
+/// A key that signs cards.
+fn signer(file: &Path) -> anyhow::Result<attache::jws::Signer> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
+        if mode.permissions().mode() & 0o077 != 0 {
+            bail!("others can read the key {}; keep it to yourself: chmod 600", file.display());
+        }
+    }
+    let pem = String::from_utf8(read(file)?).with_context(|| format!("{} is no PEM file", file.display()))?;
+    attache::jws::Signer::named_by_its_key(&pem).with_context(|| file.display().to_string())
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {

@@ -58,6 +58,38 @@ pub(crate) enum Command {
     Init(Init),
     /// Make, list and revoke the keys that callers of an agent show.
     Keys(Keys),
+    /// Look after the webhooks of a running server.
+    Push(Push),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Push {
+    #[command(subcommand)]
+    pub(crate) verb: PushVerb,
+
+    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PushVerb {
+    /// List the webhooks that were given up, or what one of them did not get.
+    Deliveries {
+        /// The number of a webhook.
+        number: Option<u64>,
+    },
+    /// Call webhooks that were given up again, from where they were left.
+    #[command(arg_required_else_help = true)]
+    Retry {
+        /// Their numbers.
+        #[arg(conflicts_with = "all")]
+        numbers: Vec<u64>,
+
+        /// All of them.
+        #[arg(long)]
+        all: bool,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -99,6 +131,10 @@ pub(crate) struct KeysAdd {
     /// A tenant that it is for; may be repeated, `*` is every one [default: none]
     #[arg(long = "tenant", value_name = "NAME")]
     pub(crate) tenants: Vec<String>,
+
+    /// A key of an operator, for `--admin-listen`: no agent takes it.
+    #[arg(long, conflicts_with_all = ["scopes", "agents", "tenants"])]
+    pub(crate) admin: bool,
 
     /// After how many days it ends [default: never]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
@@ -196,6 +232,10 @@ pub(crate) struct Serving {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_client_ca: Option<PathBuf>,
 
+    /// Where operators reach it who have a key of `attache keys add --admin`. An address that others can reach needs TLS.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) admin_listen: Option<String>,
+
     /// Also call webhooks on this machine: for development, since whoever may call the agent then reaches what listens
     /// here. The demo does while it listens on this machine alone.
     #[arg(long)]
@@ -222,6 +262,7 @@ impl Serving {
         given.set("server.tls_cert", path(&self.tls_cert));
         given.set("server.tls_key", path(&self.tls_key));
         given.set("server.tls_client_ca", path(&self.tls_client_ca));
+        given.set("server.admin_listen", self.admin_listen.as_deref());
         given.set("push.local_webhooks", self.local_webhooks.then_some(true));
         given.set("store.kind", self.store.map(StoreKind::name));
         given.set("store.data_dir", path(&self.data_dir));

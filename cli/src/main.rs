@@ -1,6 +1,7 @@
 //! The attache program: serve and talk to A2A agents.
 
 mod access;
+mod admin;
 mod args;
 mod card;
 mod commands;

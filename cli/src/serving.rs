@@ -5,12 +5,13 @@ mod relay;
 mod tries;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, PushSettings, Served, Server};
+use attache::{Bound, Served, Server};
 use attache_agents::Fault;
 
 use crate::access::{self, Reloading};
@@ -42,19 +43,24 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 /// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
 pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let folder = data_dir::find(config.store.data_dir.as_deref(), serving.folder);
-    let access = access::prepare(&config.server, folder.as_deref())?;
-    let asks = access.asks(&config.server);
+    let access = access::prepare(config, folder.as_deref())?;
+    let asks = access.asks(config);
     let addresses = listen::allowed(&config.server, asks).await?;
     let (server, place) = with_store(server(serving.agents)?, serving.folder, config)?;
-    let server = access::guard(set_up(server, config), &config.server, &access);
-    let mut server = reachable(server, folder.as_deref(), &access);
-    if config.push.local_webhooks || (serving.tries_webhooks && listen::are_private(&addresses)) {
-        server = server.push(with_local_webhooks());
-    }
+    let server = access::guard(set_up(server, config), config, &access)?;
+    // The library warns of webhooks on this machine.
+    let local = serving.tries_webhooks && listen::are_private(&addresses);
+    let operators = listen::for_operators(&config.server).await?;
+    let server = reachable(server, folder.as_deref(), (&access, operators)).push(config.push(local));
     let cannot = |error| listen::cannot_listen(&config.server.listen, error);
     if serving.faults.is_empty() {
         let bound = server.bind(&*addresses).await.map_err(cannot)?;
         let (url, public) = (bound.local_url(), bound.url());
+        #[cfg(unix)]
+        let place = match bound.admin_addr() {
+            Some(address) => format!("{place}\nOperators: {address}"),
+            None => place,
+        };
         let greet = || greet(&url, &public, &place, (&serving.tries, asks));
         return until_interrupted(bound, &access, greet).await;
     }
@@ -103,23 +109,24 @@ fn set_up(server: Server, config: &Config) -> Server {
     }
 }
 
-/// The library warns of it.
-fn with_local_webhooks() -> PushSettings {
-    let mut settings = PushSettings::default();
-    settings.reach.loopback = true;
-    settings
-}
-
 /// The server, which the operator reaches while it runs if it has a folder.
 #[cfg(unix)]
-fn reachable(server: Server, folder: Option<&Path>, access: &Reloading) -> Server {
+fn reachable(
+    server: Server,
+    folder: Option<&Path>,
+    (access, operators): (&Reloading, Option<SocketAddr>),
+) -> Server {
     let Some(folder) = folder.filter(|folder| folder.is_dir()) else { return server };
+    let mut admin = attache::Admin::below(folder);
+    if let (Some(address), Some(keys)) = (operators, access.admin()) {
+        admin = admin.listen(address, keys);
+    }
     let access = access.clone();
-    server.admin(attache::Admin::below(folder).on_reload(move || access.reload()))
+    server.admin(admin.on_reload(move || access.reload()))
 }
 
 #[cfg(not(unix))]
-fn reachable(server: Server, _: Option<&Path>, _: &Reloading) -> Server {
+fn reachable(server: Server, _: Option<&Path>, _: (&Reloading, Option<SocketAddr>)) -> Server {
     server
 }
 

@@ -157,11 +157,24 @@ impl Access {
 
     /// What a refusal tells callers to bring.
     pub(crate) fn challenges(&self) -> impl Iterator<Item = String> {
-        self.ways().into_iter().map(|way| way.challenge)
+        let mut challenges: Vec<_> = self.ways().into_iter().map(|way| way.challenge).collect();
+        challenges.dedup();
+        challenges.into_iter()
     }
 
+    /// Each under a name of its own: two issuers are two ways.
     fn ways(&self) -> Vec<Way> {
-        self.authenticators.iter().flat_map(|authenticator| authenticator.ways()).collect()
+        let mut ways: Vec<Way> = Vec::new();
+        for mut way in self.authenticators.iter().flat_map(|authenticator| authenticator.ways()) {
+            let plain = way.name.clone();
+            let mut number = 1;
+            while ways.iter().any(|other| other.name == way.name) {
+                number += 1;
+                way.name = format!("{plain}-{number}");
+            }
+            ways.push(way);
+        }
+        ways
     }
 }
 

@@ -11,8 +11,10 @@ use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
+use serde::{Deserialize, Serialize};
 
 use super::Identity;
+use crate::model::measure::{Count, SizeOrUnlimited};
 use crate::model::{Caller, Error, ErrorKind, Result};
 
 /// How often those who have not called for a while are forgotten: once in so many calls.
@@ -22,20 +24,27 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How much each caller may do with one agent. Those whom nobody knows are told apart by their address. `None`: as much as they
 /// like.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Allowance {
     /// Calls in a second, in the long run.
+    #[serde(with = "Count")]
     pub calls_per_second: Option<NonZeroU32>,
     /// Calls at once, after a pause.
     pub burst: NonZeroU32,
     /// Bytes of requests in a minute, and also at once.
+    #[serde(with = "SizeOrUnlimited")]
     pub bytes_per_minute: Option<NonZeroU32>,
     /// Calls that wait for their answer at the same time; streams are counted apart.
+    #[serde(with = "Count")]
     pub concurrent_calls: Option<usize>,
     /// Tasks that have not ended.
+    #[serde(with = "Count")]
     pub open_tasks: Option<u64>,
     /// Tasks that wait for their caller: with more than these nobody opens another.
+    #[serde(with = "Count")]
     pub parked_tasks: Option<u64>,
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use jsonwebtoken::{Validation, decode, decode_header};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Authenticator, Credentials, Identity, Refused, Way};
 use crate::egress::Egress;
@@ -21,7 +21,9 @@ const MAX_TOKEN: usize = 16 << 10;
 const MAX_KID: usize = 256;
 
 /// How tokens may be signed. An issuer's secret is no key that we should know, so there is no HMAC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the names are those of RFC 7518 and RFC 8037")]
 pub enum Algorithm {
@@ -33,6 +35,7 @@ pub enum Algorithm {
     Ps512,
     Es256,
     Es384,
+    #[serde(rename = "EdDSA")]
     EdDsa,
 }
 

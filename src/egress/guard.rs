@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -20,7 +21,9 @@ use super::connect::CONNECT_TIMEOUT;
 use super::target::{Host, Target};
 
 /// Where others may have us connect: the public internet over TLS, unless more is said.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Reach {
     /// Also to this machine, in plain HTTP if wanted. For development: whoever can name a webhook then reaches
@@ -43,7 +46,9 @@ pub struct Reach {
 ///     assert_eq!(text.parse::<Allowed>().unwrap().to_string(), text);
 /// }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
 pub struct Allowed(Kind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +87,20 @@ impl FromStr for Allowed {
             }
             _ => Err(NotAPlace),
         }
+    }
+}
+
+impl TryFrom<String> for Allowed {
+    type Error = NotAPlace;
+
+    fn try_from(text: String) -> Result<Self, NotAPlace> {
+        text.parse()
+    }
+}
+
+impl From<Allowed> for String {
+    fn from(allowed: Allowed) -> Self {
+        allowed.to_string()
     }
 }
 

@@ -42,6 +42,21 @@ impl Signer {
         Ok(Self { key: Arc::new(key), kid: kid.into(), jku: None })
     }
 
+    /// From a PEM file with a private key, which is known by its thumbprint (RFC 7638).
+    ///
+    /// # Errors
+    /// As [`from_pem`](Self::from_pem).
+    pub fn named_by_its_key(pem: &str) -> Result<Self> {
+        let signer = Self::from_pem(pem, "")?;
+        let key = signer.public_key();
+        let members = ["crv", "e", "kty", "n", "x", "y"];
+        let members = members.iter().filter(|name| key.get(**name).is_some());
+        let members: Vec<_> = members.map(|name| format!("\"{name}\":{}", key[*name])).collect();
+        let text = format!("{{{}}}", members.join(","));
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+        Ok(Self { kid: URL_SAFE_NO_PAD.encode(digest), ..signer })
+    }
+
     /// Says in the signature where the key set is.
     #[must_use]
     pub fn key_set_url(self, url: impl Into<String>) -> Self {

@@ -4,8 +4,11 @@
 //! schema too.
 
 use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
 
@@ -24,10 +27,16 @@ const SIZES: [(&str, u64); 7] = [
 ];
 /// What says that there is no such time.
 const NEVER: &str = "never";
+/// What says that there is no such bound.
+const UNLIMITED: &str = "unlimited";
 
 /// A [`Duration`] as text: numbers with units, such as `250ms`, `30s`, `1h30m` or `7d`.
 #[derive(Debug)]
 pub struct Time;
+
+/// Several [`Duration`]s, each as [`Time`].
+#[derive(Debug)]
+pub struct Times;
 
 /// An optional [`Duration`] as text: as [`Time`], or `never`.
 #[derive(Debug)]
@@ -40,6 +49,14 @@ pub struct SomeTime;
 /// A number of bytes: a plain number, or text such as `64KiB` or `10MB`.
 #[derive(Debug)]
 pub struct Size;
+
+/// An optional number: a plain one, or `unlimited`.
+#[derive(Debug)]
+pub struct Count;
+
+/// An optional number of bytes: as [`Size`], or `unlimited`.
+#[derive(Debug)]
+pub struct SizeOrUnlimited;
 
 /// Reads a time: `None` if it is none.
 #[must_use]
@@ -115,6 +132,29 @@ impl Time {
     }
 }
 
+impl Times {
+    /// Writes them as texts.
+    ///
+    /// # Errors
+    /// Of the serializer.
+    pub fn serialize<S: Serializer>(times: &[Duration], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(times.iter().map(|time| written_time(*time)))
+    }
+
+    /// Reads them.
+    ///
+    /// # Errors
+    /// One of them is no time.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
+        let times = Vec::<One>::deserialize(deserializer)?;
+        Ok(times.into_iter().map(|One(time)| time).collect())
+    }
+}
+
+/// One of several.
+#[derive(Deserialize)]
+struct One(#[serde(with = "Time")] Duration);
+
 impl TimeOrNever {
     /// Writes it as text.
     ///
@@ -173,6 +213,59 @@ impl Size {
         let expected = "a size such as \"64KiB\" or \"8MiB\", or a number of bytes";
         let plain = |number: u64| usize::try_from(number).ok();
         deserializer.deserialize_any(Written { expected, read: size, plain })
+    }
+}
+
+impl Count {
+    /// Writes it as a number, or as text.
+    ///
+    /// # Errors
+    /// Of the serializer.
+    pub fn serialize<T: fmt::Display, S: Serializer>(
+        count: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        // A number that is larger than any we count to is as good as the largest.
+        let number = |count: &T| count.to_string().parse().unwrap_or(u64::MAX);
+        match count {
+            Some(count) => serializer.serialize_u64(number(count)),
+            None => serializer.serialize_str(UNLIMITED),
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no number, or none of this type.
+    pub fn deserialize<'de, T: FromStr, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<T>, D::Error> {
+        let expected = "a number above 0, or \"unlimited\"";
+        let read = |text: &str| (text == UNLIMITED).then_some(None);
+        let plain = |number: u64| (number > 0).then(|| number.to_string().parse().ok()).flatten().map(Some);
+        deserializer.deserialize_any(Written { expected, read, plain })
+    }
+}
+
+impl SizeOrUnlimited {
+    /// Writes it as text.
+    ///
+    /// # Errors
+    /// Of the serializer.
+    pub fn serialize<S: Serializer>(bytes: &Option<NonZeroU32>, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = |bytes: &NonZeroU32| written_size(bytes.get() as usize);
+        serializer.serialize_str(&bytes.as_ref().map_or_else(|| UNLIMITED.to_owned(), written))
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no size.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroU32>, D::Error> {
+        let expected = "a size up to 4GB such as \"8MiB\", or \"unlimited\"";
+        let plain = |number: u64| u32::try_from(number).ok().and_then(NonZeroU32::new).map(Some);
+        let read = |text: &str| if text == UNLIMITED { Some(None) } else { plain(size(text)? as u64) };
+        deserializer.deserialize_any(Written { expected, read, plain })
     }
 }
 

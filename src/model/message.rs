@@ -236,6 +236,11 @@ impl Part {
         self.rare.as_ref()?.metadata.as_ref()
     }
 
+    /// Its metadata, to change it.
+    pub(super) fn metadata_mut(&mut self) -> Option<&mut Object> {
+        self.rare.as_mut()?.metadata.as_mut()
+    }
+
     /// The name of the file, if any.
     #[must_use]
     pub fn filename(&self) -> Option<&str> {

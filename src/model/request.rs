@@ -602,8 +602,13 @@ impl Request {
         }
     }
 
-    /// Drops from its metadata what only we may say there: names that begin with `attache.`.
+    /// Drops from its metadata, and from that of its parts, what only we may say there: names that begin with `attache.`.
     pub fn drop_reserved(&mut self) {
+        const RESERVED: &str = "attache.";
+        if let Self::SendMessage(request) | Self::SendStreamingMessage(request) = self {
+            let parts = request.message.parts.iter_mut();
+            parts.filter_map(|part| part.metadata_mut()).for_each(|object| object.remove_all(RESERVED));
+        }
         let metadata = match self {
             Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
                 [request.metadata.as_mut(), request.message.metadata.as_mut()]
@@ -618,7 +623,7 @@ impl Request {
             | Self::DeletePushConfig(_)
             | Self::GetExtendedAgentCard(_) => [None, None],
         };
-        metadata.into_iter().flatten().for_each(|object| object.remove_all("attache."));
+        metadata.into_iter().flatten().for_each(|object| object.remove_all(RESERVED));
     }
 
     /// Checks every rule that needs no task.

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::Secret;
-use super::measure::{Size, SomeTime, Time, TimeOrNever};
+use super::measure::{Count, Size, SizeOrUnlimited, SomeTime, Time, TimeOrNever, Times};
 
+const SIZE: &str = r"^\s*[0-9]+\s*([KkMmGg]?[Ii]?[Bb])?\s*$";
 const TIME: &str = r"^\s*([0-9]+(w|d|h|ms|m|s)\s*)+$";
 
 impl JsonSchema for Time {
@@ -26,6 +27,16 @@ impl JsonSchema for SomeTime {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         Time::json_schema(generator)
+    }
+}
+
+impl JsonSchema for Times {
+    fn schema_name() -> Cow<'static, str> {
+        "Times".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "array", "items": Time::json_schema(generator)})
     }
 }
 
@@ -51,9 +62,39 @@ impl JsonSchema for Size {
         json_schema!({
             "description": "A size: 64KiB, 8MiB, 10MB, or a number of bytes",
             "anyOf": [
-                {"type": "string", "pattern": "^\\s*[0-9]+\\s*([KkMmGg]?[Ii]?[Bb])?\\s*$"},
+                {"type": "string", "pattern": SIZE},
                 {"type": "integer", "minimum": 0},
             ],
+        })
+    }
+}
+
+impl JsonSchema for SizeOrUnlimited {
+    fn schema_name() -> Cow<'static, str> {
+        "SizeOrUnlimited".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A size: 64KiB, 8MiB, 10MB, or a number of bytes; or unlimited",
+            "anyOf": [
+                {"const": "unlimited"},
+                {"type": "string", "pattern": SIZE},
+                {"type": "integer", "minimum": 1},
+            ],
+        })
+    }
+}
+
+impl JsonSchema for Count {
+    fn schema_name() -> Cow<'static, str> {
+        "Count".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number, or unlimited",
+            "anyOf": [{"const": "unlimited"}, {"type": "integer", "minimum": 1}],
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A version of A2A as it is written on the wire. 0.1 and 0.2 are read, and answered as 0.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
@@ -78,8 +80,10 @@ impl fmt::Display for Binding {
     }
 }
 
-/// The eleven operations of A2A.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The eleven operations of A2A. In settings they are written `send_message`, `get_task` and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Operation {
     /// Sends a message and waits for the answer.
     SendMessage,

@@ -2,22 +2,32 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::egress::Reach;
+use crate::model::measure::{Time, Times};
 
 /// How webhooks are called.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct PushSettings {
     /// Where callers may have us post.
+    #[serde(skip)]
     pub reach: Reach,
     /// How long a webhook may take to answer.
+    #[serde(with = "Time")]
     pub timeout: Duration,
     /// How long to wait before each of the first attempts to deliver again; a little is added, so that webhooks which
     /// fail together are not called together.
+    #[serde(with = "Times")]
     pub first_retries: Vec<Duration>,
     /// How long to wait between all later attempts.
+    #[serde(with = "Time")]
     pub retry_every: Duration,
     /// For how long there are later attempts; then the webhook is given up.
+    #[serde(with = "Time")]
     pub retry_for: Duration,
     /// Deliveries at the same time to webhooks that answer, and as many again to those that did not.
     pub max_deliveries: usize,

@@ -1,45 +1,63 @@
-//! The other door: what the operator says to a running server, over a socket that only its owner can open.
+//! The other door: where operators reach a running server.
 //!
-//! HTTP/1 over a Unix socket, one caller after the other. `GET /healthz`; `POST /reload` takes in what has changed outside,
-//! such as keys and certificates. Whoever can open the socket is the operator: no credential of a caller leads here.
+//! A Unix socket that only its owner can open: whoever can is the operator. And, where it is asked for, an address of its own,
+//! for those who have a key of an operator. No credential of a caller leads here, and none of an operator to an agent.
 
 use std::convert::Infallible;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, StatusCode};
+use http::header::WWW_AUTHENTICATE;
+use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::net::{UnixListener, UnixStream};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::Server;
-use super::reply::{Reply, not_allowed, plain, whole};
+use super::connections::{Bytes, Handshake};
+use super::desk::Desk;
+use super::reply::{Reply, plain};
+use crate::auth::{Authenticator, Credentials, Keys};
 
 /// How long one caller may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait when nobody can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How many connections there may be at the same time.
+const CONNECTIONS: usize = 16;
 
-type Reload = Arc<dyn Fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
+pub(super) type Reload = Arc<dyn Fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
-/// Where the operator reaches a running server.
+/// Where operators reach a running server.
 #[derive(Clone)]
 pub struct Admin {
     folder: PathBuf,
+    listen: Option<(SocketAddr, Keys)>,
     reload: Reload,
 }
 
 impl Admin {
-    /// At the socket `admin/socket` below this folder. The folder `admin` is for its owner alone.
+    /// At the socket `admin/socket` below this folder. The folder `admin` and the socket are for their owner alone.
     pub fn below(folder: impl AsRef<Path>) -> Self {
-        Self { folder: folder.as_ref().join("admin"), reload: Arc::new(|| Ok(())) }
+        Self { folder: folder.as_ref().join("admin"), listen: None, reload: Arc::new(|| Ok(())) }
+    }
+
+    /// Also at this address, for those who show one of these keys; `GET /healthz` is for everybody. It speaks TLS if the server
+    /// does.
+    #[must_use]
+    pub fn listen(mut self, address: SocketAddr, keys: Keys) -> Self {
+        self.listen = Some((address, keys));
+        self
     }
 
     /// Does this when it is told that something has changed. It may say why it cannot: only the operator hears it.
@@ -59,74 +77,96 @@ impl Admin {
         self.folder.join("socket")
     }
 
-    /// Takes the socket. A server that has none serves nevertheless: another may have the same folder, or its name may be too
-    /// long for a socket.
-    pub(super) async fn bind(self) -> Option<Door> {
-        let socket = self.socket();
-        let bound = self.take().await;
-        bound.inspect_err(|error| tracing::warn!(%error, ?socket, "no admin socket: restart to reload")).ok()
+    /// Takes the socket and the address. A server that has no socket serves nevertheless: another may have the same folder, or
+    /// its name may be too long for a socket.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub(super) async fn bind(self, handshake: Option<Arc<dyn Handshake>>) -> io::Result<Doors> {
+        let socket = self.take().await.inspect_err(
+            |error| tracing::warn!(%error, socket = ?self.socket(), "no admin socket: restart to reload"),
+        );
+        let gate = match self.listen {
+            Some((address, keys)) => {
+                Some(Gate { listener: TcpListener::bind(address).await?, keys, handshake })
+            }
+            None => None,
+        };
+        Ok(Doors { socket: socket.ok(), gate, reload: self.reload })
     }
 
-    async fn take(self) -> io::Result<Door> {
+    async fn take(&self) -> io::Result<Door> {
         match DirBuilder::new().mode(0o700).create(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         // Also where somebody has made it before us: nobody else looks in.
-        fs::set_permissions(&self.folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+        fs::set_permissions(&self.folder, Permissions::from_mode(0o700))?;
         let socket = self.socket();
         if UnixStream::connect(&socket).await.is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server has the same folder"));
         }
         // Left by one that was ended before it could clean up.
         let _ = fs::remove_file(&socket);
-        Ok(Door { listener: UnixListener::bind(&socket)?, socket, reload: self.reload })
+        let door = Door { listener: UnixListener::bind(&socket)?, socket };
+        fs::set_permissions(&door.socket, Permissions::from_mode(0o600))?;
+        Ok(door)
+    }
+}
+
+/// Where operators come in.
+pub(super) struct Doors {
+    socket: Option<Door>,
+    gate: Option<Gate>,
+    pub(super) reload: Reload,
+}
+
+impl Doors {
+    /// The address for those who have a key.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.gate.as_ref().and_then(|gate| gate.listener.local_addr().ok())
+    }
+
+    pub(super) async fn serve(&self, desk: Arc<Desk>) -> Infallible {
+        let socket = async {
+            match &self.socket {
+                Some(door) => door.serve(&desk).await,
+                None => std::future::pending().await,
+            }
+        };
+        let gate = async {
+            match &self.gate {
+                Some(gate) => gate.serve(&desk).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            never = socket => never,
+            never = gate => never,
+        }
     }
 }
 
 /// A socket that is listened on; gone when dropped.
-pub(super) struct Door {
+struct Door {
     listener: UnixListener,
     socket: PathBuf,
-    reload: Reload,
 }
 
 impl Door {
-    pub(super) async fn serve(&self) -> Infallible {
+    async fn serve(&self, desk: &Arc<Desk>) -> Infallible {
         loop {
             match self.listener.accept().await {
-                // Whoever takes too long, or says nothing that makes sense, is let go.
-                Ok((stream, _)) => drop(timeout(PATIENCE, self.answer_all(stream)).await),
-                Err(error) => {
-                    tracing::error!(%error, "cannot accept the operator");
-                    sleep(PAUSE).await;
+                Ok((stream, _)) => {
+                    let desk = desk.clone();
+                    served(stream, move |request| {
+                        let desk = desk.clone();
+                        async move { desk.answer(&request).await }
+                    })
+                    .await;
                 }
+                Err(error) => unaccepted(&error).await,
             }
-        }
-    }
-
-    async fn answer_all(&self, stream: UnixStream) -> Result<(), hyper::Error> {
-        let service =
-            service_fn(
-                |request: Request<Incoming>| async move { Ok::<_, Infallible>(self.answer(&request)) },
-            );
-        http1::Builder::new().serve_connection(TokioIo::new(stream), service).await
-    }
-
-    fn answer(&self, request: &Request<Incoming>) -> Reply {
-        match (request.method(), request.uri().path()) {
-            (&Method::GET, "/healthz") => plain(StatusCode::OK, "ok\n"),
-            (&Method::POST, "/reload") => match (self.reload)() {
-                Ok(()) => plain(StatusCode::OK, "reloaded\n"),
-                Err(error) => {
-                    tracing::error!(cause = &*error as &dyn std::error::Error, "cannot reload");
-                    let text = format!("{error}\n").into_bytes();
-                    whole(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", text.into())
-                }
-            },
-            (_, "/healthz") => not_allowed("GET"),
-            (_, "/reload") => not_allowed("POST"),
-            _ => plain(StatusCode::NOT_FOUND, "no such thing\n"),
         }
     }
 }
@@ -137,8 +177,88 @@ impl Drop for Door {
     }
 }
 
+/// An address that is listened on.
+struct Gate {
+    listener: TcpListener,
+    keys: Keys,
+    handshake: Option<Arc<dyn Handshake>>,
+}
+
+impl Gate {
+    async fn serve(&self, desk: &Arc<Desk>) -> Infallible {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut visits = JoinSet::new();
+        loop {
+            let place = places.clone().acquire_owned().await;
+            while visits.try_join_next().is_some() {}
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    unaccepted(&error).await;
+                    continue;
+                }
+            };
+            let (desk, keys, handshake) = (desk.clone(), self.keys.clone(), self.handshake.clone());
+            visits.spawn(async move {
+                let answer = move |request| {
+                    let (desk, keys) = (desk.clone(), keys.clone());
+                    async move { asked(&desk, &keys, peer, request).await }
+                };
+                match handshake {
+                    None => served(stream, answer).await,
+                    Some(handshake) => {
+                        if let Ok(Ok((stream, _))) = timeout(PATIENCE, handshake.shake(stream)).await {
+                            served(stream, answer).await;
+                        }
+                    }
+                }
+                drop(place);
+            });
+        }
+    }
+}
+
+/// Whether it goes well is for everybody to know; all else is for those who have a key.
+async fn asked(desk: &Desk, keys: &Keys, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+    let credentials = Credentials::new(request.headers(), request.uri().query(), peer.ip(), None);
+    let is_open = request.uri().path() == "/healthz";
+    match keys.authenticate(&credentials).await {
+        Ok(Some(_)) => desk.answer(&request).await,
+        Ok(None) if is_open => desk.answer(&request).await,
+        _ => {
+            tracing::info!(peer = %peer.ip(), "operator refused");
+            let mut reply = plain(StatusCode::UNAUTHORIZED, "a key of an operator is needed\n");
+            let challenge = HeaderValue::from_static("Bearer realm=\"attache admin\"");
+            reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            reply
+        }
+    }
+}
+
+async fn unaccepted(error: &io::Error) {
+    tracing::error!(%error, "cannot accept the operator");
+    sleep(PAUSE).await;
+}
+
+/// Serves a connection. Whoever takes too long, or says nothing that makes sense, is let go.
+async fn served<F>(
+    stream: impl Bytes + 'static,
+    answer: impl Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+) where
+    F: Future<Output = Reply> + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let answer = answer(request);
+        async { Ok::<_, Infallible>(answer.await) }
+    });
+    let mut http = auto::Builder::new(TokioExecutor::new());
+    http.http1().timer(TokioTimer::new());
+    http.http2().timer(TokioTimer::new()).max_concurrent_streams(8);
+    let _ = timeout(PATIENCE, http.serve_connection(TokioIo::new(stream), service)).await;
+}
+
 impl Server {
-    /// Lets the operator reach it while it runs.
+    /// Lets operators reach it while it runs.
     #[must_use]
     pub fn admin(mut self, admin: Admin) -> Self {
         self.admin = Some(admin);

@@ -16,6 +16,9 @@ use crate::wire::path::segment;
 /// Where all agents of a server are listed.
 pub(super) const CATALOG: &str = "/.well-known/ai-catalog.json";
 
+/// Where the keys are that cards are signed with.
+pub(super) const KEY_SET: &str = "/.well-known/jwks.json";
+
 /// The card of one agent, wherever it is seen from.
 pub(super) struct Card {
     card: AgentCard,
@@ -26,14 +29,17 @@ pub(super) struct Card {
 }
 
 impl Card {
-    /// The card of the agent at the root, or of another of this name.
+    /// The card of the agent at the root, or of another of this name; `seal` signs it as it is shown.
     pub(super) fn new(
         card: AgentCard,
         root: &Place,
         tenant: Option<String>,
         settings: &ServerSettings,
+        seal: impl FnOnce(&mut AgentCard) -> Result<()>,
     ) -> Result<Self> {
-        let known = Document::card(complete(card.clone(), root, tenant.as_deref()), settings)?;
+        let mut known = complete(card.clone(), root, tenant.as_deref()).published();
+        seal(&mut known)?;
+        let known = Document::card(known, settings)?;
         Ok(Self { card, tenant, known })
     }
 
@@ -79,7 +85,7 @@ pub(super) fn catalog(
 }
 
 /// JSON that clients may keep.
-struct Document {
+pub(super) struct Document {
     body: Bytes,
     tag: HeaderValue,
     cache: HeaderValue,
@@ -92,7 +98,7 @@ impl Document {
         Self::new(body, settings)
     }
 
-    fn new(body: Vec<u8>, settings: &ServerSettings) -> Result<Self> {
+    pub(super) fn new(body: Vec<u8>, settings: &ServerSettings) -> Result<Self> {
         let digest = Sha256::digest(&body);
         let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let cache = format!("public, max-age={}", settings.card_max_age.as_secs());
@@ -104,7 +110,7 @@ impl Document {
     }
 
     /// The document, or that the caller has it already.
-    fn answer(&self, headers: &HeaderMap) -> Reply {
+    pub(super) fn answer(&self, headers: &HeaderMap) -> Reply {
         let known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| self.is_among(tags));
         let mut reply = match known {
             true => reply::empty(StatusCode::NOT_MODIFIED),

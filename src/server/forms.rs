@@ -11,6 +11,8 @@ pub(super) fn form(dialect: &Dialect, closes: bool) -> Option<u8> {
         (Dialect::V03, true) => Some(2),
         (Dialect::V03Rest, false) => Some(3),
         (Dialect::V03Rest, true) => Some(4),
+        (Dialect::V03Tools, false) => Some(5),
+        (Dialect::V03Tools, true) => Some(6),
         (Dialect::V01 { .. }, _) => None,
     }
 }

@@ -5,9 +5,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
 use tracing::Span;
 
-use crate::model::{Binding, Call, Caller, Error, Operation, Result, Seq, Version};
+use crate::model::{self, Binding, Call, Caller, Error, INPUT_REQUEST, Operation, Result, Seq, Version};
 use crate::service::Asking;
+use crate::wire::Dialect;
 use crate::wire::decide::Asked;
+use crate::wire::part::tells_of_tools;
 
 /// 1.0's name first, then 0.3's.
 const EXTENSIONS: [&str; 2] = ["a2a-extensions", "x-a2a-extensions"];
@@ -87,6 +89,12 @@ fn extensions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let lines = EXTENSIONS.iter().flat_map(|name| headers.get_all(*name));
     let items = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
     items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_EXTENSIONS)
+}
+
+/// How to write to whoever asks: those who run tools for an agent say so by its extension, or by what they send (09 2.8).
+pub(super) fn dialect_of(headers: &HeaderMap, request: &model::Request, read: Dialect) -> Dialect {
+    let runs_tools = || extensions(headers).any(|uri| uri == INPUT_REQUEST) || tells_of_tools(request);
+    if read == Dialect::V03 && runs_tools() { read.with_tools() } else { read }
 }
 
 /// Says in the answer which version it is in.

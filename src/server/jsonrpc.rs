@@ -10,7 +10,7 @@ use tracing::Instrument;
 use super::body;
 use super::events::{Envelope, Events};
 use super::guest::Guest;
-use super::incoming::{asked, form, say_version, span};
+use super::incoming::{asked, dialect_of, form, say_version, span};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -110,6 +110,7 @@ async fn served(
     (id, params, bytes): (&Id<'static>, Result<(Request, Dialect)>, usize),
 ) -> Result<Reply> {
     let (decoded, dialect) = params?;
+    let dialect = dialect_of(headers, &decoded, dialect);
     let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
     let entered = routes.enter(resident, guest, headers, dialect.version(), &decoded, bytes)?;
     let mut reply = match entered.call(decoded).await? {
@@ -171,6 +172,7 @@ fn marked(mut reply: Reply, error: &Error, version: Version) -> Reply {
         _ => {}
     }
     reply::retry_after(&mut reply, error);
+    reply::scopes_needed(&mut reply, error);
     say_version(reply.headers_mut(), version);
     reply
 }

@@ -7,6 +7,8 @@ mod browser;
 mod card;
 mod chat;
 mod connections;
+#[cfg(unix)]
+mod desk;
 mod door;
 mod events;
 mod forms;
@@ -27,6 +29,8 @@ mod place;
 mod reply;
 mod rest;
 mod routes;
+#[cfg(feature = "jws")]
+mod seal;
 mod served;
 mod settings;
 mod taken;
@@ -41,7 +45,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
-use crate::auth::{Access, Meter};
+use crate::auth::{Access, Allowance, Meter};
 use crate::bus;
 use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
@@ -51,8 +55,10 @@ use crate::store::{self, Store};
 use crate::wire::path::is_tenant;
 use body::Reading;
 use browser::Browsers;
-use card::Card;
+use card::{Card, Document};
 use connections::Handshake;
+#[cfg(unix)]
+use desk::Desk;
 use place::Place;
 use routes::Routes;
 
@@ -86,9 +92,12 @@ pub struct Server {
     limits: Limits,
     push: PushSettings,
     access: Option<Access>,
+    allowance: Option<Allowance>,
     #[cfg(unix)]
     admin: Option<Admin>,
     public_url: Option<String>,
+    #[cfg(feature = "jws")]
+    signers: Vec<crate::jws::Signer>,
     handshake: Option<Arc<dyn Handshake>>,
 }
 
@@ -96,7 +105,7 @@ pub struct Server {
 pub struct Bound {
     listener: TcpListener,
     #[cfg(unix)]
-    door: Option<admin::Door>,
+    doors: Option<admin::Doors>,
     address: SocketAddr,
     built: Built,
 }
@@ -131,9 +140,12 @@ impl Server {
             limits: Limits::default(),
             push: PushSettings::default(),
             access: None,
+            allowance: None,
             #[cfg(unix)]
             admin: None,
             public_url: None,
+            #[cfg(feature = "jws")]
+            signers: Vec::new(),
             handshake: None,
         }
     }
@@ -170,6 +182,14 @@ impl Server {
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
+        self
+    }
+
+    /// Sets how much each caller may do, also where nobody is asked who they are: then callers are told apart by their address.
+    /// It goes before what [`Access::allowance`] says.
+    #[must_use]
+    pub fn allowance(mut self, allowance: Allowance) -> Self {
+        self.allowance = Some(allowance);
         self
     }
 
@@ -225,14 +245,14 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         #[cfg(unix)]
-        let door = match self.admin.clone() {
-            Some(admin) => admin.bind().await,
+        let doors = match self.admin.clone() {
+            Some(admin) => Some(admin.bind(self.handshake.clone()).await.map_err(cannot_listen)?),
             None => None,
         };
         Ok(Bound {
             listener,
             #[cfg(unix)]
-            door,
+            doors,
             address,
             built: self.build(address).await?,
         })
@@ -263,10 +283,19 @@ impl Server {
         engine.recover().await?;
         let pushes = pushes(&engine, self.push, &stop);
         let places = Places::new(self.serving.most());
-        let budget =
-            self.access.as_ref().map(|access| access.allowed()).map_or_else(Budget::default, |allowed| {
-                Budget { open: allowed.open_tasks, parked: allowed.parked_tasks }
-            });
+        let allowed = self.allowance.as_ref().or(self.access.as_ref().map(|access| access.allowed()));
+        let budget = allowed.map_or_else(Budget::default, |allowed| Budget {
+            open: allowed.open_tasks,
+            parked: allowed.parked_tasks,
+        });
+        let meter = allowed.map(Meter::new);
+        #[cfg(feature = "jws")]
+        let seal = seal::Seal::new(self.signers, &root, self.public_url.is_some())?;
+        #[cfg(feature = "jws")]
+        let key_set = seal.key_set();
+        #[cfg(not(feature = "jws"))]
+        let key_set: Option<String> = None;
+        let key_set = key_set.map(|keys| Document::new(keys.into_bytes(), &self.serving)).transpose()?;
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
             let tenant = (at > 0).then(|| served.name.to_string());
@@ -293,15 +322,21 @@ impl Server {
             )
             .with_budget(budget);
             residents.push(Resident { name: served.name, service, tenants: served.tenants });
-            cards.push(Card::new(card, &root, tenant, &self.serving)?);
+            cards.push(Card::new(card, &root, tenant, &self.serving, |card| {
+                #[cfg(feature = "jws")]
+                seal.sign(card)?;
+                let _ = card;
+                Ok(())
+            })?);
         }
         let routes = Routes {
             directory: Directory::new(residents),
             cards,
+            key_set,
             root: root.clone(),
             is_public: self.public_url.is_some(),
             browsers,
-            meter: self.access.as_ref().map(|access| Meter::new(access.allowed())),
+            meter,
             access: self.access,
             settings: self.serving,
             reading: Reading::default(),
@@ -364,6 +399,13 @@ impl Bound {
         Place::listening(self.address, self.built.handshake.is_some()).url()
     }
 
+    /// Where operators reach it who have a key, if it listens for them.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.doors.as_ref().and_then(admin::Doors::address)
+    }
+
     /// What became of deliveries to webhooks, for operators.
     #[must_use]
     pub fn deliveries(&self) -> Deliveries {
@@ -388,9 +430,13 @@ impl Bound {
         let Built { routes, handshake, engine, pushes, tasks, stop, .. } = self.built;
         let stopped = stop.clone();
         #[cfg(unix)]
+        let reload = self.doors.as_ref().map(|doors| doors.reload.clone());
+        #[cfg(unix)]
+        let desk = Arc::new(Desk::new(reload.unwrap_or_else(|| Arc::new(|| Ok(()))), &pushes.deliveries()));
+        #[cfg(unix)]
         let operator = async {
-            match &self.door {
-                Some(door) => door.serve().await,
+            match &self.doors {
+                Some(doors) => doors.serve(desk).await,
                 None => std::future::pending::<std::convert::Infallible>().await,
             }
         };

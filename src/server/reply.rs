@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
@@ -106,6 +108,19 @@ pub(super) fn retry_after(reply: &mut Reply, error: &Error) {
         if let Some(limit) = limit {
             rate_limit(reply.headers_mut(), limit, 0, seconds);
         }
+    }
+}
+
+/// Tells which scopes were missing, as RFC 6750 has it.
+pub(super) fn scopes_needed(reply: &mut Reply, error: &Error) {
+    let scopes = error.metadata().find(|(key, _)| *key == "scope").map(|(_, scopes)| scopes);
+    let (ErrorKind::PermissionDenied, Some(scopes)) = (error.kind(), scopes) else { return };
+    if scopes.is_empty() || scopes.contains(['"', '\\']) {
+        return;
+    }
+    let challenge = format!("Bearer realm=\"attache\", error=\"insufficient_scope\", scope=\"{scopes}\"");
+    if let Ok(challenge) = HeaderValue::try_from(challenge) {
+        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
 }
 

@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::body;
 use super::events::{Envelope, Events};
 use super::guest::Guest;
-use super::incoming::{asked, say_version, span};
+use super::incoming::{asked, dialect_of, say_version, span};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{Binding, Error, ErrorKind, Result, Version};
@@ -78,6 +78,7 @@ async fn served(
         _ => Vec::new(),
     };
     let (decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
+    let dialect = dialect_of(&head.headers, &decoded, dialect);
     let (version, bytes) = (route.key.version(), body.len());
     // What came in is let go once it is read: the call may take long.
     drop(body);
@@ -112,6 +113,7 @@ fn refused(error: Error, version: Version) -> Reply {
     let status = StatusCode::from_u16(http_status(error.kind(), version));
     let mut reply = reply::json(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), out);
     reply::retry_after(&mut reply, &error);
+    reply::scopes_needed(&mut reply, &error);
     say_version(reply.headers_mut(), version);
     reply
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::body::Reading;
 use super::browser::{Browsers, Visit, allow};
-use super::card::{self, CATALOG, Card};
+use super::card::{self, CATALOG, Card, Document, KEY_SET};
 use super::connections::Peer;
 use super::guest::Guest;
 use super::incoming::is_grpc;
@@ -26,6 +26,8 @@ pub(super) struct Routes {
     pub(super) directory: Directory,
     /// In the order of the directory.
     pub(super) cards: Vec<Card>,
+    /// The keys that cards are signed with, if they are.
+    pub(super) key_set: Option<Document>,
     /// Where the server knows itself to be.
     pub(super) root: Place,
     /// Whether the operator has said so: then no proxy knows better.
@@ -83,6 +85,10 @@ impl Routes {
             CATALOG => read(&request, |headers| {
                 let root = self.forwarded(peer, headers).unwrap_or_else(|| self.root.clone());
                 card::catalog(&self.cards, headers, &root, &self.settings)
+            }),
+            KEY_SET if self.key_set.is_some() => read(&request, |headers| match &self.key_set {
+                Some(keys) => Ok(keys.answer(headers)),
+                None => Ok(rest::unknown()),
             }),
             // Not among the paths of 0.3, which begin so too.
             chat::COMPLETIONS | chat::MODELS => self.chat(at, short, peer, request).await,

@@ -10,7 +10,7 @@ pub mod header;
 pub mod json;
 pub mod jsonrpc;
 pub mod method;
-mod part;
+pub(crate) mod part;
 pub mod path;
 #[cfg(feature = "grpc")]
 mod proto;
@@ -49,6 +49,8 @@ pub enum Dialect {
     V1,
     /// 0.3 as in JSON-RPC: bare objects with `kind`.
     V03,
+    /// The same for clients that run tools for an agent: what it asks them stands as `inputRequest` in its message.
+    V03Tools,
     /// 0.3 as in REST: the ProtoJSON of its protobuf file.
     V03Rest,
     /// 0.3, with what clients of 0.1 look for beside it.
@@ -64,7 +66,16 @@ impl Dialect {
     pub fn version(&self) -> Version {
         match self {
             Self::V1 => Version::V1,
-            Self::V03 | Self::V03Rest | Self::V01 { .. } => Version::V03,
+            Self::V03 | Self::V03Tools | Self::V03Rest | Self::V01 { .. } => Version::V03,
+        }
+    }
+
+    /// The same for a client that runs tools, where it has another way to read what it is asked.
+    #[must_use]
+    pub fn with_tools(self) -> Self {
+        match self {
+            Self::V03 => Self::V03Tools,
+            other @ (Self::V1 | Self::V03Tools | Self::V03Rest | Self::V01 { .. }) => other,
         }
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use super::json::at;
-use crate::model::{Base64, Content, Json, Object, Part};
+use crate::model::{Base64, Content, Json, Object, Part, Request};
 
 /// Every member a part can have in any version, as far as it was given.
 #[derive(Default)]
@@ -313,6 +313,16 @@ fn unknown<E: de::Error>(
 
 /// Where a data part remembers the kind it had in an older version.
 pub(crate) const KIND: &str = "kind";
+
+/// Whether a request brings a part of a kind that only those know who run tools for an agent: `tool-…`.
+pub(crate) fn tells_of_tools(request: &Request) -> bool {
+    let message = match request {
+        Request::SendMessage(request) | Request::SendStreamingMessage(request) => &request.message,
+        _ => return false,
+    };
+    let kinds = message.parts.iter().filter_map(|part| part.metadata()?.get(KIND));
+    kinds.into_iter().any(|kind| kind.get().starts_with(r#""tool-"#))
+}
 
 #[cfg(test)]
 mod tests {

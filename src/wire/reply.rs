@@ -249,7 +249,9 @@ macro_rules! reader {
             let mut value: $model = match dialect {
                 Dialect::V1 if !is_old(text) => read::<$model>(text)
                     .or_else(|error| read::<$old<false>>(text).map(|old| old.0).map_err(|_| error))?,
-                Dialect::V1 | Dialect::V03 | Dialect::V01 { .. } => read::<$old<false>>(text)?.0,
+                Dialect::V1 | Dialect::V03 | Dialect::V03Tools | Dialect::V01 { .. } => {
+                    read::<$old<false>>(text)?.0
+                }
                 Dialect::V03Rest if has_member(text, "kind") => read::<$old<false>>(text)?.0,
                 Dialect::V03Rest => read::<$old<true>>(text)?.0,
             };

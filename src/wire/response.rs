@@ -20,6 +20,7 @@ pub fn write_result(out: &mut Vec<u8>, response: &Response, dialect: &Dialect) -
     match dialect {
         Dialect::V1 => write_v1(out, response),
         Dialect::V03 => return write_v03(out, response, Age::Today),
+        Dialect::V03Tools => return write_v03(out, response, Age::Tools),
         Dialect::V01 { alias } => return write_v03(out, response, Age::First(alias.as_ref())),
         Dialect::V03Rest => return write_rest(out, response),
     }
@@ -106,6 +107,7 @@ pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dial
         Dialect::V1 => return write(out, event),
         Dialect::V03Rest => return write(out, &Event(event, closes)),
         Dialect::V03 => Age::Today,
+        Dialect::V03Tools => Age::Tools,
         Dialect::V01 { alias } => Age::First(alias.as_ref()),
     };
     match event {

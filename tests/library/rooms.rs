@@ -25,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("push", &["engine", "wire", "egress", "store"]),
     ("service", &["engine", "bus", "agent", "store", "push"]),
     ("client", &["wire", "egress"]),
-    ("server", &["service", "auth", "wire"]),
+    ("server", &["service", "auth", "wire", "jws"]),
 ];
 
 /// What assembles may see everything: the server, the agents it is given, and the one without a socket, which makes

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::harness::{Running, start};
 
 async fn agent(turn: Turn) -> Result<Outcome, Failure> {
-    if turn.message().parts.iter().any(|part| part.metadata().is_some()) {
+    let is_result = |kind: Json| kind.get() == r#""tool-result""#;
+    if turn.message().parts.iter().filter_map(|part| part.metadata()?.get("kind")).any(is_result) {
         turn.write("used", "thank you").await;
         return Ok(Outcome::Completed);
     }
@@ -49,4 +50,24 @@ async fn a_result_that_two_tasks_wait_for_is_a_task_of_its_own() {
     assert!(new["id"] != one["id"] && new["id"] != two["id"]);
     let one_alone = answer(&server, "same", &[&one["id"]]).await;
     assert_eq!(one_alone["id"], one["id"]);
+}
+
+/// What is asked stands beside the metadata for those who run tools, and for nobody else (09 2.8).
+#[tokio::test]
+async fn what_is_asked_of_a_tool_is_an_input_request_to_those_who_run_tools() {
+    let server = start(agent).await;
+    let asked = ask(&server, "one").await;
+    let message = &asked["status"]["message"];
+    let request = json!({"kind": "input-request", "requestId": "one"});
+    assert_eq!(message["metadata"]["urn:attache:ext:input-request:v1"], request);
+    assert_eq!(message.get("inputRequest"), None);
+    let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": asked["id"]}});
+    let head = "POST / HTTP/1.1\r\nContent-Type: application/json\r\nX-A2A-Extensions: urn:attache:ext:input-request:v1";
+    let told = server.send(head, get.to_string().as_bytes()).await.json();
+    assert_eq!(told["result"]["status"]["message"]["inputRequest"], request, "{told}");
+    // One who tells of tools runs them.
+    let message = json!({"kind": "message", "messageId": "m", "role": "user",
+        "parts": [{"kind": "text", "text": "two"}, {"kind": "tool-list", "tools": []}]});
+    let told = server.result("message/send", json!({"message": message})).await;
+    assert_eq!(told["status"]["message"]["inputRequest"]["kind"], "input-request", "{told}");
 }

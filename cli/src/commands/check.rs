@@ -1,5 +1,7 @@
 //! `attache check`: what is wrong with a configuration file, without serving it.
 
+use attache::auth::Keys;
+
 use crate::args::Check;
 use crate::config::{Config, Given, schema};
 use crate::serving::environment;
@@ -11,6 +13,8 @@ pub(crate) fn run(args: &Check) -> anyhow::Result<()> {
     };
     let config = Config::load(Some(file), &environment, &Given::default())?;
     let served = config.build()?;
+    // Whether there are keys is the business of a folder that is not looked at here.
+    config.access(config.auth.keys.unwrap_or(true).then(Keys::new))?;
     println!("{} is fine: {}", file.display(), count(served.len()));
     Ok(())
 }

@@ -13,15 +13,15 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 pub(crate) fn run(args: Keys) -> anyhow::Result<()> {
     let folder = data_dir::make(args.data_dir.as_deref(), "attache")?;
-    let file = access::key_file(&folder);
+    let (file, admin) = (access::key_file(&folder), access::admin_key_file(&folder));
     match args.verb {
         KeysVerb::Add(add) => {
-            self::add(&file, add)?;
+            self::add(if add.admin { &admin } else { &file }, add)?;
             access::tell(&folder)
         }
-        KeysVerb::List => list(&file),
+        KeysVerb::List => list(&file, "").and_then(|()| list(&admin, "  admin")),
         KeysVerb::Revoke { key } => {
-            revoke(&file, &key)?;
+            revoke([&file, &admin], &key)?;
             access::tell(&folder)
         }
     }
@@ -48,11 +48,11 @@ fn add(file: &KeyFile, add: KeysAdd) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn list(file: &KeyFile) -> anyhow::Result<()> {
+fn list(file: &KeyFile, about: &str) -> anyhow::Result<()> {
     let keys = file.read().with_context(|| cannot(file))?;
     let mut out = io::stdout().lock();
     for key in keys {
-        write!(out, "{}  {}  since {}", key.id, key.name, key.created())?;
+        write!(out, "{}  {}{about}  since {}", key.id, key.name, key.created())?;
         match key.expires() {
             Some(end) if key.is_expired() => write!(out, "  ended {end}")?,
             Some(end) => write!(out, "  until {end}")?,
@@ -70,13 +70,18 @@ fn list(file: &KeyFile) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn revoke(file: &KeyFile, key: &str) -> anyhow::Result<()> {
-    let revoked = file.change(|keys| {
-        let before = keys.len();
-        keys.retain(|own| own.id != key && own.name != key);
-        before - keys.len()
-    });
-    match revoked.with_context(|| cannot(file))? {
+fn revoke(files: [&KeyFile; 2], key: &str) -> anyhow::Result<()> {
+    let mut revoked = 0;
+    // A file that is not there stays so: it would say that callers are asked for keys.
+    for file in files.into_iter().filter(|file| file.path().exists()) {
+        let taken = file.change(|keys| {
+            let before = keys.len();
+            keys.retain(|own| own.id != key && own.name != key);
+            before - keys.len()
+        });
+        revoked += taken.with_context(|| cannot(file))?;
+    }
+    match revoked {
         0 => bail!("there is no key `{key}`; `attache keys list` has them all"),
         1 => eprintln!("Revoked 1 key."),
         many => eprintln!("Revoked {many} keys."),

@@ -15,6 +15,7 @@ pub(crate) async fn run(args: Mock) -> anyhow::Result<()> {
     let script = Script::parse(&text).with_context(|| format!("{name} is no script"))?;
     let faults = script.faults().to_vec();
     let card = AgentCard::new("Mock", "Plays a script").version(env!("CARGO_PKG_VERSION"));
+    let card = card.input_modes(["*/*"]).output_modes(["*/*"]);
     let card = script.skills().fold(card, AgentCard::skill);
     let serving = Serving {
         agents: vec![Served::new("mock", card, script)],

@@ -10,6 +10,7 @@ mod demo;
 mod init;
 mod keys;
 mod mock;
+mod push;
 mod push_config;
 mod send;
 mod serve;
@@ -41,6 +42,7 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
         Command::Check(args) => exit::code(check::run(&args)),
         Command::Init(args) => exit::code(init::run(&args)),
         Command::Keys(args) => exit::code(keys::run(args)),
+        Command::Push(args) => exit::code(push::run(args)),
         Command::Send(mut args) => {
             let common = std::mem::take(&mut args.common);
             let parts = Ordered::new(&args, matches.subcommand_matches("send").unwrap_or(matches));

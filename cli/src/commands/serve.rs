@@ -21,10 +21,12 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
     #[cfg(unix)]
     if let Some(command) = args.agent.exec {
         let name = command.name().to_owned();
-        return run_agent(&name, "Runs a command on the text of a message", command, &config).await;
+        let card = card(&name, "Runs a command on the text of a message");
+        return run_agent(card, command, &config).await;
     }
     let Some(file) = &args.agent.file else {
-        return run_agent("Echo", "Says back what it is told", Echo, &config).await;
+        let card = card("Echo", "Says back what it is told").input_modes(["*/*"]).output_modes(["*/*"]);
+        return run_agent(card, Echo, &config).await;
     };
     let agents = config.build()?;
     if agents.is_empty() {
@@ -37,10 +39,13 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
     .await
 }
 
-async fn run_agent(name: &str, does: &str, agent: impl Agent, config: &Config) -> anyhow::Result<()> {
+fn card(name: &str, does: &str) -> AgentCard {
     let skill = AgentSkill::new(name.to_lowercase(), name, does).tag("text").example("hello");
-    let card = AgentCard::new(name, does).version(env!("CARGO_PKG_VERSION")).skill(skill);
-    let agents = vec![Served::new(name, card, agent)];
+    AgentCard::new(name, does).version(env!("CARGO_PKG_VERSION")).skill(skill)
+}
+
+async fn run_agent(card: AgentCard, agent: impl Agent, config: &Config) -> anyhow::Result<()> {
+    let agents = vec![Served::new(card.name.clone(), card, agent)];
     serving::run(
         Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
         config,

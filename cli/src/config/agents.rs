@@ -10,6 +10,7 @@ use attache_agents::{Choice, Shared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::auth::AgentAuth;
 use super::complaint::{Complaint, unknown};
 use super::tree::Tree;
 pub(crate) use kind::Kind;
@@ -21,6 +22,7 @@ pub(crate) struct AgentConfig {
     pub(crate) name: String,
     pub(crate) card: CardSection,
     pub(crate) settings: AgentSettings,
+    pub(crate) auth: AgentAuth,
     pub(crate) kind: Kind,
 }
 
@@ -107,6 +109,7 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
     };
     let card = tree.take(|_| section.clone())?;
     let mut settings: AgentSettings = tree.take(|_| format!("{section}.limits"))?;
+    let auth = tree.take(|_| format!("{section}.auth"))?;
     let kind = match Kind::take(&kind, tree, &section)? {
         Some(kind) => kind,
         None => {
@@ -115,7 +118,7 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
         }
     };
     settings.on_restart = settings.on_restart.or_else(|| kind.on_restart());
-    Ok(AgentConfig { name, card, settings, kind })
+    Ok(AgentConfig { name, card, settings, auth, kind })
 }
 
 /// Makes all agents, in the order of the file.

@@ -1,6 +1,7 @@
 //! The configuration: flag before environment before file before default, decided here and nowhere else.
 
 mod agents;
+mod auth;
 mod complaint;
 mod expand;
 mod layers;
@@ -11,10 +12,12 @@ mod tree;
 
 use std::path::Path;
 
+use attache::auth::Allowance;
 use attache::model::Limits;
-use attache::{Served, ServerSettings, Settings};
+use attache::{PushSettings, Reach, Served, ServerSettings, Settings};
 
 use agents::AgentConfig;
+pub(crate) use auth::AuthSection;
 pub(crate) use complaint::Complaint;
 pub(crate) use layers::{Environment, Given};
 pub(crate) use print::print;
@@ -45,6 +48,10 @@ pub(crate) struct Config {
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
     pub(crate) push: PushSection,
+    pub(crate) pushing: PushSettings,
+    pub(crate) reach: Reach,
+    pub(crate) auth: AuthSection,
+    allowance: Allowance,
     /// In the order of the file.
     pub(crate) agents: Vec<AgentConfig>,
     tree: Tree,
@@ -72,11 +79,28 @@ impl Config {
             settings: tree.take(|key| home_of(key).to_owned())?,
             limits: tree.take(|_| "limits".to_owned())?,
             push: tree.take(|_| "push".to_owned())?,
+            pushing: tree.take(|_| "push".to_owned())?,
+            reach: tree.take(|_| "egress".to_owned())?,
+            auth: tree.take(|_| "auth".to_owned())?,
+            allowance: tree.take(|_| "auth.allowance".to_owned())?,
             agents: agents::take(&mut tree)?,
             tree: Tree::default(),
         };
         tree.nothing_left()?;
         Ok(Self { tree, ..config })
+    }
+
+    /// How much each caller may do, if anything is said of it.
+    pub(crate) fn allowance(&self) -> Option<&Allowance> {
+        self.tree.origin("auth.allowance").map(|_| &self.allowance)
+    }
+
+    /// How webhooks are called; also those on this machine, if `local`.
+    pub(crate) fn push(&self, local: bool) -> PushSettings {
+        let mut push = self.pushing.clone();
+        push.reach = self.reach.clone();
+        push.reach.loopback |= local || self.push.local_webhooks;
+        push
     }
 
     /// Makes the agents; the one at the root comes first.

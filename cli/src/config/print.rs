@@ -11,6 +11,8 @@ use super::{Config, home_of};
 
 /// How wide values are before their sources begin.
 const WIDTH: usize = 48;
+/// What stands for a secret.
+const MASKED: &str = "***";
 
 /// The whole configuration as a file that could be read again, but for its secrets: those are masked, and what refers
 /// to something else is written as it was.
@@ -25,10 +27,18 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
         let home = if home_of(&key) == "store" { &mut store } else { &mut limits };
         home.insert(key, value);
     }
+    let mut push = table(&config.push)?;
+    push.extend(table(&config.pushing)?);
     let mut text = String::new();
-    for (name, values) in
-        [("server", server), ("store", store), ("limits", limits), ("push", table(&config.push)?)]
-    {
+    for (name, values) in [
+        ("server", server),
+        ("auth", table(&config.auth)?),
+        ("auth.allowance", table(&config.allowance)?),
+        ("store", store),
+        ("limits", limits),
+        ("push", push),
+        ("egress", table(&config.reach)?),
+    ] {
         section(&mut text, config, name, &values);
     }
     for agent in &config.agents {
@@ -37,9 +47,10 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
         values.extend(table(&agent.card)?);
         values.extend(agent.kind.values()?.as_table().context("an agent is a table")?.clone());
         section(&mut text, config, &name, &values);
-        let limits = table(&agent.settings)?;
-        if !limits.is_empty() {
-            section(&mut text, config, &format!("{name}.limits"), &limits);
+        for (below, values) in [("limits", table(&agent.settings)?), ("auth", table(&agent.auth)?)] {
+            if !values.is_empty() {
+                section(&mut text, config, &format!("{name}.{below}"), &values);
+            }
         }
     }
     Ok(text)
@@ -56,11 +67,34 @@ fn section(text: &mut String, config: &Config, name: &str, values: &Table) {
     let _ = writeln!(text, "{before}[{name}]");
     for (key, value) in values {
         let path = format!("{name}.{key}");
-        let value = match config.tree.origin(&path) {
-            Some(Origin::Line { written: Some(written), .. }) => Value::from(written.as_str()),
-            _ => value.clone(),
-        };
+        let value = as_written(config, &path, value);
         let line = format!("{key} = {value}");
         let _ = writeln!(text, "{line:WIDTH$}  # {}", config.tree.origin_in_words(&path));
+    }
+}
+
+/// A value, with what refers to something else written as it was, however deep it stands.
+fn as_written(config: &Config, path: &str, value: &Value) -> Value {
+    if let Some(Origin::Line { written: Some(written), .. }) = config.tree.origin(path) {
+        return match value.as_str() {
+            Some(MASKED) => value.clone(),
+            _ => Value::from(written.as_str()),
+        };
+    }
+    match value {
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items
+                .map(|(at, item)| as_written(config, &format!("{path}.{at}"), item))
+                .collect::<Vec<_>>()
+                .into()
+        }
+        Value::Table(table) => {
+            let written = |(key, value): (&String, &Value)| {
+                (key.clone(), as_written(config, &format!("{path}.{key}"), value))
+            };
+            Value::Table(table.iter().map(written).collect())
+        }
+        plain => plain.clone(),
     }
 }

@@ -1,12 +1,14 @@
 //! What a file may say, as JSON Schema, for editors.
 
+use attache::auth::Allowance;
 use attache::model::Limits;
-use attache::{AgentSettings, ServerSettings, Settings};
+use attache::{AgentSettings, PushSettings, Reach, ServerSettings, Settings};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::agents::{CardSection, Kind};
+use super::auth::{AgentAuth, AuthSection};
 use super::sections::{PushSection, ServerSection, StoreSection};
 use super::{STORED, home_of};
 
@@ -29,20 +31,37 @@ pub(crate) fn schema() -> Value {
         [properties(&StoreSection::json_schema(generator)), stored],
     );
     let limits = joined("What may not be exceeded.", [limits, properties(&Limits::json_schema(generator))]);
-    let push = joined("How webhooks are called.", [properties(&PushSection::json_schema(generator))]);
+    let push = joined(
+        "How webhooks are called.",
+        [properties(&PushSection::json_schema(generator)), properties(&PushSettings::json_schema(generator))],
+    );
+    let reach = Reach::json_schema(generator);
+    let egress = joined(about(&reach), [properties(&reach)]);
+    let auth = auth(generator);
     let agents = agents(generator);
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "attache",
         "description": "A configuration file of attache: `attache serve agents.toml`",
         "type": "object",
-        "properties": {"server": server, "store": store, "limits": limits, "push": push, "agents": agents},
+        "properties": {
+            "server": server, "auth": auth, "store": store, "limits": limits, "push": push, "egress": egress, "agents": agents,
+        },
         "additionalProperties": false,
         "definitions": generator.take_definitions(true),
     })
 }
 
+fn auth(generator: &mut SchemaGenerator) -> Value {
+    let own = AuthSection::json_schema(generator);
+    let allowance = Allowance::json_schema(generator);
+    let allowance = joined(about(&allowance), [properties(&allowance)]);
+    joined(about(&own), [properties(&own), Map::from_iter([("allowance".to_owned(), allowance)])])
+}
+
 fn agents(generator: &mut SchemaGenerator) -> Value {
+    let auth = AgentAuth::json_schema(generator);
+    let auth = joined(about(&auth), [properties(&auth)]);
     let card = properties(&CardSection::json_schema(generator));
     let limits = joined(
         "What this agent may do, where that is not what all may.",
@@ -50,7 +69,8 @@ fn agents(generator: &mut SchemaGenerator) -> Value {
     );
     let kinds = Kind::schemas(generator).into_iter().map(|(name, own)| {
         let kind = json!({"const": name, "description": "What kind of agent it is."});
-        let every = Map::from_iter([("type".to_owned(), kind), ("limits".to_owned(), limits.clone())]);
+        let every = [("type", kind), ("limits", limits.clone()), ("auth", auth.clone())];
+        let every = every.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
         let mut schema = joined(about(&own), [every, card.clone(), properties(&own)]);
         let required = own.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
         schema["required"] = Value::Array([Value::from("type")].into_iter().chain(required).collect());

@@ -25,6 +25,17 @@ pub(crate) struct ServerSection {
     pub(crate) tls_key: Option<PathBuf>,
     /// Authorities against which the certificates of callers are verified: a PEM file.
     pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Sign the cards with this private key: a PEM file (EC, Ed25519 or RSA) that only its owner can read. Needs `public_url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) card_signing_key: Option<PathBuf>,
+    /// Sign them with this one too, until those who check have seen the new one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) previous_signing_key: Option<PathBuf>,
+    /// Where operators reach it who have a key of `attache keys add --admin`; nowhere if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) admin_listen: Option<String>,
+    /// Let operators send their keys without TLS to an address that others can reach.
+    pub(crate) admin_plain: bool,
     /// The agent at the root; the first one if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) root: Option<String>,
@@ -39,6 +50,10 @@ impl Default for ServerSection {
             tls_cert: None,
             tls_key: None,
             tls_client_ca: None,
+            card_signing_key: None,
+            previous_signing_key: None,
+            admin_listen: None,
+            admin_plain: false,
             root: None,
         }
     }

@@ -93,6 +93,79 @@ fn every_section_reaches_its_settings() {
 }
 
 #[test]
+fn who_may_call_and_where_we_connect_is_said_in_the_file() {
+    let config = plain(
+        r#"
+        [auth]
+        keys = true
+        [auth.allowance]
+        calls_per_second = "unlimited"
+        bytes_per_minute = "1MiB"
+        parked_tasks = 3
+        [[auth.issuers]]
+        issuer = "https://login.example.com"
+        audience = "agents"
+        algorithms = ["ES256", "EdDSA"]
+        [[auth.rules]]
+        scopes = ["cancel"]
+        operations = ["cancel_task"]
+        agent = "a"
+        [push]
+        timeout = "3s"
+        first_retries = ["1s", "5s"]
+        [egress]
+        allow = ["*.example.com", "10.1.0.0/16"]
+        allow_only = true
+        [agents.a]
+        type = "echo"
+        [agents.a.auth]
+        scopes = ["talk"]
+        audience = "a-alone"
+        skills = { deploy = ["deploy"] }
+        operations = [{ operations = ["list_tasks"], scopes = ["list"] }]
+        "#,
+    )
+    .unwrap();
+    let allowance = config.allowance().unwrap();
+    assert_eq!((allowance.calls_per_second, allowance.parked_tasks), (None, Some(3)));
+    assert_eq!(allowance.bytes_per_minute.unwrap().get(), 1 << 20);
+    let push = config.push(true);
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!((push.timeout, push.first_retries), (seconds(3), vec![seconds(1), seconds(5)]));
+    assert!(push.reach.loopback && push.reach.allow_only && push.reach.allow.len() == 2);
+    assert!(!config.push(false).reach.loopback);
+    assert!(config.access(Some(attache::auth::Keys::new())).unwrap().is_some());
+    let nothing = plain("").unwrap();
+    assert!(nothing.access(None).unwrap().is_none() && nothing.allowance().is_none());
+}
+
+#[test]
+fn s36_a_rule_that_would_protect_nothing_is_refused() {
+    let echo = "[agents.a]\ntype = \"echo\"\n";
+    for (text, complaint) in [
+        ("[agents.a.auth]\nscopes = [\"x\"]", "auth: there are rules, and nobody is asked who they are"),
+        ("[[auth.rules]]\nscopes = []\nagent = \"b\"", "auth.rules.0.agent: there is no agent `b`"),
+        ("[[auth.certificates]]\nname = \"ci\"", "auth.certificates: nobody vouches for certificates"),
+        ("[[auth.issuers]]\nissuer = \"nonsense\"\naudience = \"a\"", "auth.issuers.0.issuer: "),
+    ] {
+        let config = plain(&format!("{echo}{text}")).unwrap();
+        let said = config.access(None).err().unwrap().to_string();
+        assert!(said.contains(complaint), "{said}");
+    }
+    for (text, complaint) in [
+        ("[[auth.rules]]\nscope = []", "unknown key `scope`; did you mean `scopes`?"),
+        ("[[auth.rules]]\noperations = [\"cancel\"]", "unknown value `cancel`; did you mean `cancel_task`?"),
+        ("[auth.allowance]\nburst = 0", "auth.allowance.burst: "),
+        ("[auth.allowance]\ncalls_per_second = 0", "expected a number above 0, or \"unlimited\""),
+        ("[egress]\nallow = [\"http://x\"]", "must be a host name"),
+        ("[push]\ntimeout = 3", "expected a time"),
+    ] {
+        let said = plain(text).unwrap_err();
+        assert!(said.contains(complaint), "{said}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
     for (text, complaint) in [
         ("\n[sever]\n", "agents.toml:2: sever: unknown section `sever`; did you mean `server`?"),
@@ -156,9 +229,17 @@ fn s38_what_is_printed_names_its_sources_and_no_secrets() {
         command = ["x", "${TOKEN}"]
         description = "with ${TOKEN}"
         env = { A = "${TOKEN}", B = "swordfish" }
+        [auth]
+        keys = true
+        rules = [{ scopes = ["x-${TOKEN}"], agent = "a" }]
+        [[auth.issuers]]
+        issuer = "https://login.example.com"
+        audience = "agents"
+        key_set = "https://login.example.com/keys?with=${TOKEN}"
+        [egress]
+        allow = ["${TOKEN}.example.com"]
     "#;
-    let text = text.replace(r#"["x", "${TOKEN}"]"#, r#""x""#);
-    let config = read(&text, &environment, &Given::default()).unwrap();
+    let config = read(text, &environment, &Given::default()).unwrap();
     let printed = print(&config).unwrap();
     let line = |beginning: &str| {
         let line = printed.lines().find(|line| line.starts_with(beginning));
@@ -169,10 +250,14 @@ fn s38_what_is_printed_names_its_sources_and_no_secrets() {
     assert!(line("description = \"with ${TOKEN}\"").ends_with("agents.toml:5"));
     assert!(line("env = { A = \"***\", B = \"***\" }").ends_with("agents.toml:6"));
     assert!(!printed.contains("hunter2") && !printed.contains("swordfish"), "{printed}");
-    let again = plain(&printed.replace("${TOKEN}", "x")).unwrap();
+    let again = read(&printed, &environment, &Given::default()).unwrap();
     assert_eq!(
         (again.serving, again.settings, again.limits),
         (config.serving, config.settings, config.limits)
+    );
+    assert_eq!(
+        (again.auth, again.allowance, again.pushing, again.reach),
+        (config.auth, config.allowance, config.pushing, config.reach)
     );
 }
 

@@ -15,7 +15,16 @@ use super::expand::expand;
 use super::layers::Environment;
 
 /// Keys whose values are paths, below the folder of the file that names them.
-const PATHS: &[&str] = &["tls_cert", "tls_key", "tls_client_ca", "data_dir", "folder", "file"];
+const PATHS: &[&str] = &[
+    "tls_cert",
+    "tls_key",
+    "tls_client_ca",
+    "card_signing_key",
+    "previous_signing_key",
+    "data_dir",
+    "folder",
+    "file",
+];
 
 /// What was said, and where. A key is written with dots.
 #[derive(Debug, Default)]

@@ -26,6 +26,21 @@ pub(super) async fn allowed(section: &ServerSection, asks: bool) -> anyhow::Resu
     Ok(addresses)
 }
 
+/// The address for operators, if there is to be one. Their keys do not travel in the clear unless that is said.
+pub(super) async fn for_operators(section: &ServerSection) -> anyhow::Result<Option<SocketAddr>> {
+    let Some(named) = &section.admin_listen else { return Ok(None) };
+    let mut addresses =
+        tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?;
+    let address = addresses.next().with_context(|| format!("{named} is no address"))?;
+    if !is_loopback(address.ip()) && section.tls_cert.is_none() && !section.admin_plain {
+        bail!(
+            "others can reach {named}, and keys of operators would go there in the clear; serve over TLS: --tls-cert and \
+             --tls-key, or say that something in front does: server.admin_plain = true (or listen on 127.0.0.1)"
+        );
+    }
+    Ok(Some(address))
+}
+
 /// Whether only this machine reaches them.
 pub(super) fn are_private(addresses: &[SocketAddr]) -> bool {
     addresses.iter().all(|address| is_loopback(address.ip()))

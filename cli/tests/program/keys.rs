@@ -60,6 +60,80 @@ fn a_server_that_asks_for_no_keys_says_so_when_one_is_made() {
     assert!(!output.status.success() && said.contains("restart"), "{said}");
 }
 
+/// A server of a file that asks from the beginning, and has rules.
+#[test]
+fn s36_rules_of_the_file_hold_whatever_the_card_says() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    let text = r#"
+        [auth]
+        keys = true
+        [auth.allowance]
+        burst = 6
+        calls_per_second = 1
+        [agents.echo]
+        type = "echo"
+        [agents.echo.auth]
+        operations = [{ operations = ["list_tasks"], scopes = ["list"] }]
+    "#;
+    std::fs::write(&file, text).unwrap();
+    let server = serve_in(&["serve", file.to_str().unwrap(), "--store", "memory"], folder);
+    let url = server.line("Listening on ");
+    assert_eq!(list(&url, "X-Nothing: x")["error"]["code"], -31401, "although there is no key yet");
+    let ann = keys(server.folder.path(), &["add", "ann"]);
+    let bob = keys(server.folder.path(), &["add", "bob", "--scope", "list"]);
+    assert_eq!(list(&url, &bearer(&ann))["error"]["code"], -31403);
+    // S67: and no more than six at once.
+    let answers: Vec<_> = (0..20).map(|_| list(&url, &bearer(&bob))).collect();
+    assert_eq!(answers[0]["result"]["totalSize"], 0, "{}", answers[0]);
+    assert!(answers.iter().any(|answer| answer["error"]["code"] == -32000), "{answers:?}");
+}
+
+#[test]
+fn s67_strangers_are_told_apart_by_their_address_and_have_their_share() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    std::fs::write(&file, "[auth.allowance]\nburst = 3\ncalls_per_second = 1\n[agents.a]\ntype = \"echo\"")
+        .unwrap();
+    let server = serve_in(&["serve", file.to_str().unwrap(), "--store", "memory"], folder);
+    let url = server.line("Listening on ");
+    let answers: Vec<_> = (0..20).map(|_| list(&url, "X-Nothing: x")).collect();
+    assert_eq!(answers[0]["result"]["totalSize"], 0, "{}", answers[0]);
+    assert!(answers.iter().any(|answer| answer["error"]["code"] == -32000), "{answers:?}");
+}
+
+/// What is printed for people to look at has no secret in it, wherever it was written.
+#[test]
+fn s38_no_secret_is_in_the_configuration_that_is_printed() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    let text = r#"
+        [auth]
+        rules = [{ scopes = ["${CANARY}"] }]
+        [[auth.issuers]]
+        issuer = "https://login.example.com"
+        audience = "agents"
+        key_set = "https://login.example.com/keys?${CANARY}"
+        [egress]
+        allow = ["${CANARY}.example.com"]
+        [agents.a]
+        type = "command"
+        command = ["run", "--token", "${CANARY}"]
+        env = { A = "${CANARY}", B = "canary-0123456789", C = "${file:secret.txt}" }
+        [agents.b]
+        type = "http"
+        url = "https://backend.example.com/${CANARY}"
+        headers = { Authorization = "Bearer canary-0123456789" }
+    "#;
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(folder.path().join("secret.txt"), "canary-0123456789").unwrap();
+    let mut command = attache(&["serve", "--print-config", file.to_str().unwrap()]);
+    let output = command.env("CANARY", "canary-0123456789").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("${CANARY}") && !printed.contains("canary-"), "{printed}");
+}
+
 #[test]
 fn a_refusal_names_both_ways_out() {
     let folder = TempDir::new().unwrap();

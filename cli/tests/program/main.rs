@@ -11,5 +11,7 @@ mod harness;
 #[cfg(unix)]
 mod keys;
 mod mock;
+#[cfg(unix)]
+mod operators;
 mod remote;
 mod serve;

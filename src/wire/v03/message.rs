@@ -161,6 +161,9 @@ impl Serialize for V03<'_, Message> {
         }
         if let Some(metadata) = said(&message.metadata) {
             map.serialize_entry("metadata", metadata)?;
+            if let (Age::Tools, Some(request)) = (age, metadata.get(INPUT_REQUEST)) {
+                map.serialize_entry("inputRequest", &request)?;
+            }
         }
         map.end()
     }

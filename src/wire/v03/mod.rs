@@ -26,6 +26,8 @@ pub(super) struct V03<'a, T: ?Sized>(pub(super) &'a T, pub(super) Age<'a>);
 pub(super) enum Age<'a> {
     /// Those of 0.2 and 0.3.
     Today,
+    /// Those of 0.3 who run tools for an agent, and look for what it asks them beside the metadata.
+    Tools,
     /// Those of 0.1, who also look for the names of that time, and for the id they gave the task.
     First(Option<&'a TaskId>),
 }

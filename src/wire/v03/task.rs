@@ -46,7 +46,7 @@ impl Serialize for V03<'_, Task> {
         map.serialize_entry("kind", "task")?;
         match age {
             Age::First(Some(id)) => map.serialize_entry("id", id)?,
-            Age::First(None) | Age::Today => map.serialize_entry("id", &task.id)?,
+            Age::First(None) | Age::Today | Age::Tools => map.serialize_entry("id", &task.id)?,
         }
         map.serialize_entry("contextId", &task.context_id)?;
         if age.is_first() {

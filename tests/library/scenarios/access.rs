@@ -122,6 +122,32 @@ async fn s36_a_skill_and_an_operation_need_what_the_rules_say() {
 }
 
 #[tokio::test]
+async fn s36_a_refusal_says_which_scopes_are_missing() {
+    let running = run(Server::new(skilled(), Obeys).access(entitled())).await;
+    for form in FORMS {
+        let ask = form.ask("CancelTask", json!({"id": "x"}));
+        let answer = running.ask(&ask.clone().with("X-API-Key", BOB)).await;
+        let needed = "Bearer realm=\"attache\", error=\"insufficient_scope\", scope=\"cancel\"";
+        assert_eq!((answer.status, answer.header("www-authenticate")), (403, Some(needed)));
+        let answer = running.ask(&ask.with("X-API-Key", ANN)).await;
+        assert_eq!(answer.header("www-authenticate"), None);
+    }
+}
+
+#[tokio::test]
+async fn s67_strangers_are_told_apart_by_their_address_where_nobody_is_asked() {
+    let mut allowance = Allowance::default();
+    allowance.calls_per_second = NonZeroU32::new(1);
+    allowance.burst = NonZeroU32::new(2).unwrap();
+    let running = run(Server::new(card(), Obeys).allowance(allowance)).await;
+    let mut statuses = Vec::new();
+    for _ in 0..5 {
+        statuses.push(running.ask(&FORMS[0].ask("ListTasks", json!({}))).await.status);
+    }
+    assert!(statuses.starts_with(&[200, 200]) && statuses.contains(&429), "{statuses:?}");
+}
+
+#[tokio::test]
 async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_theirs() {
     let extended = || skilled().skill(AgentSkill::new("audit", "Audit", "Audits"));
     let server = || Server::new(skilled(), Obeys).extended_card(extended()).access(entitled().or_anonymous());

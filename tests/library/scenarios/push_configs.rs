@@ -194,11 +194,17 @@ async fn s53_reserved_metadata_is_dropped() {
             ("own", "mine"),
         ];
         request.message.metadata = Some(members.into_iter().collect());
+        let part = request.message.parts[0].clone();
+        request.message.parts[0] = part.with_metadata(members.into_iter().collect());
         let task = send(&client, request).await;
         let metadata = task.history[0].metadata.as_ref().unwrap();
         let mut names: Vec<_> = metadata.iter().map(|(name, _)| name).collect();
         names.sort();
         assert_eq!(names, ["attache", "own"]);
+        let metadata = task.history[0].parts[0].metadata().unwrap();
+        let mut names: Vec<_> = metadata.iter().map(|(name, _)| name).collect();
+        names.sort();
+        assert_eq!(names, ["attache", "own"], "of the part too");
     })
     .await;
 }

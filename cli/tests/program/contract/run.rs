@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use attache::{AgentCard, Server};
+use attache::{AgentCard, PushSettings, Server};
 use attache_agents::practice;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -130,22 +130,17 @@ pub(super) fn finish(mut child: Child) -> Said {
 }
 
 /// Where the practice agent listens; it serves until the tests have ended.
-pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| served(|card| card));
+pub(super) static DEMO: LazyLock<String> = LazyLock::new(served);
 
-/// The same, with webhooks.
-pub(super) static PUSHING: LazyLock<String> = LazyLock::new(|| {
-    served(|mut card| {
-        card.capabilities.push_notifications = Some(true);
-        card
-    })
-});
-
-fn served(change: fn(AgentCard) -> AgentCard) -> String {
+fn served() -> String {
     let (send, url) = sync_channel(1);
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = Server::new(change(AgentCard::new("Practice", "Practises")), practice());
+            let card = AgentCard::new("Practice", "Practises").input_modes(["*/*"]);
+            let mut push = PushSettings::default();
+            push.reach.loopback = true;
+            let server = Server::new(card, practice()).push(push);
             let bound = server.bind("127.0.0.1:0").await.unwrap();
             send.send(bound.url()).unwrap();
             bound.serve().await.unwrap();

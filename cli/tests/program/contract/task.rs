@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::peer::{self, Peer, result, task};
-use super::run::{DEMO, PUSHING, at, verb};
+use super::run::{DEMO, at, verb};
 
 fn begun(text: &str) -> String {
     at(&DEMO, &["send", "--async", text]).field("Task").to_owned()
@@ -143,15 +143,15 @@ fn s56_download_001_a_name_with_a_path_stays_in_the_folder() {
 
 #[test]
 fn push_001_webhooks_are_created_shown_listed_and_deleted() {
-    let sent = at(&PUSHING, &["send", "ask"]);
+    let sent = at(&DEMO, &["send", "ask"]);
     let task = sent.field("Task");
-    let config = |args: &[&str]| at(&PUSHING, &[&["task", "push-config"], args, &[task]].concat());
-    let create = ["create", "--url", "https://hook.example/x", "--id", "w-1", "--token", "t0ken-secret"];
+    let config = |args: &[&str]| at(&DEMO, &[&["task", "push-config"], args, &[task]].concat());
+    let create = ["create", "--url", "http://127.0.0.1:9/x", "--id", "w-1", "--token", "t0ken-secret"];
     let made = config(&create);
     assert_eq!((made.code, made.field("Webhook"), made.field("Token")), (Some(0), "w-1", "***"), "{made:?}");
     assert_eq!((made.field("Task"), made.field("State")), (task, "TASK_STATE_INPUT_REQUIRED"));
     assert!(!made.out.contains("t0ken-secret"));
-    assert_eq!(config(&["get", "--id", "w-1", "-o", "json"]).json()["url"], "https://hook.example/x");
+    assert_eq!(config(&["get", "--id", "w-1", "-o", "json"]).json()["url"], "http://127.0.0.1:9/x");
     assert_eq!(config(&["list", "-o", "json"]).json()["configs"].as_array().unwrap().len(), 1);
     assert_eq!(config(&["delete", "--id", "w-1", "-o", "json"]).json(), json!({}));
     assert_eq!(config(&["list", "-o", "json"]).json()["configs"].as_array().map_or(0, Vec::len), 0);

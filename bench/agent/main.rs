@@ -1,0 +1,75 @@
+//! The agent that the load generator calls: our library as its users get it, with the defaults that they get.
+//!
+//! `agent PORT [memory | sqlite FOLDER]`. The first word of a message says what to do: `stream N SIZE` writes N chunks,
+//! `gate PORT N SIZE` does so after a byte from that port, `turn` asks back, `hang` never ends, anything else is echoed.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use attache::model::{AgentSkill, Artifact};
+use attache::store::sqlite::Options;
+use attache::store::{Memory, Sqlite};
+use attache::{Agent, AgentCard, Failure, Outcome, Server, ServerSettings, Settings, Turn};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+/// Room for the scenarios of 200,000 tasks and of large parts; all else is as everybody has it.
+const MAX_TASKS: u64 = 1_000_000;
+const MAX_BODY_BYTES: usize = 64 << 20;
+
+struct Echo;
+
+impl Agent for Echo {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let text = turn.text();
+        let mut words = text.split(' ');
+        match words.next().unwrap_or_default() {
+            "hang" => std::future::pending().await,
+            "turn" => return Ok(Outcome::ask("go on")),
+            "stream" => stream(&turn, words).await?,
+            "gate" => {
+                let port = words.next().unwrap_or_default().parse::<u16>()?;
+                TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?.read_u8().await?;
+                stream(&turn, words).await?;
+            }
+            _ => turn.artifact(Artifact::text("out", &*text).with_id("out")).await,
+        }
+        Ok(Outcome::Completed)
+    }
+}
+
+/// As many chunks as the first word says, each as long as the second.
+async fn stream(turn: &Turn, mut words: impl Iterator<Item = &str>) -> Result<(), Failure> {
+    let count: usize = words.next().unwrap_or("100").parse()?;
+    let size: usize = words.next().unwrap_or("50").parse()?;
+    let fill = "x".repeat(size.saturating_sub(11));
+    let mut writer = turn.writer("out");
+    for number in 0..count {
+        writer.write(format!("chunk-{number:04} {fill}")).await;
+    }
+    writer.finish().await;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (port, rest) = words.split_first().ok_or("usage: agent PORT [memory | sqlite FOLDER]")?;
+    let mut settings = Settings::default();
+    let mut serving = ServerSettings::default();
+    serving.max_body_bytes = MAX_BODY_BYTES;
+    let mut card = AgentCard::new("echo", "Echoes");
+    card.skills.push(AgentSkill::new("echo", "Echo", "Echoes text"));
+    card.default_input_modes = vec!["*/*".to_owned()];
+    let server = Server::new(card, Echo).serving(serving);
+    let server = match rest {
+        ["sqlite", folder] => server.store(Sqlite::open(Path::new(folder).join("tasks.db"), Options::default())?),
+        _ => {
+            settings.max_tasks = Some(MAX_TASKS);
+            server.store(Memory::new())
+        }
+    };
+    server.settings(settings).serve((Ipv4Addr::LOCALHOST, port.parse()?)).await?;
+    Ok(())
+}

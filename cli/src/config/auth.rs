@@ -1,0 +1,229 @@
+//! `[auth]` and `[agents.<name>.auth]`: who may call, and what they need for what.
+
+use std::collections::BTreeMap;
+
+use attache::auth::{Access, Algorithm, Certificates, Identity, Jwt, Keys, Rule};
+use attache::model::Operation;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Complaint, Config};
+
+/// Who may call, and what they need for what.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AuthSection {
+    /// Whether callers may show a key that `attache keys add` has made. If left out, they may if one was made before the
+    /// server was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) keys: Option<bool>,
+    /// Those whose tokens (JWT) are good.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) issuers: Vec<Issuer>,
+    /// The callers whose certificates are good, of those for whom `server.tls_client_ca` vouches; all of them if left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) certificates: Vec<Certificate>,
+    /// What calls need. All rules that are about a call have to be met.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) rules: Vec<RuleSection>,
+}
+
+/// An issuer of tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Issuer {
+    /// What tokens say in `iss`.
+    issuer: String,
+    /// What tokens say in `aud`.
+    audience: String,
+    /// Where its keys are; found by OpenID Connect discovery if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key_set: Option<String>,
+    /// How tokens may be signed; RS256, PS256, ES256 and EdDSA if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    algorithms: Vec<Algorithm>,
+    /// The claim that has the tenants of a caller; nobody has one if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant_claim: Option<String>,
+}
+
+/// A caller who shows a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Certificate {
+    /// The subject alternative name, such as `spiffe://example.com/ci`.
+    name: String,
+    /// The scopes that it gives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    scopes: Vec<String>,
+    /// The agents that it is for; all if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agents: Option<Vec<String>>,
+    /// The tenants that it is for; `*` is every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tenants: Vec<String>,
+}
+
+/// What calls need.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RuleSection {
+    /// The scopes; with none it is enough that the caller is known.
+    #[serde(default)]
+    scopes: Vec<String>,
+    /// Only calls of this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    /// Only these operations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    operations: Vec<Operation>,
+    /// Only messages that name this skill in `metadata.skillId`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    skill: Option<String>,
+}
+
+/// What calls of one agent need.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AgentAuth {
+    /// The scopes that every call of this agent needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scopes: Vec<String>,
+    /// An audience of its own: tokens for it are good for this agent alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audience: Option<String>,
+    /// The scopes that messages need which name a skill, by its id.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    skills: BTreeMap<String, Vec<String>>,
+    /// The scopes that an operation needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    operations: Vec<OperationScopes>,
+}
+
+/// What some operations need.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OperationScopes {
+    /// Which.
+    operations: Vec<Operation>,
+    /// The scopes that they need.
+    scopes: Vec<String>,
+}
+
+impl RuleSection {
+    fn rule(&self) -> Rule {
+        let mut rule = Rule::needs(&self.scopes).operations(self.operations.iter().copied());
+        if let Some(agent) = &self.agent {
+            rule = rule.agent(agent);
+        }
+        match &self.skill {
+            Some(skill) => rule.skill(skill),
+            None => rule,
+        }
+    }
+}
+
+impl AgentAuth {
+    fn rules(&self, agent: &str) -> impl Iterator<Item = Rule> {
+        let always = (!self.scopes.is_empty()).then(|| Rule::needs(&self.scopes));
+        let skills = self.skills.iter().map(|(skill, scopes)| Rule::needs(scopes).skill(skill));
+        let operations = self.operations.iter().map(|one| {
+            let rule = Rule::needs(&one.scopes);
+            rule.operations(one.operations.iter().copied())
+        });
+        always.into_iter().chain(skills).chain(operations).map(move |rule| rule.agent(agent))
+    }
+}
+
+impl Certificate {
+    fn of(&self, identity: Identity) -> Identity {
+        let identity = identity.scopes(&self.scopes).tenants(&self.tenants);
+        match &self.agents {
+            Some(agents) => identity.agents(agents),
+            None => identity,
+        }
+    }
+}
+
+impl Config {
+    /// Who may call, if anybody is asked who they are; those who show a key are in `keys`.
+    ///
+    /// # Errors
+    /// What is wrong, with its place.
+    pub(crate) fn access(&self, keys: Option<Keys>) -> Result<Option<Access>, Complaint> {
+        self.check_rules()?;
+        let mut access = keys.map(Access::by);
+        for (at, issuer) in self.auth.issuers.iter().enumerate() {
+            let jwt = self
+                .jwt(issuer)
+                .map_err(|(key, why)| self.tree.complain(&format!("auth.issuers.{at}.{key}"), why))?;
+            access = Some(match access {
+                Some(access) => access.or(jwt),
+                None => Access::by(jwt),
+            });
+        }
+        if let Some(certificates) = self.certificates()? {
+            access = Some(match access {
+                Some(access) => access.or(certificates),
+                None => Access::by(certificates),
+            });
+        }
+        let Some(access) = access else {
+            return match self.rules().next() {
+                // Whoever has written a rule believes that it holds.
+                Some(_) => Err(self.tree.complain("auth", "there are rules, and nobody is asked who they are: add keys = true, an issuer, or server.tls_client_ca")),
+                None => Ok(None),
+            };
+        };
+        let access = self.rules().fold(access, Access::rule);
+        Ok(Some(if self.server.allow_anonymous { access.or_anonymous() } else { access }))
+    }
+
+    fn rules(&self) -> impl Iterator<Item = Rule> {
+        let own = self.agents.iter().flat_map(|agent| agent.auth.rules(&agent.name));
+        self.auth.rules.iter().map(RuleSection::rule).chain(own)
+    }
+
+    /// A rule about an agent that is not there protects nothing.
+    fn check_rules(&self) -> Result<(), Complaint> {
+        for (at, rule) in self.auth.rules.iter().enumerate() {
+            let there = |name: &String| self.agents.iter().any(|agent| agent.name == *name);
+            if let Some(name) = rule.agent.as_ref().filter(|name| !there(name)) {
+                let key = format!("auth.rules.{at}.agent");
+                return Err(self.tree.complain(&key, format!("there is no agent `{name}`")));
+            }
+        }
+        Ok(())
+    }
+
+    fn jwt(&self, issuer: &Issuer) -> Result<Jwt, (&'static str, String)> {
+        let Issuer { issuer: name, audience, key_set, algorithms, tenant_claim } = issuer;
+        let (key, jwt) = match key_set {
+            Some(url) => ("key_set", Jwt::key_set(name, audience, url)),
+            None => ("issuer", Jwt::discover(name, audience)),
+        };
+        let mut jwt = jwt.map_err(|why| (key, why.to_string()))?;
+        if !algorithms.is_empty() {
+            jwt = jwt.algorithms(algorithms.iter().copied());
+        }
+        if let Some(claim) = tenant_claim {
+            jwt = jwt.tenants_in(claim);
+        }
+        let own = self.agents.iter().filter_map(|agent| Some((&agent.name, agent.auth.audience.as_ref()?)));
+        Ok(own.fold(jwt, |jwt, (agent, audience)| jwt.audience_of(agent, audience)))
+    }
+
+    fn certificates(&self) -> Result<Option<Certificates>, Complaint> {
+        let known = &self.auth.certificates;
+        match (&self.server.tls_client_ca, known.is_empty()) {
+            (None, true) => Ok(None),
+            (None, false) => Err(self
+                .tree
+                .complain("auth.certificates", "nobody vouches for certificates: set server.tls_client_ca")),
+            (Some(_), true) => Ok(Some(Certificates::of_everybody())),
+            (Some(_), false) => Ok(Some(known.iter().fold(Certificates::default(), |known, one| {
+                known.name(&one.name, |identity| one.of(identity))
+            }))),
+        }
+    }
+}
