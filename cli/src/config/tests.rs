@@ -210,7 +210,10 @@ fn every_key_is_in_the_book_for_operators() {
     let mut keys = 0;
     for (section, about) in sections.iter().filter(|(section, _)| *section != "agents") {
         for key in about["properties"].as_object().unwrap().keys() {
-            assert!(page.contains(&format!("| `{section}.{key}` |")), "{section}.{key} is not in docs/operate.md");
+            assert!(
+                page.contains(&format!("| `{section}.{key}` |")),
+                "{section}.{key} is not in docs/operate.md"
+            );
             keys += 1;
         }
     }
