@@ -57,7 +57,8 @@ async fn a_copy_is_made_while_the_store_is_written_and_is_a_store() {
     let store = Arc::new(open(&path));
     let head = create(&store, "before").await.unwrap();
     let writing = Arc::clone(&store);
-    let writer = tokio::spawn(async move {
+    let mut writer = JoinSet::new();
+    writer.spawn(async move {
         for number in 0..200 {
             create(&writing, &format!("t{number}")).await.unwrap();
         }
@@ -66,7 +67,7 @@ async fn a_copy_is_made_while_the_store_is_written_and_is_a_store() {
     tokio::task::spawn_blocking(move || Sqlite::back_up(from, to)).await.unwrap().unwrap();
     let again = Sqlite::back_up(&path, &copy).unwrap_err().to_string();
     assert!(again.contains("there already"), "{again}");
-    writer.await.unwrap();
+    writer.join_all().await;
     let report = Sqlite::inspect(&path).unwrap();
     assert_eq!((report.tasks, &report.faults), (201, &Vec::new()), "{report:?}");
     assert!(Sqlite::vacuum(&path).unwrap_err().to_string().contains("in use"));
