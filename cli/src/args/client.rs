@@ -342,7 +342,7 @@ pub(crate) struct PushCreate {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Push {
     /// Listen for push notifications, and print them. With --task-id the agent is told to send those of that task.
-    Listen(PushListen),
+    Listen(Box<PushListen>),
     /// List the webhooks that a running server has given up, or what one of them did not get.
     Deliveries(PushDeliveries),
     /// Call webhooks that were given up again, from where they were left.

@@ -93,7 +93,7 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             Push::Listen(mut args) => {
                 let common = std::mem::take(&mut args.common);
                 talk(words, &common, async |settings, out| {
-                    push_listen::run(args, settings, out).await.map(|()| 0)
+                    push_listen::run(*args, settings, out).await.map(|()| 0)
                 })
                 .await
             }
