@@ -103,7 +103,7 @@ async def discover(client):
     same(card['name'], 'Attache demo')
     same(card['description'], 'A practice agent that shows everything an agent can do')
     same(card['streaming'], True)
-    same(card['push'], False)
+    same(card['push'], True)
     same(card['skills'], WORDS)
 
 
@@ -286,15 +286,6 @@ async def lists(client):
     same(await client.list('no such context', 2, ''), ([], '', 0))
 
 
-async def no_push(client):
-    task = await client.send('hi')
-    done = 0
-    for call in hooks(client, task.id):
-        await refused(client, 'PushNotificationNotSupported', call)
-        done += 1
-    return None if done else 'not there'
-
-
 async def push_hooks(client):
     if client.set_hook is None:
         return 'not there'
@@ -316,18 +307,8 @@ async def push_hooks(client):
     await refused(client, 'TaskNotFound', client.set_hook(Hook(gone, 'mine', HOOK, 't')))
 
 
-def hooks(client, task):
-    if client.set_hook:
-        yield client.set_hook(Hook(task, 'mine', HOOK, 't'))
-        yield client.get_hook(task, 'mine')
-    if client.list_hooks:
-        yield client.list_hooks(task)
-    if client.delete_hook:
-        yield client.delete_hook(task, 'mine')
-
-
 CHECKS = [discover, send, reply, states, parts, ask, stream, cancel, resubscribe, push_resubscribe_to_chunks, unknown,
-          finished, lists, no_push, push_hooks]
+          finished, lists, push_hooks]
 
 
 # What the checks say.
