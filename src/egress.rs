@@ -44,6 +44,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
+#[cfg(feature = "tls")]
 pub(crate) use connect::CONNECT_TIMEOUT;
 pub(crate) use connect::Connector;
 #[cfg(feature = "server")]

@@ -91,6 +91,7 @@ impl Client {
     }
 
     /// A client that goes out by this door.
+    #[cfg(feature = "server")]
     pub(crate) fn over(egress: Egress, url: &str, binding: Binding, version: Version) -> Result<Self> {
         Ok(Self::builder().along(egress, Way::new(url, binding, version)?))
     }

@@ -7,9 +7,8 @@ use tracing::Span;
 
 use crate::model::{self, Binding, Call, Caller, Error, INPUT_REQUEST, Operation, Result, Seq, Version};
 use crate::service::Asking;
-use crate::wire::Dialect;
 use crate::wire::decide::Asked;
-use crate::wire::part::tells_of_tools;
+use crate::wire::{Dialect, tells_of_tools};
 
 /// 1.0's name first, then 0.3's.
 const EXTENSIONS: [&str; 2] = ["a2a-extensions", "x-a2a-extensions"];

@@ -27,7 +27,8 @@ impl Outgoing {
         Self { next: Some(ReusableBoxFuture::new(next(stream))), left: None }
     }
 
-    /// Whether nothing follows.
+    /// Whether nothing follows; gRPC has trailers then.
+    #[cfg(feature = "grpc")]
     pub(super) fn is_over(&self) -> bool {
         self.next.is_none()
     }

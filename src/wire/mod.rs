@@ -10,7 +10,7 @@ pub mod header;
 pub mod json;
 pub mod jsonrpc;
 pub mod method;
-pub(crate) mod part;
+mod part;
 pub mod path;
 #[cfg(feature = "grpc")]
 mod proto;
@@ -32,6 +32,7 @@ use crate::model::{TaskId, Version};
 
 #[cfg(feature = "grpc")]
 pub use grpc::{read_grpc, write_grpc, write_grpc_event};
+pub use part::tells_of_tools;
 pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_rest_event};
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{

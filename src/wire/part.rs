@@ -315,7 +315,8 @@ fn unknown<E: de::Error>(
 pub(crate) const KIND: &str = "kind";
 
 /// Whether a request brings a part of a kind that only those know who run tools for an agent: `tool-…`.
-pub(crate) fn tells_of_tools(request: &Request) -> bool {
+#[must_use]
+pub fn tells_of_tools(request: &Request) -> bool {
     let message = match request {
         Request::SendMessage(request) | Request::SendStreamingMessage(request) => &request.message,
         _ => return false,

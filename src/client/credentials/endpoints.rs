@@ -14,7 +14,7 @@ use super::super::headers::value_of;
 use super::{is_private, unauthenticated};
 #[cfg(feature = "tls")]
 use crate::egress::ClientTls;
-use crate::egress::{CONNECT_TIMEOUT, Egress, Protocol};
+use crate::egress::{Egress, Protocol};
 use crate::model::{Error, ErrorKind, OAuthFlows, Result, Secret, SecurityScheme};
 
 /// How much of an answer is read.
@@ -61,7 +61,7 @@ impl Endpoints {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, tls: &ClientTls) -> Self {
-        Self { egress: Egress::with_tls(tls, CONNECT_TIMEOUT), ..self }
+        Self { egress: Egress::with_tls(tls, crate::egress::CONNECT_TIMEOUT), ..self }
     }
 
     /// What a card says about them, if it says where tokens are.
