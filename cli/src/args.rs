@@ -1,6 +1,10 @@
 //! What can be typed.
 
+mod auth;
+mod card;
 mod client;
+mod push;
+mod task;
 
 use std::path::PathBuf;
 
@@ -8,11 +12,11 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Given, StoreKind};
 
-pub(crate) use client::{
-    Auth, AuthLogin, AuthLogout, Card, CardGet, CardSign, Common, Config, Conformance, Parts, Push,
-    PushConfig, PushCreate, PushDeliveries, PushListen, PushRetry, Send, Talk, Task, TaskDownload, TaskGet,
-    TaskList, TaskOne, TaskWait,
-};
+pub(crate) use auth::{Auth, AuthLogin, AuthLogout};
+pub(crate) use card::{Card, CardGet, CardSign};
+pub(crate) use client::{Common, Config, Conformance, Parts, Send, Talk};
+pub(crate) use push::{Push, PushConfig, PushCreate, PushDeliveries, PushListen, PushRetry};
+pub(crate) use task::{Task, TaskDownload, TaskGet, TaskList, TaskOne, TaskWait};
 
 /// Serve and talk to A2A agents.
 #[derive(Debug, Parser)]

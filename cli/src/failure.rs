@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use attache::model::{Binding, Version};
-use attache::wire::errors::{grpc_code, http_status, jsonrpc_code};
+use attache::wire::errors::{grpc_code, http_status, jsonrpc_code, name};
 use attache::{Error, ErrorKind};
 use serde::Serialize;
 use serde_json::Value;
@@ -74,7 +74,7 @@ impl Failure {
 
     /// Something A2A has a name for, found before any call.
     pub(crate) fn protocol(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self::new(name(kind).unwrap_or("A2ACLI_ERR_INTERNAL"), 1, message)
+        Self::new(name_of(kind).unwrap_or("A2ACLI_ERR_INTERNAL"), 1, message)
     }
 
     /// Says what to do next; a later hint knows more.
@@ -103,7 +103,7 @@ impl Failure {
             ErrorKind::TaskNotFound => {
                 Self::protocol(error.kind(), said(error)).hint("check the id, or see the wire with --debug")
             }
-            kind => match name(kind) {
+            kind => match name_of(kind) {
                 Some(name) => Self::new(name, 1, said(error)),
                 None => Self::internal(said(error)),
             },
@@ -129,34 +129,34 @@ fn said(error: &Error) -> String {
 }
 
 /// The name that A2A gives it; `None` where A2A has no name for it.
-fn name(kind: ErrorKind) -> Option<&'static str> {
-    Some(match kind {
-        ErrorKind::Parse => "JSONParseError",
-        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => {
-            "InvalidRequestError"
-        }
-        ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => "MethodNotFoundError",
-        ErrorKind::InvalidParams => "InvalidParamsError",
-        ErrorKind::Internal => "InternalError",
-        ErrorKind::TaskNotFound => "TaskNotFoundError",
-        ErrorKind::TaskNotCancelable => "TaskNotCancelableError",
-        ErrorKind::PushNotificationNotSupported => "PushNotificationNotSupportedError",
-        ErrorKind::UnsupportedOperation => "UnsupportedOperationError",
-        ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => {
-            "ContentTypeNotSupportedError"
-        }
-        ErrorKind::InvalidAgentResponse => "InvalidAgentResponseError",
-        ErrorKind::ExtendedAgentCardNotConfigured => "ExtendedAgentCardNotConfiguredError",
-        ErrorKind::ExtensionSupportRequired => "ExtensionSupportRequiredError",
-        ErrorKind::VersionNotSupported => "VersionNotSupportedError",
+fn name_of(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
         ErrorKind::Unauthenticated
         | ErrorKind::PermissionDenied
         | ErrorKind::RateLimited
         | ErrorKind::Unavailable
         | ErrorKind::Canceled
         | ErrorKind::DeadlineExceeded
-        | ErrorKind::Other(_) => return None,
-    })
+        | ErrorKind::Other(_) => None,
+        ErrorKind::Parse
+        | ErrorKind::InvalidRequest
+        | ErrorKind::PayloadTooLarge
+        | ErrorKind::RequestTimeout
+        | ErrorKind::MethodNotFound
+        | ErrorKind::MethodNotAllowed
+        | ErrorKind::InvalidParams
+        | ErrorKind::Internal
+        | ErrorKind::TaskNotFound
+        | ErrorKind::TaskNotCancelable
+        | ErrorKind::PushNotificationNotSupported
+        | ErrorKind::UnsupportedOperation
+        | ErrorKind::ContentTypeNotSupported
+        | ErrorKind::UnsupportedMediaType
+        | ErrorKind::InvalidAgentResponse
+        | ErrorKind::ExtendedAgentCardNotConfigured
+        | ErrorKind::ExtensionSupportRequired
+        | ErrorKind::VersionNotSupported => Some(name(kind, Version::V1)),
+    }
 }
 
 fn code_on(binding: Binding, kind: ErrorKind) -> Value {

@@ -10,9 +10,11 @@ mod error;
 mod event;
 mod id;
 mod json;
+mod limits;
 pub mod measure;
 mod message;
 mod push;
+mod push_request;
 mod request;
 #[cfg(feature = "schema")]
 mod schema;
@@ -35,12 +37,15 @@ pub use event::{Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, Task
 pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
 pub use json::{Json, NotJson, Object};
 pub(crate) use json::{int32, non_empty, or_default};
+pub use limits::Limits;
 pub use message::{Content, INPUT_REQUEST, Message, Part, Role};
 pub use push::{AuthenticationInfo, PushConfig};
+pub use push_request::{
+    DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest, ListPushConfigsResponse,
+};
 pub use request::{
-    CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest, GetPushConfigRequest,
-    GetTaskRequest, Limits, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Request, Response, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
+    Request, Response, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
     SubscribeToTaskRequest,
 };
 pub use scope::{Call, Caller, Scope};

@@ -4,50 +4,11 @@ use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 
 use super::event::is_false;
-use super::measure::Size;
 use super::{
-    AgentCard, ContextId, Message, Object, Operation, PushConfig, PushConfigId, Result, Task, TaskId,
-    TaskState, Timestamp, Violation, int32, non_empty, or_default,
+    AgentCard, ContextId, DeletePushConfigRequest, GetPushConfigRequest, Limits, ListPushConfigsRequest,
+    ListPushConfigsResponse, Message, Object, Operation, PushConfig, Result, Task, TaskId, TaskState,
+    Timestamp, Violation, int32, non_empty, or_default,
 };
-
-/// What a request may not exceed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Limits {
-    /// Parts in one message.
-    pub max_parts: usize,
-    /// Webhooks of one task.
-    pub max_push_configs: usize,
-    /// What the tasks of one page may weigh, in bytes: a page ends early rather than grow beyond that.
-    #[serde(with = "Size")]
-    pub max_page_bytes: usize,
-    /// Messages of a task's history that go out with it, the newest ones; a caller may ask for fewer.
-    pub max_history_length: usize,
-    /// Entries that a stream is told again where it was cut; beyond that it begins with the task as it stands.
-    pub max_replayed_entries: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_parts: 1000,
-            max_push_configs: 32,
-            max_page_bytes: 16 << 20,
-            max_history_length: 10_000,
-            max_replayed_entries: 10_000,
-        }
-    }
-}
-
-impl Limits {
-    /// How many messages of a history go out where so many are asked for.
-    #[must_use]
-    pub fn history(&self, asked: Option<i32>) -> Option<i32> {
-        let most = i32::try_from(self.max_history_length).unwrap_or(i32::MAX);
-        Some(asked.map_or(most, |asked| asked.min(most)))
-    }
-}
 
 /// Sends a message, to a new task or to one that is there.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -374,134 +335,6 @@ impl SubscribeToTaskRequest {
     }
 }
 
-impl PushConfig {
-    /// Checks a registration that names its task.
-    ///
-    /// # Errors
-    /// Invalid parameters, naming the first field at fault.
-    pub fn validate(&self) -> Result<()> {
-        self.task_id.clone().unwrap_or_default().check("taskId")?;
-        Ok(self.check("")?)
-    }
-}
-
-/// Reads one webhook registration.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GetPushConfigRequest {
-    /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    /// The task.
-    #[serde(default, alias = "task_id", deserialize_with = "or_default")]
-    pub task_id: TaskId,
-    /// The registration; only a 0.3 client may leave it out.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
-    pub id: Option<PushConfigId>,
-    /// Whether the client may leave the id out: 0.3 has one registration by default.
-    #[serde(skip)]
-    pub any: bool,
-}
-
-impl GetPushConfigRequest {
-    /// Checks every rule that needs no task.
-    ///
-    /// # Errors
-    /// Invalid parameters, naming the first field at fault.
-    pub fn validate(&self) -> Result<()> {
-        self.task_id.check("taskId")?;
-        match &self.id {
-            None if self.any => Ok(()),
-            id => Ok(id.clone().unwrap_or_default().check("id")?),
-        }
-    }
-}
-
-/// Lists the webhook registrations of a task.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ListPushConfigsRequest {
-    /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    /// The task.
-    #[serde(default, alias = "task_id", deserialize_with = "or_default")]
-    pub task_id: TaskId,
-    /// At most so many; 0 leaves it to the server.
-    #[serde(
-        default,
-        alias = "page_size",
-        deserialize_with = "int32_or_zero",
-        skip_serializing_if = "is_zero"
-    )]
-    pub page_size: i32,
-    /// Where the last page ended.
-    #[serde(
-        default,
-        alias = "page_token",
-        deserialize_with = "non_empty",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub page_token: Option<String>,
-}
-
-impl ListPushConfigsRequest {
-    /// Checks every rule that needs no task.
-    ///
-    /// # Errors
-    /// Invalid parameters, naming the first field at fault.
-    pub fn validate(&self) -> Result<()> {
-        self.task_id.check("taskId")?;
-        if self.page_size < 0 {
-            return Err(Violation::new("pageSize", "must not be negative").into());
-        }
-        Ok(())
-    }
-}
-
-/// The webhook registrations of a task.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ListPushConfigsResponse {
-    /// The registrations.
-    #[serde(default, deserialize_with = "or_default")]
-    pub configs: Vec<PushConfig>,
-    /// Where the next page begins; empty on the last one.
-    #[serde(
-        default,
-        alias = "next_page_token",
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
-    pub next_page_token: String,
-}
-
-/// Removes a webhook registration.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DeletePushConfigRequest {
-    /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
-    /// The task.
-    #[serde(default, alias = "task_id", deserialize_with = "or_default")]
-    pub task_id: TaskId,
-    /// The registration.
-    #[serde(default, deserialize_with = "or_default")]
-    pub id: PushConfigId,
-}
-
-impl DeletePushConfigRequest {
-    /// Checks every rule that needs no task.
-    ///
-    /// # Errors
-    /// Invalid parameters, naming the first field at fault.
-    pub fn validate(&self) -> Result<()> {
-        self.task_id.check("taskId")?;
-        Ok(self.id.check("id")?)
-    }
-}
-
 /// Reads the card that authenticated callers see.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -518,11 +351,13 @@ fn check_history_length(length: Option<i32>, field: &str) -> Result<()> {
     }
 }
 
-fn is_zero(number: &i32) -> bool {
+pub(super) fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-fn int32_or_zero<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<i32, D::Error> {
+pub(super) fn int32_or_zero<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<i32, D::Error> {
     int32(deserializer).map(Option::unwrap_or_default)
 }
 

@@ -179,8 +179,9 @@ pub fn reason(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// The name of the error in 0.3: before its gRPC messages, and in the body of its REST errors.
-pub(crate) fn name_v03(kind: ErrorKind) -> &'static str {
+/// The name of the error: 0.3 has it before its gRPC messages and in the body of its REST errors, and people know it by that.
+#[must_use]
+pub fn name(kind: ErrorKind, version: Version) -> &'static str {
     match kind {
         ErrorKind::Parse => "JSONParseError",
         ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => {
@@ -197,7 +198,10 @@ pub(crate) fn name_v03(kind: ErrorKind) -> &'static str {
             "ContentTypeNotSupportedError"
         }
         ErrorKind::InvalidAgentResponse => "InvalidAgentResponseError",
-        ErrorKind::ExtendedAgentCardNotConfigured => "AuthenticatedExtendedCardNotConfiguredError",
+        ErrorKind::ExtendedAgentCardNotConfigured => match version {
+            Version::V1 => "ExtendedAgentCardNotConfiguredError",
+            Version::V03 => "AuthenticatedExtendedCardNotConfiguredError",
+        },
         ErrorKind::ExtensionSupportRequired => "ExtensionSupportRequiredError",
         ErrorKind::VersionNotSupported => "VersionNotSupportedError",
         ErrorKind::Unauthenticated => "UnauthenticatedError",
@@ -270,7 +274,7 @@ impl Serialize for RestError<'_> {
             // Old clients look for the first; some for the second; a2a-sdk 1.x, where it speaks 0.3, for the third.
             map.serialize_entry("message", message(error, version))?;
             map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
-            map.serialize_entry("type", name_v03(error.kind()))?;
+            map.serialize_entry("type", name(error.kind(), Version::V03))?;
         }
         let body = RestStatus {
             code: http_status(error.kind(), version),

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use tonic_types::{BadRequest, ErrorDetail, ErrorInfo, RetryInfo, StatusExt, pb};
 
 use super::decide::Key;
-use super::errors::{DOMAIN, ReadDetails, grpc_code, message, name_v03, reason};
+use super::errors::{DOMAIN, ReadDetails, grpc_code, message, name, reason};
 use crate::model::{Error, ErrorKind, Operation, Version, Violation};
 
 pub use call::{read_event, read_reply, write_request};
@@ -88,7 +88,7 @@ pub fn to_status(error: &Error, version: Version) -> Status {
     let text = message(error, version);
     match version {
         Version::V1 => Status::with_details(code, text, details(error, code).into()),
-        Version::V03 => Status::new(code, format!("{}: {text}", name_v03(error.kind()))),
+        Version::V03 => Status::new(code, format!("{}: {text}", name(error.kind(), Version::V03))),
     }
 }
 
@@ -207,13 +207,14 @@ fn read_details(status: &Status) -> (ReadDetails, Option<std::time::Duration>) {
 
 /// A message of 0.3 in its two pieces: the name of the error, and the text.
 fn split_name(message: &str) -> Option<(ErrorKind, &str)> {
-    let (name, text) = message.split_once(": ")?;
-    let kind = match name {
-        // As 1.0 calls it, and so do servers that speak both.
-        "ExtendedAgentCardNotConfiguredError" => ErrorKind::ExtendedAgentCardNotConfigured,
+    let (said, text) = message.split_once(": ")?;
+    let kind = match said {
         // What we call an error of a code that only its server knows.
         "ServerError" => ErrorKind::Internal,
-        _ => ErrorKind::ALL.into_iter().find(|kind| name_v03(*kind) == name)?,
+        // Servers that speak both versions may say what 1.0 says.
+        _ => ErrorKind::ALL
+            .into_iter()
+            .find(|kind| [Version::V03, Version::V1].map(|version| name(*kind, version)).contains(&said))?,
     };
     Some((kind, text))
 }
@@ -285,7 +286,7 @@ mod tests {
         assert!(status.details().is_empty());
         for kind in ErrorKind::ALL {
             let back = from_status(&to_status(&kind.into(), Version::V03));
-            assert_eq!(name_v03(back.kind()), name_v03(kind));
+            assert_eq!(name(back.kind(), Version::V03), name(kind, Version::V03));
             assert!(!back.message().contains("Error: "), "{}", back.message());
         }
     }

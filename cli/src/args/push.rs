@@ -1,0 +1,109 @@
+//! What can be typed of webhooks, by those who register, receive, and look after them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{Common, TaskOne};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PushConfig {
+    /// Register a webhook.
+    Create(PushCreate),
+    /// Show a registration.
+    Get(PushOne),
+    /// List the registrations of a task.
+    List(TaskOne),
+    /// Remove a registration.
+    Delete(PushOne),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushCreate {
+    /// Where to post
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: String,
+    /// The id of the registration [default: the server makes one]
+    #[arg(long = "id", value_name = "ID")]
+    pub(crate) config_id: Option<String>,
+    /// Sent along with every notification; better ATTACHE_PUSH_TOKEN
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The HTTP authentication scheme of the webhook, such as Bearer
+    #[arg(long, value_name = "SCHEME")]
+    pub(crate) auth_scheme: Option<String>,
+    /// What follows the scheme; better ATTACHE_PUSH_CREDENTIALS
+    #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
+    pub(crate) auth_credentials: Option<String>,
+    #[command(flatten)]
+    pub(crate) one: TaskOne,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Push {
+    /// Listen for push notifications, and print them. With --task-id the agent is told to send those of that task.
+    Listen(Box<PushListen>),
+    /// List the webhooks that a running server has given up, or what one of them did not get.
+    Deliveries(PushDeliveries),
+    /// Call webhooks that were given up again, from where they were left.
+    #[command(arg_required_else_help = true)]
+    Retry(PushRetry),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushDeliveries {
+    /// The number of a webhook.
+    pub(crate) number: Option<u64>,
+
+    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushRetry {
+    /// Their numbers.
+    #[arg(conflicts_with = "all")]
+    pub(crate) numbers: Vec<u64>,
+
+    /// All of them.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushListen {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+    /// Where the agent reaches it, if that is not where it listens
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Refuse notifications without this token; better ATTACHE_PUSH_TOKEN [default with --task-id: a random one]
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// Refuse notifications without an Authorization of this scheme
+    #[arg(long, value_name = "SCHEME")]
+    pub(crate) auth_scheme: Option<String>,
+    /// What follows the scheme; better ATTACHE_PUSH_CREDENTIALS
+    #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
+    pub(crate) auth_credentials: Option<String>,
+    /// End after so many [default: with the task, or with Ctrl-C]
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushOne {
+    /// The id of the registration
+    #[arg(long = "id", value_name = "ID")]
+    pub(crate) config_id: String,
+    #[command(flatten)]
+    pub(crate) one: TaskOne,
+}
