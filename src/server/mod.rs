@@ -49,7 +49,7 @@ use crate::auth::{Access, Allowance, Meter};
 use crate::bus;
 use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
-use crate::push::{Deliveries, PushSettings, Pushes};
+use crate::push::{Deliveries, PushSettings, Pushes, Signature};
 use crate::service::{Budget, Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
 use crate::wire::path::is_tenant;
@@ -98,6 +98,8 @@ pub struct Server {
     public_url: Option<String>,
     #[cfg(feature = "jws")]
     signers: Vec<crate::jws::Signer>,
+    #[cfg(feature = "jws")]
+    push_signer: Option<crate::jws::Signer>,
     handshake: Option<Arc<dyn Handshake>>,
 }
 
@@ -146,6 +148,8 @@ impl Server {
             public_url: None,
             #[cfg(feature = "jws")]
             signers: Vec::new(),
+            #[cfg(feature = "jws")]
+            push_signer: None,
             handshake: None,
         }
     }
@@ -281,7 +285,13 @@ impl Server {
             (tasks.clone(), stop.clone()),
         );
         engine.recover().await?;
-        let pushes = pushes(&engine, self.push, &stop);
+        #[cfg(feature = "jws")]
+        let seal = seal::Seal::new(self.signers, self.push_signer, &root, self.public_url.is_some())?;
+        #[cfg(feature = "jws")]
+        let (key_set, signature) = (seal.key_set(), seal.signature(&root));
+        #[cfg(not(feature = "jws"))]
+        let (key_set, signature): (Option<String>, _) = (None, None);
+        let pushes = pushes(&engine, self.push, signature, &stop);
         let places = Places::new(self.serving.most());
         let allowed = self.allowance.as_ref().or(self.access.as_ref().map(|access| access.allowed()));
         let budget = allowed.map_or_else(Budget::default, |allowed| Budget {
@@ -289,12 +299,6 @@ impl Server {
             parked: allowed.parked_tasks,
         });
         let meter = allowed.map(Meter::new);
-        #[cfg(feature = "jws")]
-        let seal = seal::Seal::new(self.signers, &root, self.public_url.is_some())?;
-        #[cfg(feature = "jws")]
-        let key_set = seal.key_set();
-        #[cfg(not(feature = "jws"))]
-        let key_set: Option<String> = None;
         let key_set = key_set.map(|keys| Document::new(keys.into_bytes(), &self.serving)).transpose()?;
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in agents.into_iter().enumerate() {
@@ -347,11 +351,16 @@ impl Server {
 }
 
 /// Who calls webhooks, beside what the server waits for when it is to stop.
-fn pushes(engine: &Engine, settings: PushSettings, stop: &CancellationToken) -> Pushes {
+fn pushes(
+    engine: &Engine,
+    settings: PushSettings,
+    signature: Option<Signature>,
+    stop: &CancellationToken,
+) -> Pushes {
     if settings.reach.loopback {
         tracing::warn!("webhooks on this machine are called: for development only");
     }
-    Pushes::new(engine.clone(), settings, (TaskTracker::new(), stop.child_token()))
+    Pushes::new(engine.clone(), settings, signature, (TaskTracker::new(), stop.child_token()))
 }
 
 /// Where no task is kept there is nothing to follow.
@@ -449,6 +458,10 @@ impl Bound {
             never = operator => match never {},
         }
         stopped.cancel();
+        #[cfg(unix)]
+        if let Some(doors) = &self.doors {
+            doors.ended().await;
+        }
         pushes.ended().await;
         tracing::info!(address = %self.address, "server stopped");
         Ok(())

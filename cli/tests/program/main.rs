@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[cfg(unix)]
+mod canary;
 mod chat;
 mod clients;
 mod config;
@@ -19,5 +21,7 @@ mod nginx;
 mod operate;
 #[cfg(unix)]
 mod operators;
+#[cfg(unix)]
+mod pushes;
 mod remote;
 mod serve;

@@ -12,9 +12,7 @@ use tokio::time::timeout;
 
 use super::super::headers::value_of;
 use super::{is_private, unauthenticated};
-#[cfg(feature = "tls")]
-use crate::egress::ClientTls;
-use crate::egress::{Egress, Protocol};
+use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol};
 use crate::model::{Error, ErrorKind, OAuthFlows, Result, Secret, SecurityScheme};
 
 /// How much of an answer is read.
@@ -29,6 +27,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 pub struct Endpoints {
     pub(super) token: String,
     pub(super) device: Option<String>,
+    tls: ClientTls,
     egress: Egress,
 }
 
@@ -42,7 +41,7 @@ pub(super) struct Asker {
 impl Endpoints {
     /// Tokens are given out at this url.
     pub fn new(token_url: impl Into<String>) -> Self {
-        Self { token: token_url.into(), device: None, egress: Egress::trusted() }
+        Self { token: token_url.into(), device: None, tls: ClientTls::new(), egress: Egress::trusted() }
     }
 
     /// Codes for devices are given out at this url.
@@ -61,7 +60,7 @@ impl Endpoints {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, tls: &ClientTls) -> Self {
-        Self { egress: Egress::with_tls(tls, crate::egress::CONNECT_TIMEOUT), ..self }
+        Self { tls: tls.clone(), egress: Egress::with_tls(tls, CONNECT_TIMEOUT), ..self }
     }
 
     /// What a card says about them, if it says where tokens are.
@@ -117,7 +116,10 @@ impl Endpoints {
             return Err(Error::new(ErrorKind::InvalidAgentResponse)
                 .with_message("Invalid agent response: the configuration is that of another issuer"));
         }
-        Ok(Self { token: found.token_endpoint, device: found.device_authorization_endpoint, ..self })
+        // The caller trusts the issuer; where its endpoints are, the issuer says.
+        let egress = Egress::led(&self.tls, CONNECT_TIMEOUT, &private(&place)?, &[]);
+        let (token, device) = (found.token_endpoint, found.device_authorization_endpoint);
+        Ok(Self { token, device, egress, ..self })
     }
 
     /// Posts a form, or gets a document. The inner error is what the server says against it.
