@@ -381,7 +381,7 @@ impl Bound {
         #[cfg(unix)]
         let reload = self.doors.as_ref().map(|doors| doors.reload.clone());
         #[cfg(unix)]
-        let desk = Arc::new(Desk::new(reload.unwrap_or_else(|| Arc::new(|| Ok(()))), &pushes.deliveries()));
+        let desk = Arc::new(Desk::new(reload.unwrap_or_default(), &pushes.deliveries()));
         #[cfg(unix)]
         let operator = async {
             match &self.doors {

@@ -6,6 +6,8 @@ mod chat;
 mod clients;
 mod config;
 mod contract;
+#[cfg(unix)]
+mod delegation;
 mod demo;
 mod harness;
 #[cfg(unix)]
@@ -19,5 +21,7 @@ mod nginx;
 mod operate;
 #[cfg(unix)]
 mod operators;
+#[cfg(unix)]
+mod reload;
 mod remote;
 mod serve;
