@@ -212,10 +212,13 @@ impl Found {
         self.received.vouched.as_deref()
     }
 
-    /// The url of an interface; some cards leave out the host.
+    /// The url of an interface; some cards leave out the host, and those of gRPC the scheme: it is that of the card.
     pub(crate) fn address(&self, interface: &AgentInterface) -> String {
         match &self.received.origin {
             Some(origin) if interface.url.starts_with('/') => format!("{origin}{}", interface.url),
+            Some(origin) if origin.starts_with("https://") && !interface.url.contains("://") => {
+                format!("https://{}", interface.url)
+            }
             _ => interface.url.clone(),
         }
     }

@@ -92,9 +92,7 @@ impl<'a> Session<'a> {
     /// another id.
     pub(crate) fn refused(&self, message: &Message, error: &Error) -> Failure {
         let failure = self.failure(error);
-        let arrived =
-            error.kind() == ErrorKind::Unavailable && !error.message().starts_with("cannot connect");
-        if arrived {
+        if error.kind() == ErrorKind::Unavailable && Http::may_have_arrived(error) {
             let again = crate::resume::again(&format!("--message-id {}", message.message_id));
             return failure.hint(format!("it may have arrived; the same message again: {again}"));
         }

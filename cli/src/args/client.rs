@@ -179,6 +179,12 @@ pub(crate) struct Conformance {
     /// A url that the agent accepts as a webhook; it is registered and removed, and never called
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,
+    /// A message that keeps the agent busy, to cancel and follow its task while it runs
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) slow: Option<String>,
+    /// A message that makes the agent ask back, to answer and cancel its task while it waits
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) ask: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
