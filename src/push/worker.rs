@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+use tracing::{Instrument, Span};
 
 use super::Inner;
 use super::notice::Notice;
@@ -11,8 +12,9 @@ use super::verdict::Verdict;
 use crate::egress::Caps;
 use crate::engine::{self, Follow, Recorded};
 use crate::metrics;
-use crate::model::{Event, PushConfigId, StreamResponse, TaskState, Timestamp};
+use crate::model::{Event, PushConfigId, Seq, StreamResponse, TaskState, Timestamp, Trace};
 use crate::store::{Delivery, Head, Push, Standing};
+use crate::trace;
 use crate::wire::{Carries, carries};
 
 /// How much of an answer is read; nobody looks at it.
@@ -27,7 +29,7 @@ pub(super) async fn deliver(inner: Arc<Inner>, task: Head, id: PushConfigId) {
     loop {
         let worked = match inner.engine.push(&task, &id).await {
             Ok(Some(push)) if push.delivery.standing == Standing::Open => {
-                Worker { inner: &inner, push, state: None }.work().await
+                Worker { inner: &inner, push, state: None, trace: None }.work().await
             }
             Ok(_) => return,
             Err(error) => Err(error),
@@ -56,11 +58,17 @@ struct Worker<'a> {
     push: Push,
     /// The last state that was seen.
     state: Option<TaskState>,
+    /// The trace that the task is worked on in.
+    trace: Option<Trace>,
 }
 
 impl Worker<'_> {
     async fn work(&mut self) -> engine::Result<()> {
         let mut follow = self.inner.engine.follow(&self.push.task, self.push.delivery.position);
+        if self.push.delivery.position > Seq(0) {
+            // What was said of it is behind us.
+            self.trace = self.inner.engine.trace(&self.push.task).await?;
+        }
         sleep(self.until_due()).await;
         while let Some(entries) = self.next(&mut follow).await? {
             for entry in entries {
@@ -97,6 +105,9 @@ impl Worker<'_> {
 
     /// Goes past an entry; `false` when there is nothing more to do.
     async fn pass(&mut self, entry: &Recorded) -> engine::Result<bool> {
+        if let Event::Traced(trace) = &entry.event {
+            self.trace = Some(trace.clone());
+        }
         let Some(event) = self.event(entry).await? else {
             self.push.delivery.position = entry.seq;
             return Ok(true);
@@ -132,7 +143,8 @@ impl Worker<'_> {
     /// Sends until it arrives; `false` when it will not, or the webhook is not there any more.
     async fn send(&mut self, notice: &Notice) -> engine::Result<bool> {
         loop {
-            let verdict = self.attempt(notice).await;
+            let span = trace::push(&self.push.task.id, self.push.delivery.attempts + 1, self.trace.as_ref());
+            let verdict = self.attempt(notice, &span).instrument(span.clone()).await;
             metrics::push(verdict.as_str());
             let why = match verdict {
                 Verdict::Delivered => return Ok(true),
@@ -162,8 +174,9 @@ impl Worker<'_> {
         }
     }
 
-    async fn attempt(&self, notice: &Notice) -> Verdict {
-        let Some(request) = notice.request(&self.push) else {
+    async fn attempt(&self, notice: &Notice, span: &Span) -> Verdict {
+        let trace = trace::of(span).or_else(|| self.trace.clone());
+        let Some(request) = notice.request(&self.push, trace.as_ref()) else {
             return Verdict::Never("its registration cannot be written as a request".to_owned());
         };
         let url = &self.push.registered.config.url;
@@ -179,9 +192,12 @@ impl Worker<'_> {
         let caps = Caps { time: self.inner.settings.timeout, bytes: ANSWER_BYTES };
         let answer = self.inner.door.send(request, caps).await;
         drop((turn, place));
+        let status = answer.as_ref().ok().map(|answer| answer.status.as_u16());
         tracing::debug!(task = %self.push.task.id, webhook = %self.id(), event = %notice.event_id,
-            status = answer.as_ref().ok().map(|answer| answer.status.as_u16()), "webhook called");
-        Verdict::of(answer, self.inner.engine.now())
+            status, "webhook called");
+        let verdict = Verdict::of(answer, self.inner.engine.now());
+        trace::pushed(span, status, matches!(verdict, Verdict::Delivered));
+        verdict
     }
 
     /// Writes down how far it is; `false` when the webhook is not there any more.

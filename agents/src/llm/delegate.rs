@@ -150,10 +150,10 @@ impl Delegate {
     async fn client(&self, turn: &Turn) -> Result<Client, String> {
         let client =
             self.client.get_or_try_init(|| self.builder.discover(&self.url)).await.map_err(lost)?.clone();
-        match &turn.call().traceparent {
-            Some(trace) => client.with_header("traceparent", trace).map_err(lost),
-            None => Ok(client),
-        }
+        Ok(match turn.trace() {
+            Some(trace) => client.with_trace(trace),
+            None => client,
+        })
     }
 }
 
