@@ -12,6 +12,7 @@ use crate::output::Output;
 use crate::reference::{self, Found};
 use crate::resume::Resume;
 use crate::settings::Settings;
+use crate::telemetry;
 use crate::version::{Wanted, rank};
 use crate::wire_log;
 pub(crate) use credentials::credentials_host;
@@ -68,6 +69,10 @@ impl<'a> Session<'a> {
         let client = client.with_tls(&crate::tls::of(settings)?);
         let client = client.with_header("a2a-version", &signal).map_err(unusable)?;
         let client = extensions(client, &found.card, settings)?;
+        let client = match telemetry::surrounding() {
+            Some(trace) => client.with_trace(trace),
+            None => client,
+        };
         let (client, supplied) = credentials::attach(client, found, &interface, settings, out)?;
         let client = if settings.debug {
             out.note(&format!("debug: {} {signal} at {}", binding.as_str(), interface.url));
