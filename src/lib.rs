@@ -26,7 +26,7 @@ pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 pub use client::blocking;
 #[cfg(feature = "client")]
 pub use client::{
-    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
 };
 #[cfg(feature = "client")]
 pub use client::{
