@@ -22,3 +22,5 @@ mod operate;
 mod operators;
 mod remote;
 mod serve;
+#[cfg(unix)]
+mod traces;
