@@ -36,7 +36,7 @@ use crate::agent::Failure;
 use crate::bus::Bus;
 use crate::model::{
     self, Broken, Call, Caller, ContextId, Entry, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task,
-    TaskId, TaskState, Timestamp,
+    TaskId, TaskState, Timestamp, Trace,
 };
 use crate::store::{self, Head, Key, Page, Push, Query, Registered, Seen, Store, Unwritable, Which};
 use clock::{Calendar, Clock};
@@ -235,6 +235,12 @@ impl Engine {
     /// The task as it was at a position.
     pub(crate) async fn task_at(&self, head: &Head, at: Seq) -> Result<Arc<Task>> {
         self.in_time(self.journal.task_at(head, at)).await
+    }
+
+    /// The trace of the newest message of a task, if it had one.
+    pub(crate) async fn trace(&self, head: &Head) -> Result<Option<Trace>> {
+        let log = self.in_time(self.journal.log(head)).await?;
+        Ok(log.last_trace().cloned())
     }
 
     /// Now.

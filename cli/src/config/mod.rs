@@ -26,7 +26,7 @@ pub(crate) use layers::{Environment, Given};
 pub(crate) use print::print;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
-pub(crate) use telemetry::{LogFormat, TelemetrySection};
+pub(crate) use telemetry::{LogFormat, Names, TelemetrySection};
 use tree::Tree;
 
 /// What a new file begins with.
@@ -127,7 +127,11 @@ impl Config {
 
 /// The section that a setting of the engine stands in.
 fn home_of(key: &str) -> &'static str {
-    if STORED.contains(&key) { "store" } else { "limits" }
+    match key {
+        _ if STORED.contains(&key) => "store",
+        "trace_metadata" => "telemetry",
+        _ => "limits",
+    }
 }
 
 #[cfg(test)]
