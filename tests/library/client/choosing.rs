@@ -178,6 +178,13 @@ async fn s49_what_a_card_says_of_streams_is_believed_until_it_is_seen_to_be_wron
 async fn s48_cards_that_are_bombs_are_refused() {
     let skills: Vec<_> = (0..20_000).map(|n| json!({"id": n.to_string()})).collect();
     let many = json!({"name": "Many", "skills": skills}).to_string();
+    let deep = format!("{{\"name\": \"Deep\", \"x\": {}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    let twice = r#"{"name": "One", "name": "Two", "skills": []}"#.to_owned();
+    for body in [deep, twice] {
+        let peer = Peer::with((0..4).map(|_| reply(200, "", &body)).collect()).await;
+        let error = soon(Client::discover(&peer.url)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse, "{error}");
+    }
     for body in [many, " ".repeat(50 << 20)] {
         let peer = Peer::with(vec![reply(200, "", &body)]).await;
         let error = soon(Client::discover(&peer.url)).await.unwrap_err();

@@ -182,8 +182,7 @@ async fn a2a_js_1_is_understood() {
     }
     let (script, packages) = (here().join("servers/sdk10.mjs"), judges().join("js"));
     let server = Foreign::start(Path::new("node"), &[script.to_str().unwrap(), packages.to_str().unwrap()]);
-    // Its HTTP+JSON needs a web framework besides.
-    for binding in bindings().filter(|binding| *binding != Binding::HttpJson) {
+    for binding in bindings() {
         eprintln!("{binding}");
         all_of_it(&server.client(binding, Version::V1).await).await;
     }
