@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod auth;
+mod bench;
 mod card;
 mod card_lint;
 mod card_sign;
@@ -109,6 +110,10 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
         Command::Conformance(mut args) => {
             let common = std::mem::take(&mut args.common);
             talk(words, &common, async |settings, out| conformance::run(*args, settings, out).await).await
+        }
+        Command::Bench(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| bench::run(*args, settings, out).await).await
         }
         Command::Completion { shell } => completion::run(shell),
     }
