@@ -28,11 +28,17 @@ impl Foreign {
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // They tell at length of everything that a client does to them.
+            .stderr(Stdio::null())
             .spawn()
             .unwrap_or_else(|fault| panic!("{}: {fault}; run tests/judges/setup", program.display()));
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("Listening on ").expect("the server says where it is").to_owned();
+        let url = line
+            .trim()
+            .strip_prefix("Listening on ")
+            .expect("the server says where it is; run it by hand to see why not")
+            .to_owned();
         Self { url, child }
     }
 

@@ -91,7 +91,7 @@ fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_ex
     let peer = Peer::new(peer::streaming, gone);
     let said = at(&peer.url, &follow);
     assert_eq!(said.code, Some(3), "{said:?}");
-    let error = &said.lines().last().unwrap()["error"];
+    let error = said.lines().last().unwrap()["error"].clone();
     assert!(error["message"].as_str().unwrap().contains("lost sight of task t-1"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("--wait t-1"), "{error}");
 }
