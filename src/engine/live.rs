@@ -25,6 +25,8 @@ pub(super) enum Wish {
     Recover(Option<OwnedSemaphorePermit>),
     /// It may wait, or be silent, for too long: do as the policy says.
     Expire,
+    /// Too many like it wait for somebody outside: fail, if it does so too.
+    GiveWay,
 }
 
 /// A message on its way to a task, and who waits to hear that it arrived.

@@ -62,6 +62,8 @@ pub(crate) struct Engine {
     staff: Staff,
     clock: Arc<dyn Clock>,
     calendar: Arc<Calendar>,
+    /// The same for what is forgotten when it is old; it does not believe a clock that is ahead at the start.
+    retention: Arc<Calendar>,
     tracker: TaskTracker,
     stop: CancellationToken,
     settings: Arc<Settings>,
@@ -124,6 +126,7 @@ impl Engine {
             staff,
             clock,
             calendar: Arc::default(),
+            retention: Arc::default(),
             tracker,
             stop,
             turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),

@@ -235,7 +235,7 @@ impl Runner {
                 }
                 news = self.news() => match news {
                     // Somebody does work on it.
-                    News::Wish(Wish::Recover(_) | Wish::Expire) => {}
+                    News::Wish(Wish::Recover(_) | Wish::Expire | Wish::GiveWay) => {}
                     News::Wish(wish) => self.grant(wish).await?,
                     News::Elsewhere => self.catch_up().await?,
                 }
@@ -279,6 +279,8 @@ impl Runner {
             }
             Wish::Recover(_place) => self.recover().await,
             Wish::Expire => self.expire().await,
+            Wish::GiveWay if self.log.is_parked() => self.give_up("expired").await,
+            Wish::GiveWay => Ok(()),
         }
     }
 

@@ -153,7 +153,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                 }
                 News::Wish(Wish::Late) => runner.plan(vec![reason::late()]),
                 // Somebody does work on it.
-                News::Wish(Wish::Recover(_) | Wish::Expire) => {}
+                News::Wish(Wish::Recover(_) | Wish::Expire | Wish::GiveWay) => {}
             },
             ending = limit(until, setting.deadline, silence) => ended = Some(ending),
             ending = outcome(&mut work) => ended = Some(ending),

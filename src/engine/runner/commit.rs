@@ -116,7 +116,8 @@ impl Runner {
         let status = &self.log.task.status;
         let status_time = status.timestamp.unwrap_or(self.since);
         let (state, events) = (status.state, std::mem::take(&mut self.pending));
-        Batch { time: self.since, events, state, status_time, key, turn: self.log.last_turn() }
+        let (parked, turn) = (self.log.is_parked(), self.log.last_turn());
+        Batch { time: self.since, events, state, status_time, parked, key, turn }
     }
 
     fn count(&self, states: &metrics::States, events: usize, begun: Instant) {
@@ -130,6 +131,8 @@ impl Runner {
         self.durable = Seq(at.0 + events as u64);
         if self.log.task.is_ended() {
             self.engine.count_end();
+        } else if self.log.is_parked() {
+            self.engine.count_parked(&self.scope);
         }
         match (&self.live, &self.head, batch) {
             (Some(live), Some(head), Some(batch)) => self.engine.journal.publish(head, live, at, batch),

@@ -247,6 +247,18 @@ impl Store for Faulty {
         self.read(self.memory.unfinished(after, limit)).await
     }
 
+    async fn with_work(&self, after: Option<&TaskId>, limit: usize) -> store::Result<Vec<Head>> {
+        self.read(self.memory.with_work(after, limit)).await
+    }
+
+    async fn parked(&self, scope: &Scope, limit: usize) -> store::Result<Vec<Head>> {
+        self.read(self.memory.parked(scope, limit)).await
+    }
+
+    async fn newest(&self) -> store::Result<Option<Timestamp>> {
+        self.read(self.memory.newest()).await
+    }
+
     async fn ended(&self, before: Timestamp, limit: usize) -> store::Result<Vec<Head>> {
         self.read(self.memory.ended(before, limit)).await
     }
