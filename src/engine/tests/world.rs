@@ -8,11 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
+use super::super::log::Log;
 use super::super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn, Writer};
 use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
-use crate::store::{Batch, Folded, Memory, NewTask, Opened, Push, Seen, Which};
+use crate::store::{self, Batch, Folded, Memory, NewTask, Opened, Push, Seen, Which};
 
 pub(crate) use super::{call, scope, soon};
 
