@@ -39,6 +39,7 @@ pub(super) struct Runner {
     pub(super) weight: usize,
     /// What is folded and not durable yet, and when the first of it was.
     pending: Vec<Event>,
+    pending_weight: usize,
     since: Timestamp,
     /// The end of what is durable; 0 as long as the task does not exist.
     durable: Seq,
@@ -124,6 +125,7 @@ impl Runner {
             log: Log::empty(),
             weight: 0,
             pending: Vec::new(),
+            pending_weight: 0,
             since: Timestamp::default(),
             durable: Seq(0),
             head: None,

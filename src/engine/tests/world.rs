@@ -546,8 +546,8 @@ pub(super) async fn settle_down() {
 }
 
 /// Follows a log to its end, through every error.
-pub(super) async fn follow_to_end(mut follow: Follow) -> Vec<Arc<Recorded>> {
-    let mut seen: Vec<Arc<Recorded>> = Vec::new();
+pub(super) async fn follow_to_end(mut follow: Follow) -> Vec<Recorded> {
+    let mut seen: Vec<Recorded> = Vec::new();
     loop {
         match follow.next().await {
             Ok(entries) => seen.extend(entries),
