@@ -150,6 +150,11 @@ impl Log {
         self.attempts > 0
     }
 
+    /// Whether only somebody outside can move the task: it has not ended, and there is nothing to do for it.
+    pub(super) fn is_parked(&self) -> bool {
+        !self.task.is_ended() && self.waiting.is_empty() && !self.turn_runs()
+    }
+
     /// Whether `entry`, just taken in, is what a caller of this turn waits for: the task ended, or the turn stopped
     /// to ask.
     pub(super) fn settles(&self, turn: u64, entry: &Entry) -> bool {

@@ -39,6 +39,7 @@ pub(super) struct Runner {
     pub(super) weight: usize,
     /// What is folded and not durable yet, and when the first of it was.
     pending: Vec<Event>,
+    pending_weight: usize,
     since: Timestamp,
     /// The end of what is durable; 0 as long as the task does not exist.
     durable: Seq,
@@ -128,6 +129,7 @@ impl Runner {
             log: Log::empty(),
             weight: 0,
             pending: Vec::new(),
+            pending_weight: 0,
             since: Timestamp::default(),
             durable: Seq(0),
             head: None,
@@ -241,7 +243,7 @@ impl Runner {
                 }
                 news = self.news() => match news {
                     // Somebody does work on it.
-                    News::Wish(Wish::Recover(_) | Wish::Expire) => {}
+                    News::Wish(Wish::Recover(_) | Wish::Expire | Wish::GiveWay) => {}
                     News::Wish(wish) => self.grant(wish).await?,
                     News::Elsewhere => self.catch_up().await?,
                 }
@@ -285,6 +287,8 @@ impl Runner {
             }
             Wish::Recover(_place) => self.recover().await,
             Wish::Expire => self.expire().await,
+            Wish::GiveWay if self.log.is_parked() => self.give_up("expired").await,
+            Wish::GiveWay => Ok(()),
         }
     }
 

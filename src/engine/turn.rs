@@ -101,8 +101,8 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                 running.spoke(heard - begun);
             }
             spoken += said.len();
-            let fault = scribe.take_down(runner, &mut said);
-            runner.plan(said.drain(..));
+            let (weight, fault) = scribe.take_down(runner, &mut said);
+            runner.plan_weighed(said.drain(..), weight);
             if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &ended) {
                 ended = Some(Ending::Fault(fault));
             }
@@ -160,7 +160,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                 }
                 News::Wish(Wish::Late) => runner.plan(vec![reason::late()]),
                 // Somebody does work on it.
-                News::Wish(Wish::Recover(_) | Wish::Expire) => {}
+                News::Wish(Wish::Recover(_) | Wish::Expire | Wish::GiveWay) => {}
             },
             ending = limit(until, setting.deadline, silence) => ended = Some(ending),
             ending = outcome(&mut work) => ended = Some(ending),
@@ -263,8 +263,8 @@ async fn finish(
     setting.queue.close();
     let mut said = Vec::new();
     setting.queue.take(&mut said);
-    let fault = scribe.take_down(runner, &mut said);
-    runner.plan(said);
+    let (weight, fault) = scribe.take_down(runner, &mut said);
+    runner.plan_weighed(said, weight);
     // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
     let ending = match (ending, fault) {
         (Ending::Said(_) | Ending::Fault(_), _) if stopping.is_some() => Ending::Canceled,

@@ -84,7 +84,7 @@ impl Worker<'_> {
     }
 
     /// What is next in the log; `None` when there is no more, or others wait for the place.
-    async fn next(&mut self, follow: &mut Follow) -> engine::Result<Option<Vec<Arc<Recorded>>>> {
+    async fn next(&mut self, follow: &mut Follow) -> engine::Result<Option<Vec<Recorded>>> {
         if self.push.task.state.is_terminal() {
             let entries = follow.ready().await?;
             if entries.is_empty() {

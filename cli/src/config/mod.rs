@@ -37,6 +37,7 @@ const STORED: &[&str] = &[
     "max_tasks",
     "max_age",
     "max_parked_age",
+    "max_parked_tasks",
     "max_silent_age",
     "max_resting_bytes",
     "store_timeout",

@@ -58,7 +58,7 @@ impl Runner {
     }
 
     /// Ends the task as failed, and says why in a word.
-    async fn give_up(&mut self, reason: &'static str) -> Result<()> {
+    pub(super) async fn give_up(&mut self, reason: &'static str) -> Result<()> {
         if self.log.task.is_ended() {
             return Ok(());
         }
@@ -171,6 +171,6 @@ pub(super) fn refuse(wish: Wish, error: Error) {
     match wish {
         Wish::Message(incoming) => drop(incoming.answer.send(Err(error))),
         Wish::Cancel { answer, .. } => drop(answer.send(Err(error))),
-        Wish::Late | Wish::Recover(_) | Wish::Expire => {}
+        Wish::Late | Wish::Recover(_) | Wish::Expire | Wish::GiveWay => {}
     }
 }

@@ -33,10 +33,12 @@ impl Scribe {
         Event::Status { status: TaskStatus::new(TaskState::Working), metadata: self.stamp.clone() }
     }
 
-    /// Leaves what goes into the log, up to the first thing that cannot, and says what is wrong with that (04 §3.8).
-    pub(super) fn take_down(&mut self, runner: &Runner, said: &mut Vec<Event>) -> Option<Fault> {
+    /// Leaves what goes into the log, up to the first thing that cannot, and says how heavy that is and what is wrong with
+    /// the other (04 §3.8).
+    pub(super) fn take_down(&mut self, runner: &Runner, said: &mut Vec<Event>) -> (usize, Option<Fault>) {
         let mut state = runner.log.task.status.state;
-        let mut room = runner.engine.settings.max_task_bytes.saturating_sub(runner.weight);
+        let all = runner.engine.settings.max_task_bytes.saturating_sub(runner.weight);
+        let mut room = all;
         let mut wrong = None;
         said.retain_mut(|event| {
             if wrong.is_none() {
@@ -44,7 +46,7 @@ impl Scribe {
             }
             wrong.is_none() && self.make_ready(runner, event, &mut state)
         });
-        wrong
+        (all - room, wrong)
     }
 
     /// Fills in what the agent left to us; `false` for what only waits for the next status.
