@@ -100,6 +100,11 @@ impl Egress {
         Self { watcher: Some(watcher), ..self }
     }
 
+    /// Lets whoever sees what passes there see what passes here.
+    pub(crate) fn watched_as(self, other: &Self) -> Self {
+        Self { watcher: other.watcher.clone(), ..self }
+    }
+
     /// Sends a request and waits for the head of the answer.
     ///
     /// # Errors
@@ -124,11 +129,11 @@ impl Egress {
                 (None, None, false) => self.lost(LOST, cause),
             }
         })?;
-        if let Some(watcher) = &self.watcher {
+        let shown = self.watcher.as_ref().map(|watcher| {
             watch::response(watcher, &response);
-        }
-        let watcher = self.watcher.clone();
-        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone(), watcher }))
+            watch::Shown::new(watcher.clone(), response.headers())
+        });
+        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone(), shown }))
     }
 }
 
@@ -240,7 +245,7 @@ pub(crate) struct Body {
     incoming: Incoming,
     idle: Option<Duration>,
     _open: Arc<DropGuard>,
-    watcher: Option<Watcher>,
+    shown: Option<watch::Shown>,
 }
 
 impl Body {
@@ -261,8 +266,8 @@ impl Body {
                 Err(silent) => return Some(Err(unreachable("the agent went silent", silent))),
             },
         };
-        if let (Some(watcher), Ok(frame)) = (&self.watcher, &frame) {
-            frame.data_ref().into_iter().for_each(|data| watcher(&Traffic::Received(data)));
+        if let (Some(shown), Ok(frame)) = (&mut self.shown, &frame) {
+            frame.data_ref().into_iter().for_each(|data| shown.piece(data));
         }
         Some(frame.map_err(|cause| unreachable(LOST, cause)))
     }

@@ -28,7 +28,7 @@ pub use client::PushSignatures;
 pub use client::blocking;
 #[cfg(feature = "client")]
 pub use client::{
-    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
 };
 #[cfg(feature = "client")]
 pub use client::{
@@ -57,7 +57,7 @@ pub use server::Local;
 #[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
 #[cfg(feature = "server")]
-pub use server::{Bound, Served, Server, ServerSettings};
+pub use server::{Bound, Running, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 
@@ -70,6 +70,8 @@ pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod store;
+#[cfg(feature = "client")]
+pub mod trace;
 pub mod wire;
 
 #[cfg(feature = "server")]

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::agent::{AnyAgent, Failure};
-use crate::engine::{Accepted, Engine, Opening};
+use crate::agent::Failure;
+use crate::engine::{Accepted, Engine, Opening, Worker};
 use crate::model::{
     Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Json, Limits, ListTasksRequest,
-    ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
-    SubscribeToTaskRequest, Task, TaskId,
+    ListTasksResponse, Message, PushConfigId, Request, Response, Result, SendMessageRequest,
+    SendMessageResponse, Seq, SubscribeToTaskRequest, Task, TaskId,
 };
 use crate::push::Pushes;
 use crate::store::{self, Head, Key, Registered};
@@ -37,7 +37,8 @@ pub(crate) use stream::{Item, Stream};
 /// What a binding calls.
 pub(crate) struct Service {
     engine: Engine,
-    agent: Arc<dyn AnyAgent>,
+    /// Who answers; `None`: nobody takes messages any more.
+    worker: Option<Arc<Worker>>,
     offer: Offer,
     limits: Limits,
     places: Arc<Places>,
@@ -60,18 +61,36 @@ pub(crate) enum Answer {
 impl Service {
     pub(crate) fn new(
         engine: Engine,
-        agent: Arc<dyn AnyAgent>,
+        worker: Option<Arc<Worker>>,
         offer: Offer,
         limits: Limits,
         (places, pushes): (Arc<Places>, Pushes),
         (patience, max_wait): (Option<Duration>, Option<Duration>),
     ) -> Self {
-        Self { engine, agent, offer, limits, places, pushes, budget: Budget::default(), patience, max_wait }
+        Self { engine, worker, offer, limits, places, pushes, budget: Budget::default(), patience, max_wait }
     }
 
     /// Lets callers have so many tasks.
     pub(crate) fn with_budget(self, budget: Budget) -> Self {
         Self { budget, ..self }
+    }
+
+    /// The same for an agent that is to go: its tasks can be read and canceled, and nothing new begins.
+    pub(crate) fn leaving(&self) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            worker: None,
+            offer: self.offer.clone(),
+            limits: self.limits.clone(),
+            places: self.places.clone(),
+            pushes: self.pushes.clone(),
+            ..*self
+        }
+    }
+
+    /// Who answers here.
+    pub(crate) fn worker(&self) -> Option<&Arc<Worker>> {
+        self.worker.as_ref()
     }
 
     /// Those of the extensions asked for that the agent knows.
@@ -234,8 +253,12 @@ impl Service {
         mut request: SendMessageRequest,
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
     ) -> Result<Sent<T>> {
+        if self.worker.is_none() {
+            // As if it were gone already.
+            return Err(ErrorKind::TaskNotFound.into());
+        }
         let key = self.key(call, &request)?;
-        let config = self.inline_config(call, &mut request).await?;
+        let config = self.inline_config(call, &mut request, key.as_ref()).await?;
         if let Some(head) = self.continued(call, &request).await? {
             let prepared = prepare(Some(&head))?;
             let config = match &config {
@@ -274,9 +297,11 @@ impl Service {
         &self,
         call: &Call,
         request: &mut SendMessageRequest,
+        key: Option<&Key>,
     ) -> Result<Option<Registered>> {
         let configuration = request.configuration.as_mut();
-        let Some(config) = configuration.and_then(|inner| inner.task_push_notification_config.take()) else {
+        let Some(mut config) = configuration.and_then(|inner| inner.task_push_notification_config.take())
+        else {
             return Ok(None);
         };
         if !self.offer.has_push() {
@@ -285,6 +310,9 @@ impl Service {
         }
         let field = "configuration.taskPushNotificationConfig.url";
         let task = request.message.task_id.clone().unwrap_or_default();
+        if let Some(key) = key {
+            config.name(&task, call.version, || of_key(key));
+        }
         Ok(Some(self.registered(call, config, &task, field).await?))
     }
 
@@ -400,7 +428,8 @@ impl Service {
     /// A plain answer, if the agent thinks that one is enough, or how it failed to say.
     async fn reply(&self, message: &Message, call: &Call) -> Result<Result<Option<Message>, Failure>> {
         let context_id = || message.context_id.clone().unwrap_or_else(|| self.engine.context_id());
-        let mut reply = match self.agent.reply(message, call).await {
+        let Some(worker) = &self.worker else { return Ok(Ok(None)) };
+        let mut reply = match worker.agent.reply(message, call).await {
             Ok(Some(reply)) => reply,
             other => return Ok(other),
         };
@@ -460,6 +489,14 @@ fn message_key(request: &SendMessageRequest) -> Result<Key> {
     let body = Json::of(&request.message).map_err(Error::internal)?;
     let text = format!("\u{1}{}", request.message.message_id);
     Ok(Key { text, body: Sha256::digest(body.get()).into() })
+}
+
+/// The id of a webhook that came with a message of this key: whoever sends that again names the same webhook, also where the two
+/// race, or the first was lost on its way to the log.
+fn of_key(key: &Key) -> PushConfigId {
+    let digest = Sha256::new().chain_update(key.text.as_bytes()).chain_update(key.body).finalize();
+    let id = digest.iter().take(16).fold(String::new(), |id, byte| format!("{id}{byte:02x}"));
+    PushConfigId::from(id)
 }
 
 /// What a caller is told; one who chose no key has used an id twice.

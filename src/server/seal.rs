@@ -46,13 +46,6 @@ impl Seal {
         self.cards.iter().try_for_each(|signer| signer.sign(card))
     }
 
-    /// Who signs notifications, if they are signed; its name is where the server is.
-    pub(super) fn signature(&self, root: &Place) -> Option<Signature> {
-        let signer = self.push.clone()?;
-        let issuer = root.url().trim_end_matches('/').to_owned();
-        Some(Signature::new(issuer, Box::new(move |claims| signer.token(claims))))
-    }
-
     /// The public keys, if there are any.
     pub(super) fn key_set(&self) -> Option<String> {
         let mut keys: Vec<_> = Vec::new();
@@ -63,6 +56,12 @@ impl Seal {
         }
         (!keys.is_empty()).then(|| json!({"keys": keys}).to_string())
     }
+}
+
+/// Who signs notifications; its name is where the server is.
+pub(super) fn signature(signer: Signer, root: &Place) -> Signature {
+    let issuer = root.url().trim_end_matches('/').to_owned();
+    Signature::new(issuer, Box::new(move |claims| signer.token(claims)))
 }
 
 impl Server {

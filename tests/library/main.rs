@@ -43,6 +43,8 @@ mod proto;
 #[cfg(all(feature = "jws", feature = "sqlite"))]
 mod pushing;
 mod refusals;
+#[cfg(all(feature = "client", feature = "server"))]
+mod reloading;
 #[cfg(feature = "server")]
 mod resuming;
 mod robust;
@@ -59,6 +61,8 @@ mod tasks;
 mod tls;
 #[cfg(feature = "server")]
 mod tools;
+#[cfg(all(feature = "grpc", feature = "otel"))]
+mod trace;
 #[cfg(feature = "server")]
 mod transport;
 #[cfg(feature = "server")]

@@ -163,11 +163,13 @@ async fn auth_verb(verb: Auth, words: &[OsString]) -> ExitCode {
                 .await
         }
         Auth::Status(args) => {
-            talk(words, &args.common, async |settings, out| auth::status(settings, out).map(|()| 0)).await
+            talk(words, &args.common, async |settings, out| auth::status(settings, out).await.map(|()| 0))
+                .await
         }
         Auth::Logout(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| auth::logout(&args, settings, out).map(|()| 0)).await
+            talk(words, &common, async |settings, out| auth::logout(&args, settings, out).await.map(|()| 0))
+                .await
         }
     }
 }
@@ -202,6 +204,12 @@ async fn talk(
         }
         (true, false) => out.warn("certificates are not checked (--insecure)"),
         (false, _) => {}
+    }
+    for file in settings.exposed() {
+        let file = file.display();
+        out.warn(&format!(
+            "others on this machine can read {file}, which holds a credential: chmod 600 {file}"
+        ));
     }
     let result = match Interrupts::new() {
         Ok(interrupts) => bounded(verb, interrupts, &settings, &mut out).await,

@@ -4,6 +4,7 @@ mod agents;
 mod auth;
 mod complaint;
 mod expand;
+mod fixed;
 mod layers;
 mod print;
 mod schema;
@@ -20,11 +21,12 @@ use attache::{PushSettings, Reach, Served, ServerSettings, Settings};
 use agents::AgentConfig;
 pub(crate) use auth::AuthSection;
 pub(crate) use complaint::Complaint;
+pub(crate) use fixed::Fixed;
 pub(crate) use layers::{Environment, Given};
 pub(crate) use print::print;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
-pub(crate) use telemetry::{LogFormat, TelemetrySection};
+pub(crate) use telemetry::{LogFormat, Names, TelemetrySection};
 use tree::Tree;
 
 /// What a new file begins with.
@@ -35,6 +37,7 @@ const STORED: &[&str] = &[
     "max_tasks",
     "max_age",
     "max_parked_age",
+    "max_parked_tasks",
     "max_silent_age",
     "max_resting_bytes",
     "store_timeout",
@@ -125,7 +128,11 @@ impl Config {
 
 /// The section that a setting of the engine stands in.
 fn home_of(key: &str) -> &'static str {
-    if STORED.contains(&key) { "store" } else { "limits" }
+    match key {
+        _ if STORED.contains(&key) => "store",
+        "trace_metadata" => "telemetry",
+        _ => "limits",
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ mod chat;
 mod clients;
 mod config;
 mod contract;
+#[cfg(unix)]
+mod delegation;
 mod demo;
 mod harness;
 #[cfg(unix)]
@@ -24,5 +26,9 @@ mod operate;
 mod operators;
 #[cfg(unix)]
 mod pushes;
+#[cfg(unix)]
+mod reload;
 mod remote;
 mod serve;
+#[cfg(unix)]
+mod traces;

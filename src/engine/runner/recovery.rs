@@ -15,7 +15,7 @@ impl Runner {
         if self.log.waiting().is_none() && !self.log.turn_runs() {
             return Ok(());
         }
-        match self.engine.staff.of(&self.scope).on_restart(&self.engine.settings) {
+        match self.worker.on_restart(&self.engine.settings) {
             // Its turn begins again, which counts as another attempt.
             Restart::RunAgain { attempts } if self.log.attempts < attempts => Ok(()),
             Restart::Fail | Restart::RunAgain { .. } => self.give_up("interrupted").await,
@@ -32,7 +32,7 @@ impl Runner {
             return Ok(());
         }
         let over = |time| since < self.engine.before(time);
-        match self.engine.staff.of(&self.scope).on_waiting(&self.engine.settings) {
+        match self.worker.on_waiting(&self.engine.settings) {
             _ if self.engine.settings.max_parked_age.is_some_and(over) => self.give_up("expired").await,
             Waiting::FailAfter(time) if over(time) => self.give_up("expired").await,
             Waiting::ContinueAfter(time) if over(time) => self.go_on().await,
@@ -53,12 +53,12 @@ impl Runner {
     /// Begins a turn without the answer that the last one asked for.
     async fn go_on(&mut self) -> Result<()> {
         let silence = self.addressed(reason::silence(self.engine.clock.id().into()));
-        self.plan_message(Arc::new(silence));
+        self.plan_message(Arc::new(silence), None);
         self.commit(None, false).await
     }
 
     /// Ends the task as failed, and says why in a word.
-    async fn give_up(&mut self, reason: &'static str) -> Result<()> {
+    pub(super) async fn give_up(&mut self, reason: &'static str) -> Result<()> {
         if self.log.task.is_ended() {
             return Ok(());
         }
@@ -171,6 +171,6 @@ pub(super) fn refuse(wish: Wish, error: Error) {
     match wish {
         Wish::Message(incoming) => drop(incoming.answer.send(Err(error))),
         Wish::Cancel { answer, .. } => drop(answer.send(Err(error))),
-        Wish::Late | Wish::Recover(_) | Wish::Expire => {}
+        Wish::Late | Wish::Recover(_) | Wish::Expire | Wish::GiveWay => {}
     }
 }
