@@ -53,7 +53,7 @@ pub use server::Local;
 #[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
 #[cfg(feature = "server")]
-pub use server::{Bound, Served, Server, ServerSettings};
+pub use server::{Bound, Running, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 

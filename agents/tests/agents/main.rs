@@ -4,6 +4,7 @@
 
 #[cfg(unix)]
 mod command;
+mod delegation;
 mod harness;
 mod http;
 mod llm;
@@ -13,3 +14,5 @@ mod practice;
 mod remote;
 mod router;
 mod script;
+#[cfg(unix)]
+mod traced;

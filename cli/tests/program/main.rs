@@ -7,6 +7,8 @@ mod chat;
 mod clients;
 mod config;
 mod contract;
+#[cfg(unix)]
+mod delegation;
 mod demo;
 mod harness;
 #[cfg(unix)]
@@ -20,6 +22,8 @@ mod nginx;
 mod operate;
 #[cfg(unix)]
 mod operators;
+#[cfg(unix)]
+mod reload;
 mod remote;
 mod serve;
 #[cfg(unix)]
