@@ -308,7 +308,7 @@ impl Service {
         }
         let field = "configuration.taskPushNotificationConfig.url";
         let task = request.message.task_id.clone().unwrap_or_default();
-        Ok(Some(self.registered(config, &task, call.version, field).await?))
+        Ok(Some(self.registered(call, config, &task, field).await?))
     }
 
     /// Reads a task.

@@ -45,7 +45,11 @@ pub use credentials::{
 };
 pub use events::EventStream;
 pub use follow::TaskStream;
-pub use receiver::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
+#[cfg(feature = "jws")]
+pub use receiver::PushSignatures;
+pub use receiver::{
+    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+};
 pub use settings::{Budgets, Choice, ClientSettings, Polling, Retries};
 use way::{Others, Way};
 
@@ -109,7 +113,12 @@ impl Client {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(self, tls: &ClientTls) -> Self {
-        Self { egress: Egress::with_tls(tls, self.settings.budgets.connect), ..self }
+        let connect = self.settings.budgets.connect;
+        let egress = match &self.home {
+            Some(home) => Egress::led(tls, connect, home, &self.trusted),
+            None => Egress::with_tls(tls, connect),
+        };
+        Self { egress, ..self }
     }
 
     /// Puts this tenant into every request that names none; 0.3 has no tenants.

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Request;
 use tokio::time::{sleep, timeout};
 use tracing::{Instrument, Span};
 
 use super::Inner;
 use super::notice::Notice;
+use super::signature::Attempt;
 use super::verdict::Verdict;
 use crate::egress::Caps;
 use crate::engine::{self, Follow, Recorded};
@@ -175,10 +178,6 @@ impl Worker<'_> {
     }
 
     async fn attempt(&self, notice: &Notice, span: &Span) -> Verdict {
-        let trace = trace::of(span).or_else(|| self.trace.clone());
-        let Some(request) = notice.request(&self.push, trace.as_ref()) else {
-            return Verdict::Never("its registration cannot be written as a request".to_owned());
-        };
         let url = &self.push.registered.config.url;
         // The host's place first: whoever waits for a slow host holds up nobody else.
         let place = match self.inner.door.place(url).await {
@@ -189,6 +188,10 @@ impl Worker<'_> {
         let places =
             if self.push.delivery.attempts == 0 { &self.inner.answering } else { &self.inner.failing };
         let turn = places.acquire().await;
+        // Signed last: whoever has waited for a place has not grown old.
+        let Some(request) = self.request(notice, span) else {
+            return Verdict::Never("its registration cannot be written as a request".to_owned());
+        };
         let caps = Caps { time: self.inner.settings.timeout, bytes: ANSWER_BYTES };
         let answer = self.inner.door.send(request, caps).await;
         drop((turn, place));
@@ -198,6 +201,26 @@ impl Worker<'_> {
         let verdict = Verdict::of(answer, self.inner.engine.now());
         trace::pushed(span, status, matches!(verdict, Verdict::Delivered));
         verdict
+    }
+
+    fn request(&self, notice: &Notice, span: &Span) -> Option<Request<Bytes>> {
+        let engine = &self.inner.engine;
+        let attempt = || Attempt {
+            url: &self.push.registered.config.url,
+            task: &self.push.task.id,
+            event: notice.event_id,
+            body: &notice.body,
+            now: engine.now(),
+            id: engine.fresh_id(),
+        };
+        let token = self.inner.signature.as_ref().map(|signature| signature.token(&attempt())).transpose();
+        let token = token
+            .inspect_err(|error| {
+                tracing::error!(error = error as &dyn std::error::Error, "a notification cannot be signed");
+            })
+            .ok()?;
+        let trace = trace::of(span).or_else(|| self.trace.clone());
+        notice.request(&self.push, token.as_deref(), trace.as_ref())
     }
 
     /// Writes down how far it is; `false` when the webhook is not there any more.

@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["store", "bus", "agent"]),
     ("push", &["engine", "wire", "egress", "store"]),
     ("service", &["engine", "bus", "agent", "store", "push"]),
-    ("client", &["wire", "egress"]),
+    ("client", &["wire", "egress", "jws"]),
     ("server", &["service", "auth", "wire"]),
 ];
 

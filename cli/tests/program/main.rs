@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod bench;
+#[cfg(unix)]
+mod canary;
 mod chat;
 mod clients;
 mod config;
@@ -22,6 +24,8 @@ mod nginx;
 mod operate;
 #[cfg(unix)]
 mod operators;
+#[cfg(unix)]
+mod pushes;
 #[cfg(unix)]
 mod reload;
 mod remote;
