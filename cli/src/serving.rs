@@ -208,7 +208,10 @@ fn greet(url: &str, public: &str, place: &str, (tries, asks): (&[Try], bool)) ->
     writeln!(out, "Card: {}", tries::card(url))?;
     writeln!(out, "Tasks: {place}")?;
     if asks {
-        writeln!(out, "Callers are asked who they are; with a key add: -H 'Authorization: Bearer <KEY>'")?;
+        writeln!(
+            out,
+            "Callers are asked who they are; with a key set A2ACLI_BEARER=<KEY>, or add -H 'Authorization: Bearer <KEY>'"
+        )?;
     }
     for attempt in tries {
         writeln!(out, "{}:", attempt.about())?;

@@ -350,9 +350,9 @@ mod tests {
             while doors.is_empty() {
                 tokio::task::yield_now().await;
             }
-            asked
+            (sender, asked)
         };
-        let asked = tokio::select! {
+        let (_sender, asked) = tokio::select! {
             () = door => panic!("it waits"),
             asked = asking => asked,
         };
