@@ -102,6 +102,11 @@ impl Node {
         call(&self.url, "GetTask", &json!({"id": id}))["result"].clone()
     }
 
+    fn newest(&self) -> Value {
+        let listed = call(&self.url, "ListTasks", &json!({"pageSize": 1}))["result"]["tasks"].clone();
+        self.task(&listed[0]["id"])
+    }
+
     /// The states of all its tasks, the newest first.
     fn states(&self) -> Vec<String> {
         let listed = call(&self.url, "ListTasks", &json!({}))["result"]["tasks"].clone();
@@ -135,6 +140,8 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     middle.model.delegates("the answer?");
     let task = root.begin();
     [&root, &middle, &leaf].iter().for_each(|node| drop(node.model.asked()));
+    // Before it has written down whose task that is, nobody could follow it.
+    until(|| middle.newest().to_string().contains(r#""type":"delegated""#));
     middle.killed();
     leaf.model.answers(says("42"));
     let second = middle.model.asked();
