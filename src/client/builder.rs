@@ -172,6 +172,7 @@ impl ClientBuilder {
             others: Arc::default(),
             headers: self.headers.clone(),
             extensions: self.extensions.clone(),
+            trace: None,
             settings: self.settings.clone(),
             trusted: self.trusted.clone(),
             egress,

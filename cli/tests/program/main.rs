@@ -30,3 +30,5 @@ mod pushes;
 mod reload;
 mod remote;
 mod serve;
+#[cfg(unix)]
+mod traces;

@@ -279,3 +279,25 @@ async fn r17_a_message_that_comes_again_does_not_register_again() {
     })
     .await;
 }
+
+/// Also where the two race, to a task that is there and for a new one.
+#[tokio::test]
+async fn r17_a_webhook_that_comes_twice_under_one_key_is_registered_once() {
+    everywhere_on(server, async |client: Client| {
+        let keyed = |key| client.clone().with_header("Idempotency-Key", key).unwrap();
+        let asked = say(&client, "ask").await;
+        for (key, request) in [("k-1", to(&asked, "ask")), ("k-2", message("ask"))] {
+            let (once, request) = (keyed(key), with_inline(request, PushConfig::new(URL)));
+            let (one, two, three) = tokio::join!(
+                send(&once, request.clone()),
+                send(&once, request.clone()),
+                send(&once, request.clone())
+            );
+            assert_eq!((&one.id, &one.id), (&two.id, &three.id), "{key}");
+            assert_eq!(list(&client, &one.id).await.unwrap().len(), 1, "{key}");
+            let again = send(&once, request).await;
+            assert_eq!(list(&client, &again.id).await.unwrap().len(), 1, "{key}");
+        }
+    })
+    .await;
+}
