@@ -22,11 +22,13 @@
 
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
+#[cfg(all(feature = "client", feature = "jws"))]
+pub use client::PushSignatures;
 #[cfg(feature = "blocking")]
 pub use client::blocking;
 #[cfg(feature = "client")]
 pub use client::{
-    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
 };
 #[cfg(feature = "client")]
 pub use client::{
@@ -34,13 +36,15 @@ pub use client::{
     MemoryCards, Polling, Retries, TaskStream, Traffic,
 };
 #[cfg(feature = "client")]
-pub use client::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
+pub use client::{
+    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+};
 #[cfg(all(feature = "client", feature = "tls"))]
 pub use egress::ClientTls;
-#[cfg(feature = "server")]
-pub use egress::{Allowed, NotAPlace, Reach};
 #[cfg(feature = "client")]
-pub use egress::{Http, HttpResponse};
+pub use egress::{Allowed, Http, HttpResponse, NotAPlace, Reach};
+#[cfg(feature = "server")]
+pub use egress::{Fetched, FileFetcher};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
@@ -53,7 +57,7 @@ pub use server::Local;
 #[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
 #[cfg(feature = "server")]
-pub use server::{Bound, Served, Server, ServerSettings};
+pub use server::{Bound, Running, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 
@@ -74,7 +78,7 @@ mod agent;
 mod bus;
 #[cfg(feature = "client")]
 mod client;
-#[cfg(any(feature = "client", feature = "server"))]
+#[cfg(feature = "client")]
 mod egress;
 #[cfg(feature = "server")]
 mod engine;

@@ -5,6 +5,7 @@ mod breaker;
 mod command;
 mod echo;
 mod http;
+mod lineage;
 mod llm;
 mod masked;
 mod model;

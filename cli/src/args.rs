@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod auth;
+mod bench;
 mod card;
 mod client;
 mod push;
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand};
 use crate::config::{Given, StoreKind};
 
 pub(crate) use auth::{Auth, AuthLogin, AuthLogout};
+pub(crate) use bench::{Bench, Scenario};
 pub(crate) use card::{Card, CardGet, CardSign};
 pub(crate) use client::{Common, Config, Conformance, Parts, Send, Talk};
 pub(crate) use push::{Push, PushConfig, PushCreate, PushDeliveries, PushListen, PushRetry};
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Config(Box<Config>),
     /// Check whether an agent keeps the rules of the protocol, over every binding it offers.
     Conformance(Box<Conformance>),
+    /// Measure how fast an agent is.
+    Bench(Box<Bench>),
     /// Print a script that completes commands in a shell.
     Completion {
         /// bash, zsh, fish, powershell or elvish

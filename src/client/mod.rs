@@ -3,7 +3,6 @@
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
-mod card_text;
 mod cards;
 mod chat;
 mod credentials;
@@ -42,11 +41,15 @@ pub use builder::ClientBuilder;
 pub use cards::{CardStore, KeptCard, MemoryCards};
 use credentials::Wallet;
 pub use credentials::{
-    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
 };
 pub use events::EventStream;
 pub use follow::TaskStream;
-pub use receiver::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
+#[cfg(feature = "jws")]
+pub use receiver::PushSignatures;
+pub use receiver::{
+    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+};
 pub use settings::{Budgets, Choice, ClientSettings, Polling, Retries};
 use way::{Others, Way};
 
@@ -108,7 +111,12 @@ impl Client {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(self, tls: &ClientTls) -> Self {
-        Self { egress: Egress::with_tls(tls, self.settings.budgets.connect), ..self }
+        let connect = self.settings.budgets.connect;
+        let egress = match &self.home {
+            Some(home) => Egress::led(tls, connect, home, &self.trusted),
+            None => Egress::with_tls(tls, connect),
+        };
+        Self { egress, ..self }
     }
 
     /// Puts this tenant into every request that names none; 0.3 has no tenants.

@@ -52,7 +52,7 @@ pub(crate) use error::{Error, Result};
 pub(crate) use journal::Follow;
 pub(crate) use recorded::Recorded;
 pub use settings::{AgentSettings, Restart, Settings, Waiting};
-pub(crate) use staff::Staff;
+pub(crate) use staff::{Hire, Staff, Team, Worker};
 
 /// Opens logs, runs the agent, and lets others wait for what comes of it.
 #[derive(Clone)]
@@ -125,6 +125,21 @@ impl Engine {
             crowd: Arc::default(),
             settings: Arc::new(settings),
         }
+    }
+
+    /// Who works now.
+    pub(crate) fn team(&self) -> Team {
+        self.staff.team()
+    }
+
+    /// Agents who could take the place of those there are.
+    pub(crate) fn hire(&self, agents: impl IntoIterator<Item = Hire>) -> Team {
+        self.staff.hire(agents)
+    }
+
+    /// Lets these agents work from now on. What has begun goes on with those who began it.
+    pub(crate) fn employ(&self, team: Team) {
+        self.staff.replace(team);
     }
 
     /// The task, if this scope has it.

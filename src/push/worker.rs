@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Request;
 use tokio::time::{sleep, timeout};
 
 use super::Inner;
 use super::notice::Notice;
+use super::signature::Attempt;
 use super::verdict::Verdict;
 use crate::egress::Caps;
 use crate::engine::{self, Follow, Recorded};
@@ -163,9 +166,6 @@ impl Worker<'_> {
     }
 
     async fn attempt(&self, notice: &Notice) -> Verdict {
-        let Some(request) = notice.request(&self.push) else {
-            return Verdict::Never("its registration cannot be written as a request".to_owned());
-        };
         let url = &self.push.registered.config.url;
         // The host's place first: whoever waits for a slow host holds up nobody else.
         let place = match self.inner.door.place(url).await {
@@ -176,12 +176,35 @@ impl Worker<'_> {
         let places =
             if self.push.delivery.attempts == 0 { &self.inner.answering } else { &self.inner.failing };
         let turn = places.acquire().await;
+        // Signed last: whoever has waited for a place has not grown old.
+        let Some(request) = self.request(notice) else {
+            return Verdict::Never("its registration cannot be written as a request".to_owned());
+        };
         let caps = Caps { time: self.inner.settings.timeout, bytes: ANSWER_BYTES };
         let answer = self.inner.door.send(request, caps).await;
         drop((turn, place));
         tracing::debug!(task = %self.push.task.id, webhook = %self.id(), event = %notice.event_id,
             status = answer.as_ref().ok().map(|answer| answer.status.as_u16()), "webhook called");
         Verdict::of(answer, self.inner.engine.now())
+    }
+
+    fn request(&self, notice: &Notice) -> Option<Request<Bytes>> {
+        let engine = &self.inner.engine;
+        let attempt = || Attempt {
+            url: &self.push.registered.config.url,
+            task: &self.push.task.id,
+            event: notice.event_id,
+            body: &notice.body,
+            now: engine.now(),
+            id: engine.fresh_id(),
+        };
+        let token = self.inner.signature.as_ref().map(|signature| signature.token(&attempt())).transpose();
+        let token = token
+            .inspect_err(|error| {
+                tracing::error!(error = error as &dyn std::error::Error, "a notification cannot be signed");
+            })
+            .ok()?;
+        notice.request(&self.push, token.as_deref())
     }
 
     /// Writes down how far it is; `false` when the webhook is not there any more.

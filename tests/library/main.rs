@@ -3,6 +3,7 @@
 
 #[cfg(feature = "server")]
 mod ambiguous;
+mod attacks;
 #[cfg(feature = "server")]
 mod besieged;
 mod bindings;
@@ -39,9 +40,11 @@ mod many;
 mod operations;
 #[cfg(feature = "grpc")]
 mod proto;
-#[cfg(all(feature = "client", feature = "sqlite"))]
+#[cfg(all(feature = "jws", feature = "sqlite"))]
 mod pushing;
 mod refusals;
+#[cfg(all(feature = "client", feature = "server"))]
+mod reloading;
 #[cfg(feature = "server")]
 mod resuming;
 mod robust;

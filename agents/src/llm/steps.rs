@@ -5,6 +5,7 @@ use attache::model::{Message, Object, Part, Role, Task, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::lineage::Cost;
 use crate::model::{Call, Usage};
 
 /// Under this key the metadata of a message of ours has the step that it tells of. Nobody else can say it: what begins
@@ -23,6 +24,8 @@ pub(super) enum Step {
     ToolStarted { id: String, name: String },
     /// Another agent works on a call, as this task of its own.
     Delegated { id: String, task: TaskId },
+    /// What the work of another agent on a call has cost.
+    Spent { id: String, cost: Cost },
     /// What became of a call.
     ToolResult { id: String, name: String, result: String, failed: bool },
 }
@@ -57,6 +60,7 @@ impl Step {
             }
             Self::ToolStarted { id, name } => json!({"type": "tool-started", "id": id, "name": name}),
             Self::Delegated { id, task } => json!({"type": "delegated", "id": id, "taskId": task}),
+            Self::Spent { id, cost } => json!({"type": "spent", "id": id, "usage": cost}),
             Self::ToolResult { id, name, failed, .. } => {
                 json!({"type": "tool-result", "id": id, "name": name, "failed": failed})
             }

@@ -4,6 +4,7 @@
 
 #[cfg(unix)]
 mod command;
+mod delegation;
 mod harness;
 mod http;
 mod llm;

@@ -7,13 +7,14 @@ use attache_agents::Echo;
 
 use crate::args::Serve;
 use crate::config::{self, Config};
-use crate::serving::{self, Serving, Try};
+use crate::serving::{self, Again, Serving, Try};
 
 const TRIES: [Try; 3] =
     [Try::say("Say hello", "hello"), Try::tasks("Look at its tasks"), Try::card("Look at its card")];
 
 pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
-    let config = Config::load(args.agent.file.as_deref(), &serving::environment, &args.serving.given())?;
+    let given = args.serving.given();
+    let config = Config::load(args.agent.file.as_deref(), &serving::environment, &given)?;
     if args.print_config {
         print!("{}", config::print(&config)?);
         return Ok(());
@@ -24,7 +25,7 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
         let card = card(&name, "Runs a command on the text of a message");
         return run_agent(card, command, &config).await;
     }
-    let Some(file) = &args.agent.file else {
+    let Some(file) = args.agent.file else {
         let card = card("Echo", "Says back what it is told").input_modes(["*/*"]).output_modes(["*/*"]);
         return run_agent(card, Echo, &config).await;
     };
@@ -32,11 +33,16 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
     if agents.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }
-    serving::run(
-        Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
-        &config,
-    )
-    .await
+    let again: Again = Box::new(move || {
+        let config = Config::load(Some(&file), &serving::environment, &given)?;
+        let agents = config.build()?;
+        Ok((config, agents))
+    });
+    serving::run(served(agents, Some(again)), &config).await
+}
+
+fn served(agents: Vec<Served>, again: Option<Again>) -> Serving {
+    Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new(), again }
 }
 
 fn card(name: &str, does: &str) -> AgentCard {
@@ -45,10 +51,5 @@ fn card(name: &str, does: &str) -> AgentCard {
 }
 
 async fn run_agent(card: AgentCard, agent: impl Agent, config: &Config) -> anyhow::Result<()> {
-    let agents = vec![Served::new(card.name.clone(), card, agent)];
-    serving::run(
-        Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
-        config,
-    )
-    .await
+    serving::run(served(vec![Served::new(card.name.clone(), card, agent)], None), config).await
 }

@@ -66,6 +66,10 @@ pub(crate) struct PushSection {
     /// Call webhooks on this machine too, for development: whoever may send a message could make the server post to
     /// anything that listens here.
     pub(crate) local_webhooks: bool,
+    /// Sign notifications with this private key: a PEM file (EC, Ed25519 or RSA) that only its owner can read. Receivers find the
+    /// public one at `/.well-known/jwks.json`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signing_key: Option<PathBuf>,
 }
 
 /// Where tasks are kept.

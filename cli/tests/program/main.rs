@@ -2,10 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod bench;
+#[cfg(unix)]
+mod canary;
 mod chat;
 mod clients;
 mod config;
 mod contract;
+#[cfg(unix)]
+mod delegation;
 mod demo;
 mod harness;
 #[cfg(unix)]
@@ -19,5 +24,9 @@ mod nginx;
 mod operate;
 #[cfg(unix)]
 mod operators;
+#[cfg(unix)]
+mod pushes;
+#[cfg(unix)]
+mod reload;
 mod remote;
 mod serve;

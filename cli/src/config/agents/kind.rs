@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use attache::Restart;
 use attache::model::AgentSkill;
 use attache_agents::{
-    Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Remote, RemoteSettings, Router, RouterSettings,
+    Body, Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Remote, RemoteSettings, Router, RouterSettings,
     Script, Shared, practice,
 };
 #[cfg(unix)]
-use attache_agents::{Command, CommandSettings};
+use attache_agents::{Command, CommandSettings, Input, OutputForm};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use toml::Value;
@@ -109,6 +109,33 @@ impl Kind {
             Self::Remote(_) => "Passes messages on to another agent",
             Self::Router(_) => "Passes tasks on to other agents",
             Self::Script(_) => "Does what its script says",
+        }
+    }
+
+    /// The media types that it reads and writes, where the file does not say it.
+    pub(super) fn modes(&self) -> (Vec<String>, Vec<String>) {
+        let any = || vec!["*/*".to_owned()];
+        // What is not text becomes a line of it.
+        let text = || ["text/plain", "application/json"].map(str::to_owned).to_vec();
+        match self {
+            #[cfg(unix)]
+            Self::Command(settings) => {
+                let reads = if settings.input == Some(Input::Json) { any() } else { text() };
+                let writes = match settings.output {
+                    OutputForm::Text | OutputForm::Lines => vec!["text/plain".to_owned()],
+                    OutputForm::JsonLines => any(),
+                    OutputForm::File => vec![settings.media_type.clone()],
+                };
+                (reads, writes)
+            }
+            Self::Http(settings) if settings.body == Body::Text => (text(), any()),
+            Self::Llm(_) => (text(), vec!["text/plain".to_owned()]),
+            Self::Echo(_)
+            | Self::Http(_)
+            | Self::Practice(_)
+            | Self::Remote(_)
+            | Self::Router(_)
+            | Self::Script(_) => (any(), any()),
         }
     }
 
