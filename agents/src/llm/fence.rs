@@ -13,7 +13,7 @@ pub(super) fn fenced(text: &str) -> String {
 }
 
 /// A text without what is not meant to be seen, up to a length in bytes.
-pub(super) fn clean(text: &str, most: usize) -> String {
+pub(crate) fn clean(text: &str, most: usize) -> String {
     let mut clean: String = text.chars().filter(|c| is_seen(*c)).collect();
     if clean.len() > most {
         let end = (0..=most).rev().find(|at| clean.is_char_boundary(*at)).unwrap_or(0);

@@ -12,7 +12,7 @@ use crate::model::{Call, Usage};
 const STEP: &str = "attache.step";
 
 /// One step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub(super) enum Step {
     /// The model has thought aloud.
@@ -21,6 +21,8 @@ pub(super) enum Step {
     ToolCalls { text: String, calls: Vec<Call>, usage: Usage },
     /// A tool is about to be called.
     ToolStarted { id: String, name: String },
+    /// A tool says how its call goes.
+    ToolProgress { id: String, name: String, progress: f64, total: Option<f64>, text: String },
     /// Another agent works on a call, as this task of its own.
     Delegated { id: String, task: TaskId },
     /// What became of a call.
@@ -56,6 +58,9 @@ impl Step {
                 json!({"type": "tool-calls", "text": text, "calls": calls})
             }
             Self::ToolStarted { id, name } => json!({"type": "tool-started", "id": id, "name": name}),
+            Self::ToolProgress { id, name, progress, total, text } => {
+                json!({"type": "tool-progress", "id": id, "name": name, "progress": progress, "total": total, "text": text})
+            }
             Self::Delegated { id, task } => json!({"type": "delegated", "id": id, "taskId": task}),
             Self::ToolResult { id, name, failed, .. } => {
                 json!({"type": "tool-result", "id": id, "name": name, "failed": failed})

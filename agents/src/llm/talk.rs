@@ -31,7 +31,12 @@ pub(super) fn messages(system: &str, earlier: &[Task], memory: usize, happened: 
                 open = open.saturating_sub(1);
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": fenced(result)}));
             }
-            Happened::Did(Step::Reasoning { .. } | Step::ToolStarted { .. } | Step::Delegated { .. }) => {}
+            Happened::Did(
+                Step::Reasoning { .. }
+                | Step::ToolStarted { .. }
+                | Step::ToolProgress { .. }
+                | Step::Delegated { .. },
+            ) => {}
         }
     }
     messages

@@ -9,6 +9,8 @@ mod http;
 mod llm;
 #[cfg(unix)]
 mod llm_tools;
+#[cfg(unix)]
+mod mcp;
 mod practice;
 mod remote;
 mod router;
