@@ -3,6 +3,7 @@
 mod auth;
 mod card;
 mod client;
+mod mcp;
 mod push;
 mod task;
 
@@ -15,6 +16,7 @@ use crate::config::{Given, StoreKind};
 pub(crate) use auth::{Auth, AuthLogin, AuthLogout};
 pub(crate) use card::{Card, CardGet, CardSign};
 pub(crate) use client::{Common, Config, Conformance, Parts, Send, Talk};
+pub(crate) use mcp::Mcp;
 pub(crate) use push::{Push, PushConfig, PushCreate, PushDeliveries, PushListen, PushRetry};
 pub(crate) use task::{Task, TaskDownload, TaskGet, TaskList, TaskOne, TaskWait};
 
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Serve a script of rules, and let things go wrong as it says: an agent to test clients with.
     Mock(Mock),
+    /// Offer agents as the tools of an MCP server, to editors and assistants.
+    Mcp(Mcp),
     /// Look at a configuration file, and say what is wrong with it.
     Check(Check),
     /// Write a configuration file to begin with.

@@ -1,7 +1,7 @@
 //! The settings in force: flag, variable, local file, file of the agent, global file, default, in this order.
 
 mod dotenv;
-mod duration;
+pub(crate) mod duration;
 mod sources;
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ use crate::config::{LogFormat, TelemetrySection};
 
 /// The log of a verb that talks to an agent: what is odd. It goes to stderr: stdout is for results.
 pub(crate) fn talking() {
-    fmt().with_env_filter(filter("warn")).with_writer(io::stderr).with_ansi(false).init();
+    fmt().with_env_filter(filter("warn,rmcp=off")).with_writer(io::stderr).with_ansi(false).init();
 }
 
 /// The log and the counts of a server: a line for every start, stop and turn.
@@ -25,7 +25,7 @@ pub(crate) fn serving(section: &TelemetrySection) {
         LogFormat::Json => false,
     };
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(false);
-    let filter = filter("warn,attache=info,attache_agents=info");
+    let filter = filter("warn,rmcp=off,attache=info,attache_agents=info");
     let registry = tracing_subscriber::registry().with(filter);
     match for_people {
         true => registry.with(lines).init(),

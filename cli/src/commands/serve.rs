@@ -28,7 +28,8 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
         let card = card("Echo", "Says back what it is told").input_modes(["*/*"]).output_modes(["*/*"]);
         return run_agent(card, Echo, &config).await;
     };
-    let agents = config.build()?;
+    let (agents, odd) = config.open().await?;
+    odd.iter().for_each(|odd| eprintln!("warning: {odd}"));
     if agents.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }

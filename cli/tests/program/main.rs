@@ -12,6 +12,8 @@ mod harness;
 mod keys;
 #[cfg(unix)]
 mod llm;
+#[cfg(unix)]
+mod mcp;
 mod mock;
 #[cfg(unix)]
 mod nginx;
