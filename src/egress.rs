@@ -124,11 +124,11 @@ impl Egress {
                 (None, false) => self.lost(LOST, cause),
             }
         })?;
-        if let Some(watcher) = &self.watcher {
+        let shown = self.watcher.as_ref().map(|watcher| {
             watch::response(watcher, &response);
-        }
-        let watcher = self.watcher.clone();
-        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone(), watcher }))
+            watch::Shown::new(watcher.clone(), response.headers())
+        });
+        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone(), shown }))
     }
 }
 
@@ -221,7 +221,7 @@ pub(crate) struct Body {
     incoming: Incoming,
     idle: Option<Duration>,
     _open: Arc<DropGuard>,
-    watcher: Option<Watcher>,
+    shown: Option<watch::Shown>,
 }
 
 impl Body {
@@ -242,8 +242,8 @@ impl Body {
                 Err(silent) => return Some(Err(unreachable("the agent went silent", silent))),
             },
         };
-        if let (Some(watcher), Ok(frame)) = (&self.watcher, &frame) {
-            frame.data_ref().into_iter().for_each(|data| watcher(&Traffic::Received(data)));
+        if let (Some(shown), Ok(frame)) = (&mut self.shown, &frame) {
+            frame.data_ref().into_iter().for_each(|data| shown.piece(data));
         }
         Some(frame.map_err(|cause| unreachable(LOST, cause)))
     }

@@ -26,7 +26,7 @@ pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
 pub use client::blocking;
 #[cfg(feature = "client")]
 pub use client::{
-    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
 };
 #[cfg(feature = "client")]
 pub use client::{
@@ -53,7 +53,7 @@ pub use server::Local;
 #[cfg(all(feature = "server", feature = "tls"))]
 pub use server::Tls;
 #[cfg(feature = "server")]
-pub use server::{Bound, Served, Server, ServerSettings};
+pub use server::{Bound, Running, Served, Server, ServerSettings};
 
 pub use model::{Error, ErrorKind, Result};
 

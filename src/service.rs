@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::agent::{AnyAgent, Failure};
-use crate::engine::{Accepted, Engine, Opening};
+use crate::agent::Failure;
+use crate::engine::{Accepted, Engine, Opening, Worker};
 use crate::model::{
     Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Json, Limits, ListTasksRequest,
     ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
@@ -37,7 +37,8 @@ pub(crate) use stream::{Item, Stream};
 /// What a binding calls.
 pub(crate) struct Service {
     engine: Engine,
-    agent: Arc<dyn AnyAgent>,
+    /// Who answers; `None`: nobody takes messages any more.
+    worker: Option<Arc<Worker>>,
     offer: Offer,
     limits: Limits,
     places: Arc<Places>,
@@ -60,18 +61,36 @@ pub(crate) enum Answer {
 impl Service {
     pub(crate) fn new(
         engine: Engine,
-        agent: Arc<dyn AnyAgent>,
+        worker: Option<Arc<Worker>>,
         offer: Offer,
         limits: Limits,
         (places, pushes): (Arc<Places>, Pushes),
         (patience, max_wait): (Option<Duration>, Option<Duration>),
     ) -> Self {
-        Self { engine, agent, offer, limits, places, pushes, budget: Budget::default(), patience, max_wait }
+        Self { engine, worker, offer, limits, places, pushes, budget: Budget::default(), patience, max_wait }
     }
 
     /// Lets callers have so many tasks.
     pub(crate) fn with_budget(self, budget: Budget) -> Self {
         Self { budget, ..self }
+    }
+
+    /// The same for an agent that is to go: its tasks can be read and canceled, and nothing new begins.
+    pub(crate) fn leaving(&self) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            worker: None,
+            offer: self.offer.clone(),
+            limits: self.limits.clone(),
+            places: self.places.clone(),
+            pushes: self.pushes.clone(),
+            ..*self
+        }
+    }
+
+    /// Who answers here.
+    pub(crate) fn worker(&self) -> Option<&Arc<Worker>> {
+        self.worker.as_ref()
     }
 
     /// Those of the extensions asked for that the agent knows.
@@ -234,6 +253,10 @@ impl Service {
         mut request: SendMessageRequest,
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
     ) -> Result<Sent<T>> {
+        if self.worker.is_none() {
+            // As if it were gone already.
+            return Err(ErrorKind::TaskNotFound.into());
+        }
         let key = self.key(call, &request)?;
         let config = self.inline_config(call, &mut request).await?;
         if let Some(head) = self.continued(call, &request).await? {
@@ -400,7 +423,8 @@ impl Service {
     /// A plain answer, if the agent thinks that one is enough, or how it failed to say.
     async fn reply(&self, message: &Message, call: &Call) -> Result<Result<Option<Message>, Failure>> {
         let context_id = || message.context_id.clone().unwrap_or_else(|| self.engine.context_id());
-        let mut reply = match self.agent.reply(message, call).await {
+        let Some(worker) = &self.worker else { return Ok(Ok(None)) };
+        let mut reply = match worker.agent.reply(message, call).await {
             Ok(Some(reply)) => reply,
             other => return Ok(other),
         };

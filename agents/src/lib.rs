@@ -6,6 +6,7 @@ mod command;
 mod echo;
 mod face;
 mod http;
+mod lineage;
 mod llm;
 mod masked;
 mod mcp;

@@ -13,18 +13,19 @@ mod tool;
 use std::fmt;
 use std::sync::Arc;
 
-use attache::model::{Message, Object, Task};
+use attache::model::{Message, MessageId, Object, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
+use crate::lineage::{Budget, Cost, Leave, Lineage, USAGE};
 use crate::model::{Call, Failed, Model, Piece, Said, Usage};
 use calls::Calls;
-pub(crate) use fence::clean;
+pub(crate) use fence::{RULE, clean, fenced};
 use kit::{Kit, Server};
 pub use settings::{LlmSettings, ToolSettings};
 use steps::{Happened, Step};
-use tool::Tool;
+use tool::{Tool, Way};
 
 /// The name and the id of the answer: a task has one.
 const ANSWER: &str = "answer";
@@ -53,6 +54,8 @@ pub struct Llm {
     tools: Vec<Arc<Tool>>,
     /// Whose tools are asked for when they are needed.
     servers: Vec<Server>,
+    /// Its own name in lines of agents.
+    me: MessageId,
 }
 
 /// Settings that no such agent can have. Says which, and why.
@@ -79,16 +82,40 @@ impl Llm {
                 None => tools.push(Arc::new(Tool::new(name, tool.clone()).map_err(bad)?)),
             }
         }
-        Ok(Self { settings, model, tools, servers })
+        Ok(Self { settings, model, tools, servers, me: MessageId::random() })
     }
 }
 
 impl Agent for Llm {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
-        let mut work = Work::new(self, &turn).await;
-        let outcome = work.run().await;
+        let lineage = Lineage::of(&turn);
+        if let Some(why) = lineage.refuses(&self.me) {
+            return Ok(Outcome::rejected(why));
+        }
+        let most = lineage.budget();
+        let mut work = Work::new(self, &turn, most).await;
+        let outcome = match most.time {
+            // Those who work for it are stopped with it.
+            Some(time) => timeout(time, work.run()).await.unwrap_or_else(|_| {
+                Outcome::failed(format!("the work took longer than whoever asked has time: {time:?}"))
+            }),
+            None => work.run().await,
+        };
         turn.metadata(work.usage()).await;
         Ok(outcome)
+    }
+
+    /// Those who were asked for something are told that it is not needed.
+    async fn canceled(&self, task: &Task) {
+        let happened = steps::of(task);
+        for open in calls::open(&happened).0 {
+            let tool = self.tools.iter().find(|tool| tool.name == open.call.name);
+            if let (Some(Way::Agent(delegate)), Some(id)) = (tool.map(|tool| &tool.way), &open.task)
+                && let Err(why) = delegate.cancel(id).await
+            {
+                tracing::debug!(task = %task.id, why, "the other agent did not cancel");
+            }
+        }
     }
 
     /// What a tool does to the world cannot be done twice.
@@ -104,18 +131,23 @@ struct Work<'a> {
     turn: &'a Turn,
     earlier: Vec<Task>,
     happened: Vec<Happened>,
+    /// What the work may cost, by ourselves and by whoever asked.
+    most: Budget,
     begun: Instant,
-    /// How often the model was asked in this turn, and what that has cost.
-    asked: u32,
-    spent: Usage,
+    /// What the model has cost that is in no step.
+    unrecorded: Cost,
 }
 
 impl<'a> Work<'a> {
-    async fn new(llm: &'a Llm, turn: &'a Turn) -> Self {
+    async fn new(llm: &'a Llm, turn: &'a Turn, said: Budget) -> Self {
+        let settings = &llm.settings;
+        let own =
+            Budget { tokens: settings.max_total_tokens, calls: settings.max_calls, time: turn.time_left() };
+        let most = own.within(said);
         let memory = llm.settings.memory;
         let earlier = if memory == 0 { Vec::new() } else { turn.context(memory).await };
         let happened = steps::of(turn.task());
-        Self { llm, turn, earlier, happened, begun: Instant::now(), asked: 0, spent: Usage::default() }
+        Self { llm, turn, earlier, happened, most, begun: Instant::now(), unrecorded: Cost::default() }
     }
 
     async fn run(&mut self) -> Outcome {
@@ -160,7 +192,8 @@ impl<'a> Work<'a> {
         if let Some(why) = kit.vanished(open.iter().map(|open| open.call.name.as_str())) {
             return Err(why);
         }
-        let calls = Calls { turn: self.turn, kit: &kit, max_depth: self.llm.settings.max_depth };
+        let leave = self.leave(open.len());
+        let calls = Calls { turn: self.turn, kit: &kit, leave };
         let ask = calls.settle(open, answer.as_ref(), &mut self.happened).await;
         Ok(ask.map(ask::Ask::outcome))
     }
@@ -172,15 +205,27 @@ impl<'a> Work<'a> {
         if steps.count() >= settings.max_steps {
             return Some(format!("the work took more than {} steps (max_steps)", settings.max_steps));
         }
-        let Usage { input_tokens, output_tokens } = self.in_all();
-        let most = settings.max_total_tokens.filter(|most| input_tokens + output_tokens >= *most)?;
-        Some(format!("the work took more than {most} tokens (max_total_tokens)"))
+        let (spent, most) = (self.in_all(), self.most);
+        if let Some(most) = most.tokens.filter(|most| spent.tokens() >= *most) {
+            return Some(format!("the work took more than {most} tokens (max_total_tokens)"));
+        }
+        let most = most.calls.filter(|most| spent.calls >= *most)?;
+        Some(format!("the work took more than {most} calls of models (max_calls)"))
     }
 
-    /// What the model has cost in this task.
-    fn in_all(&self) -> Usage {
-        self.happened.iter().fold(Usage::default(), |all, one| match one {
-            Happened::Did(Step::ToolCalls { usage, .. }) => all.and(*usage),
+    /// What each of so many others may cost that work for us at the same time.
+    fn leave(&self, among: usize) -> Leave {
+        let left = self.most.after(self.in_all()).shared(among);
+        let time = left.time.map(|time| time.saturating_sub(self.begun.elapsed()));
+        let left = Budget { time, ..left };
+        Leave { me: self.llm.me.clone(), max_depth: self.llm.settings.max_depth, left }
+    }
+
+    /// What this task has cost so far, those who worked for it included.
+    fn in_all(&self) -> Cost {
+        self.happened.iter().fold(Cost::default(), |all, one| match one {
+            Happened::Did(Step::ToolCalls { usage, .. }) => all.and(usage.of_one_call()),
+            Happened::Did(Step::Spent { cost, .. }) => all.and(*cost),
             _ => all,
         })
     }
@@ -190,7 +235,7 @@ impl<'a> Work<'a> {
         let settings = &self.llm.settings;
         let messages = talk::messages(&settings.system, &self.earlier, settings.memory_size, &self.happened);
         let mut answer = self.llm.model.ask(&messages, &kit.offers()).await?;
-        self.asked += 1;
+        self.unrecorded.calls += 1;
         let mut writer = None;
         while let Some(piece) = answer.next().await {
             match piece? {
@@ -205,7 +250,7 @@ impl<'a> Work<'a> {
             }
         }
         let said = answer.said();
-        self.spent = self.spent.and(said.usage);
+        self.unrecorded = Cost { calls: 0, ..said.usage.of_one_call() }.and(self.unrecorded);
         if let Some(writer) = writer.filter(|_| said.calls.is_empty()) {
             writer.finish().await;
         }
@@ -226,6 +271,7 @@ impl<'a> Work<'a> {
         let step = Step::ToolCalls { text: said.text, calls, usage: said.usage };
         step.tell(self.turn).await;
         self.happened.push(Happened::Did(step));
+        self.unrecorded = Cost::default();
     }
 
     fn knows(&self, id: &str) -> bool {
@@ -236,31 +282,29 @@ impl<'a> Work<'a> {
         calls.flatten().any(|call: &Call| call.id == id)
     }
 
-    /// What the task has cost, this turn included.
+    /// What the task has cost, those who worked for it included, as its log has it: what a restart cut off counts too. The time
+    /// is ours alone: theirs is within it.
     fn usage(&self) -> Object {
-        let before = self.turn.task().metadata.as_ref().and_then(|metadata| metadata.get("attache.usage"));
+        let before = self.turn.task().metadata.as_ref().and_then(|metadata| metadata.get(USAGE));
         let before: Value = before.and_then(|before| before.read().ok()).unwrap_or_default();
-        let sum = |name: &str, more: u64| before[name].as_u64().unwrap_or(0).saturating_add(more);
         let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let cost = self.in_all().and(self.unrecorded);
         let usage = json!({
             "model": self.llm.settings.model.name,
-            "calls": sum("calls", self.asked.into()),
-            "inputTokens": sum("inputTokens", self.spent.input_tokens),
-            "outputTokens": sum("outputTokens", self.spent.output_tokens),
-            "milliseconds": sum("milliseconds", took),
+            "calls": cost.calls,
+            "inputTokens": cost.input_tokens,
+            "outputTokens": cost.output_tokens,
+            "milliseconds": before["milliseconds"].as_u64().unwrap_or(0).saturating_add(took),
         });
         let mut metadata = Object::new();
-        metadata.insert("attache.usage", usage);
+        metadata.insert(USAGE, usage);
         metadata
     }
 }
 
 impl Usage {
-    fn and(self, more: Self) -> Self {
-        Self {
-            input_tokens: self.input_tokens.saturating_add(more.input_tokens),
-            output_tokens: self.output_tokens.saturating_add(more.output_tokens),
-        }
+    fn of_one_call(self) -> Cost {
+        Cost { calls: 1, input_tokens: self.input_tokens, output_tokens: self.output_tokens }
     }
 }
 

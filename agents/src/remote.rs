@@ -16,6 +16,7 @@ use attache::model::{
 use attache::{Agent, Client, Error, Failure, Outcome, TaskStream, Turn};
 use tokio::time::{Instant, timeout_at};
 
+use crate::lineage::Lineage;
 use failure::{in_words, is_absent};
 use passing::{Passing, outcome, words};
 use peer::Peer;
@@ -61,14 +62,20 @@ impl Remote {
     }
 
     /// Works the turn there, and passes on what is said.
-    async fn work(&self, turn: &Turn, client: &Client, deadline: Instant) -> Result<Outcome, Error> {
+    async fn work(
+        &self,
+        turn: &Turn,
+        client: &Client,
+        lineage: &Lineage,
+        deadline: Instant,
+    ) -> Result<Outcome, Error> {
         let known = Record::of(turn.task(), self.peer.name());
         let record = known.unwrap_or_else(|| Record::new(self.peer.name()));
         let (mut stream, resumes, mut stopping) = match (record.task_id.clone(), turn.attempt()) {
             (Some(id), 2..) if has_arrived(&record, turn) => (client.follow(id, None), true, false),
             (_, 2..) if !self.peer.settings().idempotent => return Ok(lost()),
             _ => {
-                let request = Box::pin(self.request(turn, &record)).await;
+                let request = Box::pin(self.request(turn, &record, lineage)).await;
                 let (opened, stopping) = heeding(turn, Box::pin(client.stream(request))).await;
                 (opened?, false, stopping)
             }
@@ -110,7 +117,7 @@ impl Remote {
         }
     }
 
-    async fn request(&self, turn: &Turn, record: &Record) -> SendMessageRequest {
+    async fn request(&self, turn: &Turn, record: &Record, lineage: &Lineage) -> SendMessageRequest {
         let context_id = match record.context_id.clone() {
             Some(context) => Some(context),
             None => self.conversation(turn).await,
@@ -126,7 +133,9 @@ impl Remote {
             reference_task_ids: referred,
             ..turn.message().clone()
         };
-        message.metadata = message.metadata.as_ref().and_then(record::foreign);
+        let mut metadata = message.metadata.as_ref().and_then(record::foreign).unwrap_or_default();
+        lineage.write(&mut metadata);
+        message.metadata = Some(metadata);
         message.into()
     }
 
@@ -180,10 +189,15 @@ impl Agent for Remote {
         if !self.peer.breaker().allows() {
             return Ok(Outcome::failed("the agent behind is not available, and is left alone for a while"));
         }
+        // Before anything is sent to anybody.
+        let lineage = match self.peer.line(&turn) {
+            Ok(lineage) => lineage,
+            Err(why) => return Ok(Outcome::rejected(why)),
+        };
         let deadline = Instant::now() + self.peer.settings().timeout;
         // On the heap: a turn begins deep in the stack of whoever called, and a client's exchange is deep itself.
         let worked = match Box::pin(self.peer.client(&turn)).await {
-            Ok(client) => Box::pin(self.work(&turn, &client, deadline)).await,
+            Ok(client) => Box::pin(self.work(&turn, &client, &lineage, deadline)).await,
             Err(error) => Err(error),
         };
         match &worked {

@@ -1,18 +1,23 @@
-//! An agent that passes every task on to another: by the skill that is asked for, or by a rule.
+//! An agent that passes every task on to another: by the skill that is asked for, by a rule, or by what a model thinks.
+
+mod chooser;
 
 use std::fmt;
 
-use attache::model::{AgentSkill, Call, Message, Role, Task};
+use attache::model::{AgentSkill, Call, Message, Object, Role, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde::{Deserialize, Serialize};
 
 use crate::Shared;
+use crate::model::{Model, ModelSettings};
 
 /// Under this key the metadata of a message names the skill that is asked for.
 const SKILL: &str = "skillId";
+/// Under this key the metadata of a task has whom a model chose for it. Nobody outside can write names that begin so.
+const ROUTE: &str = "attache.route";
 
 /// Whom a router may choose, and how.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RouterSettings {
@@ -21,6 +26,9 @@ pub struct RouterSettings {
     pub agents: Vec<String>,
     /// Tried in order, after the skill that a message names.
     pub rules: Vec<Route>,
+    /// A model that chooses among the agents where no skill is named and no rule fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelSettings>,
     /// Who is chosen if nothing fits; if left out, the task is rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub otherwise: Option<String>,
@@ -59,8 +67,9 @@ pub struct Choice {
 /// Passes every task on to another agent, which works it as its own: questions, cancels and results are the caller's.
 ///
 /// Who that is follows from the first message of the task, so that its answers reach the same one: the skill that it
-/// names, else the first rule that fits, else the one for everything else. What skills say of themselves is never
-/// read.
+/// names, else the first rule that fits, else what a model chooses if there is one, else the one for everything else.
+/// What skills say of themselves is read by nobody but the model, as data, and whom it names is chosen only if the
+/// settings allow it.
 ///
 /// ```
 /// use attache_agents::{Choice, Echo, Router, RouterSettings, Shared};
@@ -73,6 +82,7 @@ pub struct Choice {
 pub struct Router {
     settings: RouterSettings,
     choices: Vec<Choice>,
+    model: Option<Model>,
 }
 
 /// Settings that no router can have. Says which, and why.
@@ -110,7 +120,9 @@ impl Router {
         if settings.rules.iter().any(Route::is_empty) {
             return bad("rules", "a rule has at least one of skill, begins and contains".to_owned());
         }
-        Ok(Self { settings, choices })
+        let model = settings.model.clone().map(Model::new).transpose();
+        let model = model.map_err(|bad| BadRouter { key: "model", why: bad.0 })?;
+        Ok(Self { settings, choices, model })
     }
 
     /// The skills of all that may be chosen.
@@ -118,7 +130,8 @@ impl Router {
         self.choices.iter().flat_map(|choice| &choice.skills)
     }
 
-    fn choose(&self, message: &Message) -> Option<&Choice> {
+    /// Whom the skill that a message names, or a rule, chooses.
+    fn by_rule(&self, message: &Message) -> Option<&Choice> {
         let skill = message.metadata.as_ref().and_then(|metadata| metadata.get(SKILL)?.read::<String>().ok());
         let text = message.text().trim_start().to_lowercase();
         let has = |choice: &&Choice, skill: &str| choice.skills.iter().any(|own| own.id == skill);
@@ -129,8 +142,45 @@ impl Router {
         match rule {
             Some(rule) if rule.skill.is_some() => self.named(&rule.to),
             Some(rule) => named().or_else(|| self.named(&rule.to)),
-            None => named().or_else(|| self.named(self.settings.otherwise.as_ref()?)),
+            None => named(),
         }
+    }
+
+    /// Whom a task was given to before, as far as that needs no thinking.
+    fn known(&self, task: &Task) -> Option<&Choice> {
+        let chosen = task.metadata.as_ref().and_then(|metadata| metadata.get(ROUTE)?.read::<String>().ok());
+        match chosen.filter(|_| self.model.is_some()) {
+            Some(name) => self.named(&name),
+            None => first(task).and_then(|first| self.by_rule(first)),
+        }
+    }
+
+    fn otherwise(&self) -> Option<&Choice> {
+        self.named(self.settings.otherwise.as_ref()?)
+    }
+
+    /// Who works on a turn. What a model chose is written down, so that answers reach the same one.
+    async fn choose(&self, turn: &Turn) -> Result<Option<&Choice>, Outcome> {
+        let (Some(model), None) = (&self.model, self.known(turn.task())) else {
+            return Ok(self.known(turn.task()).or_else(|| self.otherwise()));
+        };
+        let asked = first(turn.task()).unwrap_or_else(|| turn.message());
+        let chosen = match chooser::choose(model, &self.choices, asked).await {
+            Ok(chosen) => chosen.or_else(|| self.otherwise()),
+            Err(failed) => {
+                tracing::warn!(task = %turn.task_id(), cause = failed.cause, "{}", failed.words);
+                match self.otherwise() {
+                    Some(otherwise) => Some(otherwise),
+                    None => return Err(Outcome::failed(failed.words)),
+                }
+            }
+        };
+        if let Some(choice) = chosen {
+            let mut metadata = Object::new();
+            metadata.insert(ROUTE, choice.name.as_str());
+            turn.metadata(metadata).await;
+        }
+        Ok(chosen)
     }
 
     fn named(&self, name: &str) -> Option<&Choice> {
@@ -152,22 +202,25 @@ impl Route {
 
 impl Agent for Router {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
-        match self.choose(first(turn.task()).unwrap_or_else(|| turn.message())) {
-            Some(choice) => choice.agent.run(turn).await,
-            None => {
+        match Box::pin(self.choose(&turn)).await {
+            Ok(Some(choice)) => choice.agent.run(turn).await,
+            Ok(None) => {
                 let skills = self.skills().map(|skill| skill.id.as_str()).collect::<Vec<_>>().join(", ");
                 let why = format!("nobody here takes this; name a skill in metadata.{SKILL}: {skills}");
                 Ok(Outcome::rejected(why))
             }
+            Err(outcome) => Ok(outcome),
         }
     }
 
     async fn reply(&self, message: &Message, call: &Call) -> Option<Message> {
-        self.choose(message)?.agent.reply(message, call).await
+        // What needs thinking is a task.
+        let otherwise = || self.otherwise().filter(|_| self.model.is_none());
+        self.by_rule(message).or_else(otherwise)?.agent.reply(message, call).await
     }
 
     async fn canceled(&self, task: &Task) {
-        if let Some(choice) = first(task).and_then(|first| self.choose(first)) {
+        if let Some(choice) = self.known(task).or_else(|| self.otherwise()) {
             choice.agent.canceled(task).await;
         }
     }

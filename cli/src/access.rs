@@ -35,13 +35,26 @@ impl Reloading {
         if self.absent.as_ref().is_some_and(|file| file.path().exists()) {
             bail!("it was started when there were no keys, and asks for none; restart it");
         }
+        let mut fresh = Vec::new();
         for (file, keys) in [&self.keys, &self.admin].into_iter().flatten() {
-            keys.replace(&file.read().with_context(|| file.path().display().to_string())?);
+            fresh.push((keys, file.read().with_context(|| file.path().display().to_string())?));
         }
         if let Some((certificate, key, tls)) = &self.tls {
             tls.renew(&read(certificate)?, &read(key)?).context("--tls-cert and --tls-key")?;
         }
+        fresh.iter().for_each(|(keys, read)| keys.replace(read));
         Ok(())
+    }
+
+    /// The same for another configuration, which may ask for keys where none were asked for before, or the reverse. Where TLS
+    /// and operators are concerned a running server stays what it is.
+    pub(crate) fn again(&self, config: &Config, folder: Option<&Path>) -> anyhow::Result<Self> {
+        let (there, absent) = key_files(config, folder)?;
+        let known = self.keys.as_ref().map(|(_, keys)| keys.clone());
+        let keys = there.map(|file| (file, known.unwrap_or_default()));
+        let again = Self { absent, keys, admin: self.admin.clone(), tls: self.tls.clone() };
+        again.reload()?;
+        Ok(again)
     }
 
     /// The keys of operators, where they may come over HTTP.
@@ -59,12 +72,7 @@ impl Reloading {
 /// may say of keys that there will be some, or that they are not wanted.
 pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<Reloading> {
     let section = &config.server;
-    let (there, absent) = match (folder.map(key_file), config.auth.keys) {
-        (Some(file), said) if said.unwrap_or_else(|| file.path().exists()) => (Some(file), None),
-        (None, Some(true)) => bail!("auth.keys: there is no folder for keys; name one: --data-dir <DIR>"),
-        (_, Some(_)) => (None, None),
-        (absent, None) => (None, absent),
-    };
+    let (there, absent) = key_files(config, folder)?;
     let keys = there.map(|file| (file, Keys::new()));
     let tls = match (&section.tls_cert, &section.tls_key) {
         (Some(certificate), Some(key)) => {
@@ -97,6 +105,16 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
     Ok(reloading)
 }
 
+/// The file of keys that callers may show, or where it would be if there were one.
+fn key_files(config: &Config, folder: Option<&Path>) -> anyhow::Result<(Option<KeyFile>, Option<KeyFile>)> {
+    Ok(match (folder.map(key_file), config.auth.keys) {
+        (Some(file), said) if said.unwrap_or_else(|| file.path().exists()) => (Some(file), None),
+        (None, Some(true)) => bail!("auth.keys: there is no folder for keys; name one: --data-dir <DIR>"),
+        (_, Some(_)) => (None, None),
+        (absent, None) => (None, absent),
+    })
+}
+
 /// The server that asks them.
 ///
 /// # Errors
@@ -120,7 +138,8 @@ pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) 
 
 /// Tells the server of this folder, if one runs, that something has changed.
 pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
-    let told = admin::ask(folder, "POST", "/reload").context("the running server has not taken it in")?;
+    let told =
+        admin::ask(folder, "POST", "/reload/keys").context("the running server has not taken it in")?;
     if cfg!(not(unix)) && told.is_none() {
         eprintln!("Restart the server to take it in.");
     }

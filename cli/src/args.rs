@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod auth;
+mod bench;
 mod card;
 mod client;
 mod mcp;
@@ -14,6 +15,7 @@ use clap::{Parser, Subcommand};
 use crate::config::{Given, StoreKind};
 
 pub(crate) use auth::{Auth, AuthLogin, AuthLogout};
+pub(crate) use bench::{Bench, Scenario};
 pub(crate) use card::{Card, CardGet, CardSign};
 pub(crate) use client::{Common, Config, Conformance, Parts, Send, Talk};
 pub(crate) use mcp::Mcp;
@@ -55,6 +57,8 @@ pub(crate) enum Command {
     Config(Box<Config>),
     /// Check whether an agent keeps the rules of the protocol, over every binding it offers.
     Conformance(Box<Conformance>),
+    /// Measure how fast an agent is.
+    Bench(Box<Bench>),
     /// Print a script that completes commands in a shell.
     Completion {
         /// bash, zsh, fish, powershell or elvish

@@ -1,11 +1,14 @@
 //! Does an agent keep the rules of the protocol? One check per rule, on every interface that its card offers.
 
+mod access;
 mod errors;
 mod lists;
 mod operations;
 mod push;
 mod raw;
 mod streaming;
+mod waiting;
+mod working;
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -64,6 +67,18 @@ struct Check {
     run: for<'a> fn(&'a Agent<'a>) -> Running<'a>,
 }
 
+/// All of them, in the order of the protocol.
+const CHECKS: &[&[Check]] = &[
+    operations::CHECKS,
+    lists::CHECKS,
+    working::CHECKS,
+    waiting::CHECKS,
+    access::CHECKS,
+    streaming::CHECKS,
+    push::CHECKS,
+    errors::CHECKS,
+];
+
 /// The agent over one interface.
 struct Agent<'a> {
     session: &'a Session<'a>,
@@ -71,20 +86,32 @@ struct Agent<'a> {
     first: Result<SendMessageResponse, Error>,
     /// Where a webhook may be said to be.
     webhook: &'a str,
+    /// A message that keeps the agent busy.
+    slow: Option<&'a str>,
+    /// A message that makes it ask.
+    ask: Option<&'a str>,
+}
+
+/// What the user says about an agent, so that more of it can be seen.
+pub(crate) struct Known<'a> {
+    pub(crate) webhook: &'a str,
+    pub(crate) slow: Option<&'a str>,
+    pub(crate) ask: Option<&'a str>,
 }
 
 /// Looks into every rule over this interface; tells each finding as it is made.
 pub(crate) async fn look_into(
     session: &Session<'_>,
-    webhook: &str,
+    known: &Known<'_>,
     tell: &mut dyn FnMut(&Finding),
 ) -> Vec<Finding> {
     let sent = SendMessageRequest::new(Message::user("hello"));
     let first = within(session.client.send_message(sent)).await;
-    let agent = Agent { session, first, webhook };
+    let Known { webhook, slow, ask } = *known;
+    let agent = Agent { session, first, webhook, slow, ask };
     let mut findings = Vec::new();
-    for list in [operations::CHECKS, lists::CHECKS, push::CHECKS, streaming::CHECKS, errors::CHECKS] {
-        for check in list {
+    for list in CHECKS {
+        for check in *list {
             let ran = tokio::time::timeout(CHECK_TIMEOUT, (check.run)(&agent)).await;
             let (outcome, detail) = match ran {
                 Ok(Ok(())) => (Outcome::Pass, None),

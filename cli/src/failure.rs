@@ -114,12 +114,17 @@ impl Failure {
     /// The connection could not be made, or broke.
     fn lost(error: &Error) -> Self {
         let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-        let why = causes.last().map(|cause| format!(": {cause}")).unwrap_or_default();
-        let failure = Self::unreachable(format!("{}{why}", error.message()));
-        failure.hint(match error.message().contains("certificate") {
-            true => "if you know who vouches for it, say so: --ca <file>",
-            false => "check the address and that the agent is running, or see the wire with --debug",
-        })
+        let why = causes.last().map(ToString::to_string).unwrap_or_default();
+        let said = error.message();
+        if said.contains("certificate") {
+            return Self::unreachable(said).hint(match said.contains("not valid for name") {
+                true => "it is that of another name: call the agent by the name that the certificate has",
+                false => "if you know who vouches for it, say so: --ca <file>",
+            });
+        }
+        let failure =
+            Self::unreachable(if why.is_empty() { said.to_owned() } else { format!("{said}: {why}") });
+        failure.hint("check the address and that the agent is running, or see the wire with --debug")
     }
 }
 

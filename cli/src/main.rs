@@ -3,6 +3,7 @@
 mod access;
 mod admin;
 mod args;
+mod bench;
 mod card;
 mod commands;
 mod config;

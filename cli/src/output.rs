@@ -32,8 +32,11 @@ pub(crate) struct Output {
 
 impl Output {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let masks = Masks::of(settings);
-        Self { verbose: settings.verbose, masks, ..Self::plain(settings.format, settings.stream) }
+        Self {
+            verbose: settings.verbose,
+            masks: settings.masks.clone(),
+            ..Self::plain(settings.format, settings.stream)
+        }
     }
 
     /// For what goes wrong before settings are known.

@@ -1,17 +1,24 @@
 //! From what a user calls an agent to its card.
 
+mod catalog;
+mod credentials;
+mod kept;
+
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use attache::model::{AgentCard, AgentInterface, Binding, Version};
+use attache::model::{AgentCard, AgentInterface, Binding};
 use attache::wire::card::{WELL_KNOWN, read_card};
-use attache::{Client, Error, ErrorKind};
+use attache::{Budgets, Client, ClientSettings, Error, ErrorKind};
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::Settings;
 use crate::signature;
 use crate::version::Wanted;
 use crate::wire_log;
+use catalog::{Entry, Named};
+use kept::KeptCards;
 
 const CARD_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -29,8 +36,10 @@ pub(crate) struct Received {
     pub(crate) text: String,
     /// Where it was.
     place: String,
-    /// Its host; a file has none, and the user vouches for it.
+    /// Its host; a file has none.
     pub(crate) host: Option<String>,
+    /// The host that the user named, of the card or of the catalog; for what a file says the user vouches.
+    vouched: Option<String>,
     /// What an address without a host in it is below.
     origin: Option<String>,
 }
@@ -59,16 +68,41 @@ pub(crate) async fn receive(settings: &Settings) -> Outcome<Received> {
     let reference = settings.agent.as_deref().ok_or_else(|| {
         Failure::usage("no agent is named").hint("say which: -a <host, url or file>, or A2ACLI_AGENT_CARD")
     })?;
-    match place(reference, &|path| path.is_file()) {
+    if let Some(named) = catalog::named(reference, settings)? {
+        return from_catalog(settings, &named).await;
+    }
+    match place(reference, WELL_KNOWN[0], &|path| path.is_file()) {
         Place::File(path) => from_file(&path),
         Place::Url(url) => from_url(settings, &url).await,
+    }
+}
+
+/// Credentials go to whom the user named, which is the catalog: its entries may be anywhere.
+async fn from_catalog(settings: &Settings, named: &Named) -> Outcome<Received> {
+    let listed = match place(&named.catalog, catalog::WELL_KNOWN, &|path| path.is_file()) {
+        Place::File(path) => from_file(&path)?,
+        Place::Url(url) => {
+            let text = fetch(settings, &url).await.map_err(|error| no_card(&url, &error))?;
+            received(url, text)
+        }
+    };
+    match catalog::find(&listed.text, &listed.place, &named.name)? {
+        Entry::Data(card) => Ok(Received { text: card.to_string(), ..listed }),
+        Entry::Url(url) => {
+            let url = match &listed.origin {
+                Some(origin) if url.starts_with('/') => format!("{origin}{url}"),
+                _ => url,
+            };
+            let card = from_url(settings, &url).await?;
+            Ok(Received { vouched: listed.vouched.or_else(|| card.vouched.clone()), ..card })
+        }
     }
 }
 
 fn from_file(path: &Path) -> Outcome<Received> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::card_not_found(format!("cannot read {}: {error}", path.display())))?;
-    Ok(Received { text, place: path.display().to_string(), host: None, origin: None })
+    Ok(Received { text, place: path.display().to_string(), host: None, vouched: None, origin: None })
 }
 
 async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
@@ -76,14 +110,7 @@ async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
     let mut tried = Vec::new();
     let old = url.strip_suffix(WELL_KNOWN[0]).map(|base| format!("{base}{}", WELL_KNOWN[1]));
     for url in [Some(url.to_owned()), old.filter(|_| wanted.takes_old())].into_iter().flatten() {
-        let reader =
-            Client::new(&url, Binding::HttpJson, Version::V1).map_err(|error| bad_url(&url, &error))?;
-        let reader =
-            reader.with_header("a2a-version", wanted.of_card()).map_err(|error| bad_url(&url, &error))?;
-        let reader = reader.with_tls(&crate::tls::of(settings)?);
-        let reader = if settings.debug { wire_log::watch(reader, settings) } else { reader };
-        let fetched = tokio::time::timeout(CARD_TIMEOUT, reader.card_text()).await;
-        match fetched.map_err(|_| Failure::unreachable(format!("no card came from {url} within 30s")))? {
+        match fetch(settings, &url).await {
             Ok(text) => return Ok(received(url, text)),
             Err(error) if error.kind() == ErrorKind::TaskNotFound => tried.push(url),
             Err(error) => return Err(no_card(&url, &error)),
@@ -92,11 +119,27 @@ async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
     Err(nowhere(&tried, wanted.takes_old()))
 }
 
+/// The document at this url, from what is kept or from there; without a credential unless one was asked for.
+async fn fetch(settings: &Settings, url: &str) -> Result<String, Error> {
+    let failed = |failure: Failure| Error::new(ErrorKind::InvalidParams).with_message(failure.message);
+    let version = Wanted::of(settings).map_err(failed)?.of_card().to_owned();
+    let budgets = Budgets { first_byte: CARD_TIMEOUT, total: CARD_TIMEOUT, ..Budgets::default() };
+    let builder = Client::builder().settings(ClientSettings { budgets, ..ClientSettings::default() });
+    let mut builder =
+        builder.tls(crate::tls::of(settings).map_err(failed)?).header("a2a-version", &version)?;
+    if settings.card_auth {
+        builder = credentials::with(builder, url, settings)?;
+    } else if let Some(folder) = settings.cache.as_ref().filter(|_| !settings.no_cache) {
+        builder = builder.cards(Arc::new(KeptCards::new(folder, &version)));
+    }
+    wire_log::watch_builder(builder, settings).card_text(url).await
+}
+
 fn received(url: String, text: String) -> Received {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let (host, origin) = (host(authority), format!("{scheme}://{authority}"));
-    Received { text, place: url, host: Some(host), origin: Some(origin) }
+    Received { text, place: url, vouched: Some(host.clone()), host: Some(host), origin: Some(origin) }
 }
 
 impl Received {
@@ -109,11 +152,11 @@ impl Received {
     }
 }
 
-fn bad_url(url: &str, error: &Error) -> Failure {
-    Failure::usage(format!("cannot use {url}: {}", error.message()))
-}
-
 fn no_card(url: &str, error: &Error) -> Failure {
+    if error.kind() == ErrorKind::InvalidParams && std::error::Error::source(error).is_none() {
+        // Of our own: nothing was sent.
+        return Failure::usage(format!("cannot use {url}: {}", error.message()));
+    }
     let failure = Failure::of(error, Binding::HttpJson, false);
     match failure.exit {
         1 => Failure::card_not_found(format!("no card at {url}: {}", failure.message)),
@@ -121,7 +164,7 @@ fn no_card(url: &str, error: &Error) -> Failure {
             message: format!("the card at {url} needs credentials: {}", failure.message),
             ..failure
         }
-        .hint("save it to a file with a tool that you trust with them, and name the file: -a ./card.json"),
+        .hint(format!("to send them there as well: {}", crate::resume::again("--card-auth"))),
         _ => Failure { message: format!("{}, at {url}", failure.message), ..failure },
     }
 }
@@ -155,7 +198,7 @@ fn at_endpoint(settings: &Settings, url: &str) -> Received {
     };
     let card = AgentCard { supported_interfaces: vec![interface], ..AgentCard::default() };
     let text = serde_json::to_string(&card).unwrap_or_default();
-    Received { text, place: url.to_owned(), host: None, origin: None }
+    Received { text, place: url.to_owned(), host: None, vouched: None, origin: None }
 }
 
 impl Found {
@@ -164,24 +207,37 @@ impl Found {
         self.received.host.as_deref()
     }
 
-    /// The url of an interface; some cards leave out the host.
+    /// The only host that credentials go to unasked; `None` if the user vouches for all.
+    pub(crate) fn vouched(&self) -> Option<&str> {
+        self.received.vouched.as_deref()
+    }
+
+    /// The url of an interface; some cards leave out the host, and those of gRPC the scheme: it is that of the card.
     pub(crate) fn address(&self, interface: &AgentInterface) -> String {
         match &self.received.origin {
             Some(origin) if interface.url.starts_with('/') => format!("{origin}{}", interface.url),
+            Some(origin) if origin.starts_with("https://") && !interface.url.contains("://") => {
+                format!("https://{}", interface.url)
+            }
             _ => interface.url.clone(),
         }
     }
 }
 
-/// The host of the agent that is named, without a look at its card unless that is a file.
-pub(crate) fn host_of(settings: &Settings) -> Option<String> {
-    match place(settings.agent.as_deref()?, &|path| path.is_file()) {
-        Place::Url(url) => Some(host_of_url(&url)),
-        Place::File(path) => {
-            let found = from_file(&path).and_then(Received::read).ok()?;
-            found.card.supported_interfaces.first().map(|one| host_of_url(&one.url))
-        }
+/// The host of the agent that is named, without a look at its card unless that is a file or in a catalog.
+pub(crate) async fn host_of(settings: &Settings) -> Outcome<Option<String>> {
+    let Some(reference) = settings.agent.as_deref() else { return Ok(None) };
+    let is_named = catalog::named(reference, settings)?.is_some();
+    match place(reference, WELL_KNOWN[0], &|path| path.is_file()) {
+        Place::Url(url) if !is_named => Ok(Some(host_of_url(&url))),
+        _ => Ok(receive(settings).await?.read().ok().map(|found| credentials_host(&found))),
     }
+}
+
+/// Whose credentials they are: those of the host of the card, or of the agent that a file speaks of.
+pub(crate) fn credentials_host(found: &Found) -> String {
+    let of_file = || found.card.supported_interfaces.first().map(|one| host_of_url(&one.url));
+    found.host().map(str::to_owned).or_else(of_file).unwrap_or_default()
 }
 
 /// The host of a url, without its port.
@@ -204,12 +260,13 @@ pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-fn place(reference: &str, is_file: &dyn Fn(&Path) -> bool) -> Place {
+/// Where a card, or a catalog, is; `name` is what servers call it.
+fn place(reference: &str, name: &str, is_file: &dyn Fn(&Path) -> bool) -> Place {
     if let Some(path) = reference.strip_prefix("file://") {
         return Place::File(path.into());
     }
     if reference.contains("://") {
-        return Place::Url(at_well_known(reference));
+        return Place::Url(at_well_known(reference, name));
     }
     let path = Path::new(reference);
     let looks =
@@ -219,15 +276,15 @@ fn place(reference: &str, is_file: &dyn Fn(&Path) -> bool) -> Place {
     }
     let authority = reference.split('/').next().unwrap_or_default();
     let scheme = if is_loopback(&host(authority)) { "http" } else { "https" };
-    Place::Url(at_well_known(&format!("{scheme}://{reference}")))
+    Place::Url(at_well_known(&format!("{scheme}://{reference}"), name))
 }
 
 /// A host or an origin has its card at the well-known place; a url with a path is that of the card itself.
-fn at_well_known(url: &str) -> String {
+fn at_well_known(url: &str, name: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     match rest.split_once(['/', '?']) {
-        None => format!("{url}{}", WELL_KNOWN[0]),
-        Some((_, "")) => format!("{}{}", url.trim_end_matches('/'), WELL_KNOWN[0]),
+        None => format!("{url}{name}"),
+        Some((_, "")) => format!("{}{name}", url.trim_end_matches('/')),
         Some(_) => url.to_owned(),
     }
 }
@@ -239,7 +296,7 @@ mod tests {
     #[test]
     fn card_get_001_hosts_urls_and_files_are_told_apart() {
         let there = |path: &Path| path == Path::new("saved");
-        let url = |reference| match place(reference, &there) {
+        let url = |reference| match place(reference, WELL_KNOWN[0], &there) {
             Place::Url(url) => url,
             Place::File(path) => format!("file {}", path.display()),
         };

@@ -24,10 +24,14 @@ impl Resume {
         settings.version.iter().for_each(|version| add("--a2a-version", version));
         settings.extensions.iter().for_each(|uri| add("--extension", uri));
         settings.allowed_hosts.iter().for_each(|host| add("--allow-host", host));
+        settings.catalog.iter().for_each(|place| add("--catalog", place));
         settings.jwks.iter().for_each(|place| add("--jwks", place));
         settings.ca.iter().for_each(|file| add("--ca", file));
         settings.cert.iter().for_each(|file| add("--cert", file));
         settings.key.iter().for_each(|file| add("--key", file));
+        if settings.card_auth {
+            options.push_str(" --card-auth");
+        }
         if settings.require_signature {
             options.push_str(" --require-signature");
         }

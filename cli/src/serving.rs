@@ -2,11 +2,13 @@
 
 mod listen;
 mod relay;
+mod reload;
 mod tries;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use attache::store::sqlite::Options;
@@ -20,6 +22,7 @@ use crate::data_dir;
 use crate::interrupts::Interrupts;
 use crate::telemetry;
 use relay::Relay;
+use reload::Reload;
 pub(crate) use tries::Try;
 
 /// What is served, and what is said about it.
@@ -34,7 +37,12 @@ pub(crate) struct Serving {
     pub(crate) tries: [Try; 3],
     /// What goes wrong with its answers.
     pub(crate) faults: Vec<Fault>,
+    /// Reads what is served again, if that can be.
+    pub(crate) again: Option<Again>,
 }
+
+/// Reads a configuration again, and makes its agents.
+pub(crate) type Again = Box<dyn Fn() -> anyhow::Result<(Config, Vec<Served>)> + Send + Sync>;
 
 /// A variable of our environment.
 pub(crate) fn environment(name: &str) -> Option<String> {
@@ -48,12 +56,13 @@ pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()>
     let access = access::prepare(config, folder.as_deref())?;
     let asks = access.asks(config);
     let addresses = listen::allowed(&config.server, asks).await?;
-    let (server, place) = with_store(server(serving.agents)?, serving.folder, config)?;
-    let server = access::guard(set_up(server, config), config, &access)?;
+    let (server, place) = with_store(described(serving.agents, config, &access)?, serving.folder, config)?;
     // The library warns of webhooks on this machine.
     let local = serving.tries_webhooks && listen::are_private(&addresses);
     let operators = listen::for_operators(&config.server).await?;
-    let server = reachable(server, folder.as_deref(), (&access, operators)).push(config.push(local));
+    let reload =
+        Arc::new(Reload::new(serving.again, config, access.clone(), (folder.clone(), addresses.clone())));
+    let server = reachable(server, folder.as_deref(), (&access, operators), &reload).push(config.push(local));
     let cannot = |error| listen::cannot_listen(&config.server.listen, error);
     if serving.faults.is_empty() {
         let bound = server.bind(&*addresses).await.map_err(cannot)?;
@@ -64,14 +73,14 @@ pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()>
             None => place,
         };
         let greet = || greet(&url, &public, &place, (&serving.tries, asks));
-        return until_interrupted(bound, &access, greet).await;
+        return until_interrupted(bound, &reload, greet).await;
     }
     let relay = Relay::bind(&addresses, serving.faults).await?;
     let url = relay.url()?;
     let bound = server.public_url(&url).bind("127.0.0.1:0").await?;
     let mock = bound.local_addr();
     tokio::select! {
-        served = until_interrupted(bound, &access, || greet(&url, &url, &place, (&serving.tries, asks))) => served,
+        served = until_interrupted(bound, &reload, || greet(&url, &url, &place, (&serving.tries, asks))) => served,
         () = relay.run(mock) => Ok(()),
     }
 }
@@ -96,10 +105,11 @@ pub(crate) async fn within(agents: Vec<Served>, folder: &str, config: &Config) -
 
 async fn until_interrupted(
     bound: Bound,
-    access: &Reloading,
+    reload: &Reload,
     greet: impl FnOnce() -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let (mut first, mut again) = (Interrupts::new()?, Interrupts::new()?);
+    reload.begin(bound.running());
     greet().context("cannot write to stdout")?;
     let twice = async {
         again.next().await;
@@ -108,8 +118,13 @@ async fn until_interrupted(
     tokio::select! {
         served = bound.serve_until(first.next()) => Ok(served?),
         () = twice => Ok(()),
-        stopped = hangups(access) => stopped,
+        stopped = hangups(reload) => stopped,
     }
+}
+
+/// What is served, but for where its tasks are kept.
+fn described(agents: Vec<Served>, config: &Config, access: &Reloading) -> anyhow::Result<Server> {
+    access::guard(set_up(server(agents)?, config), config, access)
 }
 
 fn server(agents: Vec<Served>) -> anyhow::Result<Server> {
@@ -135,37 +150,40 @@ fn reachable(
     server: Server,
     folder: Option<&Path>,
     (access, operators): (&Reloading, Option<SocketAddr>),
+    reload: &Arc<Reload>,
 ) -> Server {
     let Some(folder) = folder.filter(|folder| folder.is_dir()) else { return server };
     let mut admin = attache::Admin::below(folder);
     if let (Some(address), Some(keys)) = (operators, access.admin()) {
         admin = admin.listen(address, keys);
     }
-    let access = access.clone();
-    server.admin(admin.on_reload(move || access.reload()))
+    let (all, keys) = (reload.clone(), reload.clone());
+    server.admin(admin.on_reload(move || all.all()).on_new_keys(move || keys.keys()))
 }
 
 #[cfg(not(unix))]
-fn reachable(server: Server, _: Option<&Path>, _: (&Reloading, Option<SocketAddr>)) -> Server {
+fn reachable(
+    server: Server,
+    _: Option<&Path>,
+    _: (&Reloading, Option<SocketAddr>),
+    _: &Arc<Reload>,
+) -> Server {
     server
 }
 
-/// Takes in keys and certificates anew whenever the system says so.
+/// Takes in everything anew whenever the system says so. What comes of it is in the log.
 #[cfg(unix)]
-async fn hangups(access: &Reloading) -> anyhow::Result<()> {
+async fn hangups(reload: &Reload) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut hangups = signal(SignalKind::hangup())?;
     while hangups.recv().await.is_some() {
-        match access.reload() {
-            Ok(()) => eprintln!("Keys and certificates are as they are now."),
-            Err(error) => eprintln!("error: keys and certificates are as they were: {error:#}"),
-        }
+        let _ = reload.all();
     }
     std::future::pending().await
 }
 
 #[cfg(not(unix))]
-async fn hangups(_: &Reloading) -> anyhow::Result<()> {
+async fn hangups(_: &Reload) -> anyhow::Result<()> {
     std::future::pending().await
 }
 

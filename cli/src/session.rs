@@ -4,8 +4,8 @@ mod credentials;
 
 use std::time::Duration;
 
-use attache::model::{AgentCard, AgentInterface, Binding, GetTaskRequest, Task, TaskId, Version};
-use attache::{Client, Error, ErrorKind};
+use attache::model::{AgentCard, AgentInterface, Binding, GetTaskRequest, Message, Task, TaskId, Version};
+use attache::{Client, ClientSettings, Error, ErrorKind, Http};
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
@@ -14,7 +14,6 @@ use crate::resume::Resume;
 use crate::settings::Settings;
 use crate::version::{Wanted, rank};
 use crate::wire_log;
-pub(crate) use credentials::credentials_host;
 
 /// How long one answer may take; a message may take longer, since agents may wait before they answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -66,15 +65,16 @@ impl<'a> Session<'a> {
         let binding = interface.binding().unwrap_or(Binding::JsonRpc);
         let client = Client::from_interface(&interface).map_err(unusable)?;
         let client = client.with_tls(&crate::tls::of(settings)?);
+        let patience =
+            ClientSettings { polling: crate::follow::polling(settings), ..ClientSettings::default() };
+        let client = client.with_settings(patience);
         let client = client.with_header("a2a-version", &signal).map_err(unusable)?;
         let client = extensions(client, &found.card, settings)?;
         let (client, supplied) = credentials::attach(client, found, &interface, settings, out)?;
-        let client = if settings.debug {
+        if settings.debug {
             out.note(&format!("debug: {} {signal} at {}", binding.as_str(), interface.url));
-            wire_log::watch(client, settings)
-        } else {
-            client
-        };
+        }
+        let client = wire_log::watch(client, settings);
         let (resume, card) = (Resume::new(settings), found.card.clone());
         Ok(Self { settings, client, card, resume, binding, version, supplied })
     }
@@ -86,6 +86,24 @@ impl<'a> Session<'a> {
     /// What the agent said, in our words.
     pub(crate) fn failure(&self, error: &Error) -> Failure {
         Failure::of(error, self.binding, self.supplied)
+    }
+
+    /// Why a message was not taken, and what to do next; one that may have arrived is not sent a second time under
+    /// another id.
+    pub(crate) fn refused(&self, message: &Message, error: &Error) -> Failure {
+        let failure = self.failure(error);
+        if error.kind() == ErrorKind::Unavailable && Http::may_have_arrived(error) {
+            let again = crate::resume::again(&format!("--message-id {}", message.message_id));
+            return failure.hint(format!("it may have arrived; the same message again: {again}"));
+        }
+        match (&message.task_id, failure.exit) {
+            (Some(id), 1) => {
+                let look = self.resume.get(id.as_str());
+                failure.hint(format!("look at the task with `{look}`, or see the wire with --debug"))
+            }
+            (None, 1) => failure.hint("see the wire with --debug"),
+            _ => failure,
+        }
     }
 
     /// Waits for an answer, but not for ever.

@@ -10,6 +10,7 @@ use attache::model::{Binding, Object, Secret};
 
 use crate::args::Common;
 use crate::failure::{Failure, Outcome};
+use crate::masks::Masks;
 pub(crate) use sources::{Setting, Source, Sources};
 
 /// How often to look, unless said otherwise.
@@ -48,6 +49,11 @@ pub(crate) struct Settings {
     pub(crate) debug: bool,
     pub(crate) extensions: Vec<String>,
     pub(crate) allowed_hosts: Vec<String>,
+    /// Whether credentials go along for the card as well.
+    pub(crate) card_auth: bool,
+    /// Where `@name` is an entry.
+    pub(crate) catalog: Option<String>,
+    pub(crate) no_cache: bool,
     /// The keys that cards may be signed with: a file, or a url.
     pub(crate) jwks: Option<String>,
     pub(crate) require_signature: bool,
@@ -59,6 +65,10 @@ pub(crate) struct Settings {
     pub(crate) endpoint: Option<String>,
     /// `a2a-cli` in the user's configuration directory.
     pub(crate) folder: Option<std::path::PathBuf>,
+    /// The same among what may be deleted at any time.
+    pub(crate) cache: Option<std::path::PathBuf>,
+    /// The credentials among all this, and those that come up later.
+    pub(crate) masks: Masks,
 }
 
 impl Settings {
@@ -90,6 +100,9 @@ impl Settings {
             debug: flag("debug")?,
             extensions: list("extension"),
             allowed_hosts: list("allow-host"),
+            card_auth: flag("card-auth")?,
+            catalog: text("catalog"),
+            no_cache: flag("no-cache")?,
             jwks: text("jwks"),
             require_signature: flag("require-signature")?,
             ca: text("ca"),
@@ -98,9 +111,12 @@ impl Settings {
             config: common.config.clone(),
             endpoint: common.endpoint.clone(),
             folder: sources.folder.clone(),
+            cache: sources.cache.clone(),
             all: Vec::new(),
+            masks: Masks::default(),
         };
         settings.agree(common)?;
+        settings.masks = Masks::of(&settings);
         settings.all = all;
         Ok(settings)
     }

@@ -16,16 +16,16 @@ pub(crate) async fn until_settled(
 ) -> Outcome<Option<StreamResponse>> {
     let (mut last, mut state) = (None, None);
     while let Some(event) = follow.next().await? {
-        if let Some(task) = &follow.task {
+        if let Some(task) = follow.so_far() {
             out.resume_with(session.resume.wait(task.id.as_str()));
         }
         match live {
             true => out.event(&event)?,
-            false => changed(&event, &mut state, follow.task.as_ref(), out)?,
+            false => changed(&event, &mut state, follow.so_far(), out)?,
         }
         last = Some(event);
     }
-    if let Some(task) = follow.task.as_ref().filter(|_| !matches!(last, Some(StreamResponse::Message(_)))) {
+    if let Some(task) = follow.so_far().filter(|_| !matches!(last, Some(StreamResponse::Message(_)))) {
         finish(task, session, live, out)?;
     }
     Ok(last)

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use attache::{Client, Header, Traffic};
+use attache::{Client, ClientBuilder, Endpoints, Header, Traffic};
 
 use crate::masks::{Masks, is_credential};
 use crate::output::line;
@@ -13,11 +13,25 @@ use crate::settings::Settings;
 /// Headers that tell nothing, but fill the screen.
 const BORING: &[&str] = &["date", "vary", "x-content-type-options"];
 
-/// A client whose traffic is shown.
+/// A client whose traffic is shown, if that is asked for.
 pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
-    let masks = Masks::of(settings);
+    if settings.debug { client.watched(watcher(settings)) } else { client }
+}
+
+/// A client that is to be, whose traffic is shown, if that is asked for.
+pub(crate) fn watch_builder(builder: ClientBuilder, settings: &Settings) -> ClientBuilder {
+    if settings.debug { builder.watched(watcher(settings)) } else { builder }
+}
+
+/// Where tokens come from, with its traffic shown, if that is asked for.
+pub(crate) fn watch_endpoints(endpoints: Endpoints, settings: &Settings) -> Endpoints {
+    if settings.debug { endpoints.watched(watcher(settings)) } else { endpoints }
+}
+
+fn watcher(settings: &Settings) -> impl Fn(&Traffic<'_>) + Send + Sync + 'static {
+    let masks = settings.masks.clone();
     let start = Mutex::new(Instant::now());
-    client.watched(move |traffic| {
+    move |traffic| {
         let mut start = start.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if matches!(traffic, Traffic::Request { .. }) {
             *start = Instant::now();
@@ -26,13 +40,13 @@ pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
         let text: String =
             lines(traffic, &masks).iter().map(|it| format!("debug: {millis}ms {it}\n")).collect();
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
-    })
+    }
 }
 
 fn lines(traffic: &Traffic<'_>, masks: &Masks) -> Vec<String> {
     match traffic {
         Traffic::Request { method, url, headers, body } => {
-            let mut lines = vec![format!("> {method} {}", masks.hide(&line(url)))];
+            let mut lines = vec![format!("> {method} {}", masks.hide_wire(&line(url)))];
             lines.extend(headers.iter().filter_map(|it| header(it, masks)).map(|it| format!("> {it}")));
             lines.extend(bytes(body, masks).into_iter().map(|it| format!("> {it}")));
             lines
@@ -43,7 +57,7 @@ fn lines(traffic: &Traffic<'_>, masks: &Masks) -> Vec<String> {
             lines
         }
         Traffic::Received(body) => bytes(body, masks).into_iter().map(|it| format!("< {it}")).collect(),
-        Traffic::Lost(why) => vec![format!("! {}", masks.hide(&line(why)))],
+        Traffic::Lost(why) => vec![format!("! {}", masks.hide_wire(&line(why)))],
     }
 }
 
@@ -55,14 +69,14 @@ fn header(header: &Header<'_>, masks: &Masks) -> Option<String> {
     if is_credential(name) {
         return Some(format!("{name}: ***"));
     }
-    Some(format!("{name}: {}", masks.hide(&line(&String::from_utf8_lossy(header.value)))))
+    Some(format!("{name}: {}", masks.hide_wire(&line(&String::from_utf8_lossy(header.value)))))
 }
 
 /// Text line by line; what is none, by its size.
 fn bytes(body: &[u8], masks: &Masks) -> Vec<String> {
     match std::str::from_utf8(body) {
         Ok(text) if !text.contains('\0') => {
-            let text = masks.hide_body(text);
+            let text = masks.hide_wire(text);
             text.lines().filter(|it| !it.is_empty()).map(line).collect()
         }
         _ => vec![format!("({} bytes that are not text)", body.len())],
@@ -76,7 +90,7 @@ mod tests {
 
     #[test]
     fn auth_004_the_wire_log_has_no_credential() {
-        let mut masks = Masks::default();
+        let masks = Masks::default();
         masks.add(&Secret::from("hunter22"));
         let headers = || {
             let sensitive = true;
@@ -87,10 +101,11 @@ mod tests {
             ]
         };
         let body = br#"{"token":"whk","text":"hunter22"}"#;
-        let url = "http://x/?key=hunter22".to_owned();
+        let url = "http://x/?key=hunter22&access_token=unheard-of".to_owned();
         let shown =
             lines(&Traffic::Request { method: "POST", url, headers: headers(), body }, &masks).join("\n");
         assert!(!shown.contains("hunter22") && !shown.contains("other") && !shown.contains("whk"), "{shown}");
+        assert!(!shown.contains("unheard-of"), "{shown}");
         assert!(shown.contains("> a2a-version: 1.0") && shown.contains("> x-trace: ***"), "{shown}");
     }
 }

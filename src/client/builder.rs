@@ -10,7 +10,7 @@ use super::credentials::Wallet;
 use super::settings::ClientSettings;
 use super::way::{Way, origin, spoken};
 use super::{Client, headers, unspoken};
-use crate::egress::{ClientTls, Egress};
+use crate::egress::{ClientTls, Egress, Traffic, Watcher};
 use crate::model::{AgentInterface, Binding, Error, Result, Secret, Version};
 
 /// Sets up clients; [`Client::builder`] begins one. Clones share the cards that were read, so that asking for an agent
@@ -23,6 +23,7 @@ pub struct ClientBuilder {
     pub(super) trusted: Arc<[String]>,
     pub(super) cards: Arc<dyn CardStore>,
     tls: ClientTls,
+    watcher: Option<Watcher>,
 }
 
 impl Default for ClientBuilder {
@@ -34,6 +35,7 @@ impl Default for ClientBuilder {
             trusted: Arc::default(),
             cards: Arc::new(MemoryCards::default()),
             tls: ClientTls::new(),
+            watcher: None,
         }
     }
 }
@@ -111,6 +113,12 @@ impl ClientBuilder {
         Self { cards, ..self }
     }
 
+    /// Lets somebody see all that passes, credentials included; see [`Client::watched`].
+    #[must_use]
+    pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
+        Self { watcher: Some(Arc::new(watcher)), ..self }
+    }
+
     /// A client of the agent at this url, without a look at its card; see [`Client::new`].
     ///
     /// # Errors
@@ -130,7 +138,11 @@ impl ClientBuilder {
     }
 
     pub(super) fn egress(&self) -> Egress {
-        Egress::with_tls(&self.tls, self.settings.budgets.connect)
+        let egress = Egress::with_tls(&self.tls, self.settings.budgets.connect);
+        match &self.watcher {
+            Some(watcher) => egress.watched(watcher.clone()),
+            None => egress,
+        }
     }
 
     pub(super) fn along(&self, egress: Egress, way: Way) -> Client {

@@ -5,7 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ::http::HeaderMap;
-use ::http::header::{AGE, AsHeaderName, CACHE_CONTROL, ETAG, LAST_MODIFIED};
+use ::http::header::{AGE, AsHeaderName, CACHE_CONTROL, ETAG, LAST_MODIFIED, VARY};
+use serde::{Deserialize, Serialize};
 
 use crate::model::Timestamp;
 
@@ -26,7 +27,8 @@ pub trait CardStore: Send + Sync + 'static {
 }
 
 /// A card as it was read, and how long it may be used.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct KeptCard {
     /// The document.
     pub body: String,
@@ -61,7 +63,7 @@ impl KeptCard {
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
     let said = text(headers, CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
     let directives: Vec<_> = said.split(',').map(str::trim).collect();
-    if directives.contains(&"no-store") {
+    if directives.contains(&"no-store") || text(headers, VARY).is_some_and(|vary| vary.contains('*')) {
         return None;
     }
     let seconds = directives.iter().find_map(|one| one.strip_prefix("max-age=")?.parse().ok());

@@ -1,6 +1,7 @@
 //! Who we are: credentials, what an agent wants of them, and where they may go.
 
 mod choose;
+mod code;
 mod endpoints;
 mod oauth;
 mod plain;
@@ -21,6 +22,7 @@ use super::way::origin;
 use crate::egress::{Body, HttpResponse, Protocol};
 use crate::model::{AgentCard, Error, ErrorKind, Result, Secret, SecurityScheme};
 use choose::Choice;
+pub use code::CodeLogin;
 pub use endpoints::Endpoints;
 pub use oauth::{DeviceLogin, OAuth, Token};
 pub use plain::{ApiKey, Basic, Bearer, MutualTls};

@@ -94,27 +94,46 @@ impl ClientBuilder {
         Err(Error::new(kind).with_message(message))
     }
 
+    /// The card at this very url as it was received, which is what is signed: from where cards are kept, or from
+    /// there. A redirect is followed on the same server only. [`read_card`] reads it.
+    ///
+    /// # Errors
+    /// Of the connection; [`ErrorKind::TaskNotFound`] when there is nothing at that url.
+    pub async fn card_text(&self, url: &str) -> Result<String> {
+        let way = Way::new(url, Binding::HttpJson, Version::V1)?;
+        let (reader, limit) = (self.along(self.egress(), way.clone()), self.settings.budgets.total);
+        timeout(limit, self.text(&reader, &way.url)).await.unwrap_or_else(|_| Err(late(limit)))
+    }
+
     /// The card at this very place, from memory or from there.
     async fn read(&self, reader: &Client, url: &Uri) -> Result<AgentCard> {
+        card(self.text(reader, url).await?.as_bytes())
+    }
+
+    /// The same as text; what is no card is not kept.
+    async fn text(&self, reader: &Client, url: &Uri) -> Result<String> {
         let name = url.to_string();
         let kept = self.cards.get(&name);
         if let Some(kept) = kept.as_ref().filter(|kept| kept.fresh_until > now()) {
-            return card(kept.body.as_bytes());
+            return Ok(kept.body.clone());
         }
         let answer = self.ask(reader, url.clone(), kept.as_ref()).await?;
         let headers = answer.headers().clone();
         if let (StatusCode::NOT_MODIFIED, Some(kept)) = (answer.status(), kept) {
-            let read = card(kept.body.as_bytes());
+            let body = kept.body.clone();
             self.cards.put(&name, kept.renewed(&headers, now()));
-            return read;
+            return Ok(body);
         }
-        let failure = |status, body: &[u8]| read_rest(status, &String::from_utf8_lossy(body));
+        let failure = |status, body: &[u8]| match status {
+            404 | 410 => Error::new(ErrorKind::TaskNotFound).with_message("there is no card"),
+            status => read_rest(status, &String::from_utf8_lossy(body)),
+        };
         let body = answer.limited(self.settings.max_card_bytes).read(failure).await?;
-        let read = card(&body)?;
-        if let Some(kept) = KeptCard::new(&String::from_utf8_lossy(&body), &headers, now()) {
+        let body = String::from_utf8(body).map_err(|_| wire::peers_fault(ErrorKind::Parse.into()))?;
+        if let Some(kept) = KeptCard::new(&body, &headers, now()).filter(|_| card(body.as_bytes()).is_ok()) {
             self.cards.put(&name, kept);
         }
-        Ok(read)
+        Ok(body)
     }
 
     /// Asks for a document, wherever on its own server it is now.

@@ -27,18 +27,26 @@ pub struct TaskStream {
     fold: Fold,
     /// To send again, while it is not known to have arrived.
     sent: Option<SendMessageRequest>,
+    /// The first thing to tell is the task, as soon as there is one.
+    pub(super) tells_early: bool,
     /// The peer does not take the message in one of the two ways.
     is_refused: bool,
     /// What is known is how the task stood when the message reached it, not what became of it.
     is_stale: bool,
     /// Ends only with the task, not when it waits for somebody.
     to_the_end: bool,
+    /// Goes on while the task waits for this.
+    through: Vec<TaskState>,
+    /// A peer that cannot tell is no peer, until it has told something.
+    is_strict: bool,
     backoff: Backoff,
     pause: Duration,
     deadline: Option<Instant>,
     reconnects: u32,
     /// The stream that is open, or was last, has told something.
     has_spoken: bool,
+    /// And something new.
+    has_news: bool,
     cancels: bool,
 }
 
@@ -67,13 +75,17 @@ impl TaskStream {
             to_the_end: sent.is_none(),
             fold,
             sent,
+            tells_early: false,
             is_refused: false,
             is_stale: false,
+            through: Vec::new(),
+            is_strict: false,
             backoff: Backoff::new(&settings.retries),
             pause: settings.polling.first,
             deadline: settings.budgets.wait.map(|wait| Instant::now() + wait),
             reconnects: 0,
             has_spoken: false,
+            has_news: false,
             cancels: false,
             client,
         }
@@ -170,17 +182,39 @@ impl TaskStream {
         self
     }
 
+    /// Goes on while the task waits for one of these: somebody else gives it what it needs.
+    #[must_use]
+    pub fn through(mut self, states: impl IntoIterator<Item = TaskState>) -> Self {
+        self.through = states.into_iter().collect();
+        self
+    }
+
+    /// Looks at the task from time to time, though the peer may stream.
+    #[must_use]
+    pub fn by_looking(mut self) -> Self {
+        self.source = Source::Polled(Instant::now());
+        self
+    }
+
+    /// A task that cannot be streamed, because it has ended or the peer does not stream, is an error, unless something
+    /// of it was told before; otherwise such a task is looked at.
+    #[must_use]
+    pub fn or_refused(mut self) -> Self {
+        self.is_strict = true;
+        self
+    }
+
     fn is_at_rest(&self) -> bool {
         let state = self.fold.state();
-        state.is_terminal() || (state.is_interrupted() && !self.is_stale) || self.fold.message().is_some()
+        let waits = state.is_interrupted() && !self.is_stale && !self.through.contains(&state);
+        state.is_terminal() || waits || self.fold.message().is_some()
     }
 
     /// Whether nothing more is expected to be told.
     fn is_over(&self) -> bool {
         let state = self.fold.state();
-        state.is_terminal()
-            || self.fold.message().is_some()
-            || (state == TaskState::InputRequired && !self.to_the_end && !self.is_stale)
+        let asks = state == TaskState::InputRequired && !self.through.contains(&state);
+        state.is_terminal() || self.fold.message().is_some() || (asks && !self.to_the_end && !self.is_stale)
     }
 
     async fn advance(&mut self) -> Step {
@@ -220,9 +254,12 @@ impl TaskStream {
         let lost = match item {
             Some(Ok((at, event))) => {
                 self.backoff.reset();
-                self.has_spoken = true;
+                (self.has_spoken, self.is_strict) = (true, false);
                 let continues = self.sent.take().is_some_and(|sent| sent.message.task_id.is_some());
                 let told = self.fold.take(at, event);
+                if told.is_some() {
+                    (self.has_news, self.pause) = (true, self.client.settings.polling.first);
+                }
                 self.is_stale = continues && self.fold.state().is_interrupted();
                 self.rest_if_over();
                 return Ok(told);
@@ -258,9 +295,15 @@ impl TaskStream {
         match error.kind() {
             ErrorKind::TaskNotFound | ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Err(error),
             _ if may_pass(&error) => {
-                self.source = Source::Closed(self.later(error)?);
+                let then = self.later(error)?;
+                // A stream that brought nothing new was worth a look, and is not opened more often than one looks.
+                self.source = Source::Closed(match std::mem::take(&mut self.has_news) {
+                    true => then,
+                    false => then.max(self.next_look()),
+                });
                 Ok(())
             }
+            _ if self.is_strict => Err(error),
             // It has ended, or the peer cannot do that, or says what nobody understands.
             _ => {
                 self.source = Source::Polled(Instant::now());
@@ -271,12 +314,27 @@ impl TaskStream {
 
     /// The message may or may not have arrived.
     fn unheard(&mut self, error: Error) -> Result<()> {
-        self.source = match &self.sent {
-            Some(_) if is_unknown(&error) && !std::mem::replace(&mut self.is_refused, true) => Source::Unsent,
+        self.source = match &mut self.sent {
+            Some(sent) if self.client.streams() == Some(true) && is_about_the_task(&error, sent) => {
+                return Err(error);
+            }
+            Some(sent) if is_unknown(&error) && !std::mem::replace(&mut self.is_refused, true) => {
+                if self.tells_early {
+                    sent.configuration.get_or_insert_default().return_immediately = true;
+                }
+                Source::Unsent
+            }
             Some(_) if self.client.may_send_again(&error) => Source::Closed(self.later(error)?),
             Some(_) | None => return Err(error),
         };
         Ok(())
+    }
+
+    /// When to look at the task, and longer between looks from then on.
+    fn next_look(&mut self) -> Instant {
+        let then = Instant::now() + self.pause;
+        self.pause = (self.pause * 3 / 2).min(self.client.settings.polling.longest);
+        then
     }
 
     fn later(&mut self, error: Error) -> Result<Instant> {
@@ -314,6 +372,7 @@ impl TaskStream {
     /// Sends the message without a stream; what comes back may be anything.
     async fn send(&mut self) -> Step {
         let Some(sent) = self.sent.clone() else { return Ok(None) };
+        let continues = sent.message.task_id.is_some() && sent.returns_immediately();
         let event = match self.client.send_message(sent).await {
             Ok(SendMessageResponse::Task(task)) => StreamResponse::Task(task),
             Ok(SendMessageResponse::Message(message)) => StreamResponse::Message(message),
@@ -331,11 +390,12 @@ impl TaskStream {
         };
         self.sent = None;
         let told = self.fold.take(None, event);
+        self.is_stale = continues && self.fold.state().is_interrupted();
         let streams = self.client.streams().unwrap_or(true);
         self.source = match self.is_at_rest() {
             true => Source::Ended,
             false if streams => Source::Closed(Instant::now()),
-            false => Source::Polled(Instant::now() + self.pause),
+            false => Source::Polled(self.next_look()),
         };
         Ok(told)
     }
@@ -345,17 +405,18 @@ impl TaskStream {
         let told = match self.look().await {
             Ok(told) => told,
             Err(error) if may_pass(&error) => {
-                self.source = Source::Polled(self.later(error)?);
+                let then = self.later(error)?;
+                self.source = Source::Polled(then.max(self.next_look()));
                 return Ok(None);
             }
             Err(error) => return Err(error),
         };
         self.backoff.reset();
+        self.is_strict = false;
         self.source = match self.is_at_rest() {
             true => Source::Ended,
-            false => Source::Polled(Instant::now() + self.pause),
+            false => Source::Polled(self.next_look()),
         };
-        self.pause = (self.pause * 3 / 2).min(self.client.settings.polling.longest);
         Ok(told)
     }
 
@@ -385,16 +446,18 @@ impl TaskStream {
     }
 }
 
+/// Whether a refusal means the task that a message continues, and not the way it was sent: it has ended.
+fn is_about_the_task(error: &Error, sent: &SendMessageRequest) -> bool {
+    error.kind() == ErrorKind::UnsupportedOperation && sent.message.task_id.is_some()
+}
+
 impl Client {
     /// Follows a task to its end, from behind a position that an earlier stream gave, or as it stands. Where the peer
     /// cannot stream, or the task has ended, it is looked at.
     #[must_use]
     pub fn follow(&self, id: impl Into<TaskId>, after: Option<Seq>) -> TaskStream {
-        let mut followed = TaskStream::new(self.clone(), Fold::of(id.into(), after), None);
-        if self.streams() == Some(false) {
-            followed.source = Source::Polled(Instant::now());
-        }
-        followed
+        let followed = TaskStream::new(self.clone(), Fold::of(id.into(), after), None);
+        if self.streams() == Some(false) { followed.by_looking() } else { followed }
     }
 }
 

@@ -3,7 +3,6 @@
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
-mod card_text;
 mod cards;
 mod chat;
 mod credentials;
@@ -42,7 +41,7 @@ pub use builder::ClientBuilder;
 pub use cards::{CardStore, KeptCard, MemoryCards};
 use credentials::Wallet;
 pub use credentials::{
-    ApiKey, Basic, Bearer, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
 };
 pub use events::EventStream;
 pub use follow::TaskStream;

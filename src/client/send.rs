@@ -56,7 +56,8 @@ impl Client {
             // The first thing to tell is the task, as soon as there is one.
             request.configuration.get_or_insert_default().return_immediately = true;
         }
-        let followed = TaskStream::new(self.keyed()?, Fold::default(), Some(request));
+        let mut followed = TaskStream::new(self.keyed()?, Fold::default(), Some(request));
+        followed.tells_early = true;
         if streams { followed.opened().await } else { Ok(followed.without_stream()) }
     }
 

@@ -128,6 +128,10 @@ fn absolute(interface: &AgentInterface, card: &Uri) -> Vec<String> {
     let url = interface.url.as_str();
     let origin = origin(card);
     match url {
+        // `host:port` does not say whether it is TLS; where the card came by TLS, so do the calls.
+        address if interface.binding() == Some(Binding::Grpc) && !address.contains("://") => {
+            vec![format!("{}://{address}", card.scheme_str().unwrap_or("http"))]
+        }
         _ if interface.binding() == Some(Binding::Grpc) => vec![url.to_owned()],
         "" => vec![format!("{origin}/a2a"), format!("{origin}/")],
         path if path.starts_with('/') => vec![format!("{origin}{path}")],

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response};
 
 /// What passes between us and a peer, as it passes. Credentials are in it: whoever prints it masks them.
@@ -26,7 +27,7 @@ pub enum Traffic<'a> {
         /// Names and values.
         headers: Vec<Header<'a>>,
     },
-    /// A piece of the body has come.
+    /// A piece of the body has come: of text whole lines, and what is left at its end.
     Received(&'a [u8]),
     /// The connection could not be made, or was lost.
     Lost(String),
@@ -67,4 +68,38 @@ fn headers(map: &HeaderMap) -> Vec<Header<'_>> {
         sensitive: value.is_sensitive(),
     })
     .collect()
+}
+
+/// Shows a body as it comes. Text is shown line by line, so that nothing to be masked is torn apart.
+pub(super) struct Shown {
+    watcher: Watcher,
+    by_line: bool,
+    held: Vec<u8>,
+}
+
+impl Shown {
+    pub(super) fn new(watcher: Watcher, headers: &HeaderMap) -> Self {
+        let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        Self { watcher, by_line: !media_type.starts_with("application/grpc"), held: Vec::new() }
+    }
+
+    pub(super) fn piece(&mut self, data: &[u8]) {
+        self.held.extend_from_slice(data);
+        let whole = match self.by_line {
+            true => self.held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1),
+            false => self.held.len(),
+        };
+        if whole > 0 {
+            (self.watcher)(&Traffic::Received(&self.held[..whole]));
+            self.held.drain(..whole);
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        if !self.held.is_empty() {
+            (self.watcher)(&Traffic::Received(&self.held));
+        }
+    }
 }

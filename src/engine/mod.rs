@@ -51,7 +51,7 @@ pub(crate) use clock::System;
 pub(crate) use journal::Follow;
 pub(crate) use recorded::Recorded;
 pub use settings::{AgentSettings, Restart, Settings, Waiting};
-pub(crate) use staff::Staff;
+pub(crate) use staff::{Hire, Staff, Team, Worker};
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -131,6 +131,21 @@ impl Engine {
             crowd: Arc::default(),
             settings: Arc::new(settings),
         }
+    }
+
+    /// Who works now.
+    pub(crate) fn team(&self) -> Team {
+        self.staff.team()
+    }
+
+    /// Agents who could take the place of those there are.
+    pub(crate) fn hire(&self, agents: impl IntoIterator<Item = Hire>) -> Team {
+        self.staff.hire(agents)
+    }
+
+    /// Lets these agents work from now on. What has begun goes on with those who began it.
+    pub(crate) fn employ(&self, team: Team) {
+        self.staff.replace(team);
     }
 
     /// The task, if this scope has it.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::live::{Incoming, Live, Passed, Wish};
 use super::log::Log;
-use super::staff::Leave;
+use super::staff::{Leave, Worker};
 use super::sweep::FIRST_PAUSE;
 use super::turn;
 use super::{Accepted, Engine, Error, Opening, Result, reason};
@@ -54,6 +54,8 @@ pub(super) struct Runner {
     looked: Seq,
     /// Whether somebody elsewhere has asked for the task to be canceled.
     canceled: bool,
+    /// Who works on it.
+    pub(super) worker: Arc<Worker>,
     /// Leave to run the turn that was begun.
     permit: Option<Leave>,
     /// Held while the task waits for that leave.
@@ -118,6 +120,7 @@ impl Runner {
     /// A runner that knows nothing yet.
     fn new(engine: Engine, id: TaskId, scope: Scope) -> Self {
         Self {
+            worker: engine.staff.of(&scope),
             engine,
             id,
             scope,
@@ -148,7 +151,7 @@ impl Runner {
         // Where a second run must not happen, and where the turn cannot begin, the record comes first.
         let named = |birth: &Birth| birth.key.is_some() || birth.alias.is_some();
         let named = self.birth.as_ref().is_some_and(named);
-        let first = self.permit.is_none() || named || self.engine.staff.of(&self.scope).agent.durable_start();
+        let first = self.permit.is_none() || named || self.worker.agent.durable_start();
         let opened = if first { self.commit(None, false).await } else { Ok(()) };
         let ended = match opened {
             Ok(()) if self.birth.is_none() && self.head.is_none() => return,
@@ -186,11 +189,13 @@ impl Runner {
                     break;
                 }
                 // A turn that runs again is counted before it does, or it could kill the process for ever.
-                if self.engine.staff.of(&self.scope).agent.durable_start() || self.log.attempts > 1 {
+                if self.worker.agent.durable_start() || self.log.attempts > 1 {
                     self.commit(None, false).await?;
                 }
                 turn::run(self, message).await?;
                 self.permit = None;
+                // Somebody else may have their place by now.
+                self.worker = self.engine.staff.of(&self.scope);
             }
             match self.next_wish() {
                 Some(wish) => self.grant(wish).await?,
@@ -203,12 +208,12 @@ impl Runner {
     pub(super) fn has_room(&self) -> bool {
         let place = Waiting::new(&self.engine);
         place.number <= self.engine.settings.max_waiting_turns
-            || self.engine.staff.of(&self.scope).try_leave(&self.engine.turns).is_some()
+            || self.worker.try_leave(&self.engine.turns).is_some()
     }
 
     /// Plans the beginning of the next turn, if there is leave to run it.
     fn begin_turn(&mut self) {
-        self.permit = self.engine.staff.of(&self.scope).try_leave(&self.engine.turns);
+        self.permit = self.worker.try_leave(&self.engine.turns);
         if self.permit.is_some() {
             self.plan(self.log.turn_start());
         }
@@ -217,7 +222,7 @@ impl Runner {
     /// Waits until a turn may begin, granting wishes meanwhile; false when the task has ended before.
     async fn wait_for_turn(&mut self) -> Result<bool> {
         let _place = self.place.take().unwrap_or_else(|| Waiting::new(&self.engine));
-        let worker = self.engine.staff.of(&self.scope).clone();
+        let worker = self.worker.clone();
         let since = Instant::now();
         let mut free = pin!(worker.leave(self.engine.turns.clone()));
         while self.log.waiting().is_some() {
@@ -294,8 +299,8 @@ impl Runner {
 
     /// Tells the agent that a task of its was canceled while it did nothing for it. The task has ended whatever it does.
     async fn tell_canceled(&self) {
-        let worker = self.engine.staff.of(&self.scope);
-        let told = timeout(self.engine.settings.cancel_grace, worker.agent.canceled(&self.log.task)).await;
+        let told =
+            timeout(self.engine.settings.cancel_grace, self.worker.agent.canceled(&self.log.task)).await;
         if let Ok(Err(failure)) = told {
             let cause = failure.cause() as &dyn std::error::Error;
             tracing::warn!(task = %self.id, cause, "agent failed while it was told of a cancel");

@@ -61,7 +61,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let setting = Arc::new(setting(runner, message));
     // However the turn ends: whoever still speaks must not wait for ever.
     let _over = Over(&setting.queue);
-    let worker = runner.engine.staff.of(runner.scope()).clone();
+    let worker = runner.worker.clone();
     let agent = worker.agent.clone();
     let mut work = Some(match runner.failure.take() {
         Some(failure) => Box::pin(std::future::ready(Err(failure))) as Work<'_>,
@@ -235,7 +235,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
         cancel: CancellationToken::new(),
         listens: AtomicBool::new(false),
-        deadline: later(Instant::now(), engine.staff.of(&scope).max_turn_time(&engine.settings)),
+        deadline: later(Instant::now(), runner.worker.max_turn_time(&engine.settings)),
         library: Arc::new(Shelf { engine: engine.clone(), scope }),
     }
 }

@@ -43,13 +43,28 @@ pub(super) type Reload = Arc<dyn Fn() -> Result<(), Box<dyn std::error::Error + 
 pub struct Admin {
     folder: PathBuf,
     listen: Option<(SocketAddr, Keys)>,
-    reload: Reload,
+    reload: Reloads,
+}
+
+/// What is done when something has changed.
+#[derive(Clone)]
+pub(super) struct Reloads {
+    /// Anything.
+    pub(super) all: Reload,
+    /// Keys, and nothing else is to be looked at.
+    pub(super) keys: Reload,
+}
+
+impl Default for Reloads {
+    fn default() -> Self {
+        Self { all: Arc::new(|| Ok(())), keys: Arc::new(|| Ok(())) }
+    }
 }
 
 impl Admin {
     /// At the socket `admin/socket` below this folder. The folder `admin` and the socket are for their owner alone.
     pub fn below(folder: impl AsRef<Path>) -> Self {
-        Self { folder: folder.as_ref().join("admin"), listen: None, reload: Arc::new(|| Ok(())) }
+        Self { folder: folder.as_ref().join("admin"), listen: None, reload: Reloads::default() }
     }
 
     /// Also at this address, for those who show one of these keys; `GET /healthz` is for everybody. It speaks TLS if the server
@@ -67,7 +82,18 @@ impl Admin {
         F: Fn() -> Result<(), E> + Send + Sync + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.reload = Arc::new(move || reload().map_err(Into::into));
+        self.reload.all = Arc::new(move || reload().map_err(Into::into));
+        self
+    }
+
+    /// Does this when it is told that keys have changed, and nothing else.
+    #[must_use]
+    pub fn on_new_keys<F, E>(mut self, reload: F) -> Self
+    where
+        F: Fn() -> Result<(), E> + Send + Sync + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.reload.keys = Arc::new(move || reload().map_err(Into::into));
         self
     }
 
@@ -118,7 +144,7 @@ impl Admin {
 pub(super) struct Doors {
     socket: Option<Door>,
     gate: Option<Gate>,
-    pub(super) reload: Reload,
+    pub(super) reload: Reloads,
 }
 
 impl Doors {

@@ -25,7 +25,7 @@ use super::door::{Door, Place};
 use super::idle::Calls;
 use super::io::Io;
 use super::reply::Reply;
-use super::routes::Routes;
+use super::running::Current;
 use super::settings::ServerSettings;
 use super::taken;
 
@@ -61,7 +61,7 @@ pub(super) struct Peer {
 /// Serves until `shutdown` is ready, then drains. Whatever is left after the grace period is dropped.
 pub(super) async fn serve(
     listener: TcpListener,
-    routes: Routes,
+    current: Arc<Current>,
     handshake: Option<Arc<dyn Handshake>>,
     (tasks, stop): (TaskTracker, CancellationToken),
     shutdown: impl Future<Output = ()>,
@@ -69,8 +69,8 @@ pub(super) async fn serve(
     let gone = CancellationToken::new();
     // Also when this future is dropped: nothing outlives it.
     let _ends = (stop.clone().drop_guard(), gone.clone().drop_guard());
-    let mut door = Door::new(listener, routes.settings.max_connections);
-    let server = Connections { handshake, gone, ..Connections::new(routes, tasks, stop) };
+    let mut door = Door::new(listener, current.get().settings.max_connections);
+    let server = Connections { handshake, gone, ..Connections::new(current, tasks, stop) };
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -86,7 +86,7 @@ pub(super) async fn serve(
 
 /// Where connections are served, wherever they come from.
 pub(super) struct Connections {
-    routes: Arc<Routes>,
+    current: Arc<Current>,
     http: Arc<Http>,
     handshake: Option<Arc<dyn Handshake>>,
     tasks: TaskTracker,
@@ -97,9 +97,9 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn new(routes: Routes, tasks: TaskTracker, stop: CancellationToken) -> Self {
-        let http = Arc::new(Http::new(&tasks, &routes.settings));
-        Self { routes: Arc::new(routes), http, handshake: None, tasks, gone: stop.clone(), stop }
+    pub(super) fn new(current: Arc<Current>, tasks: TaskTracker, stop: CancellationToken) -> Self {
+        let http = Arc::new(Http::new(&tasks, &current.get().settings));
+        Self { current, http, handshake: None, tasks, gone: stop.clone(), stop }
     }
 
     fn accept(&self, stream: TcpStream, peer: SocketAddr, place: Place, watcher: Watcher) {
@@ -127,20 +127,23 @@ impl Connections {
 
     fn visit(&self, peer: SocketAddr, place: Place, watcher: Watcher) -> Visit {
         let peer = Peer { address: peer, certificate: None };
-        Visit { routes: self.routes.clone(), peer, watcher, _place: place }
+        let routes = self.current.get();
+        let (settings, drain) = (routes.settings.clone(), routes.drain.clone());
+        Visit { current: self.current.clone(), settings, drain, peer, watcher, _place: place }
     }
 
     async fn drain(self, graceful: GracefulShutdown) {
         self.tasks.close();
         // Those who read streams go first, and come again elsewhere.
-        self.routes.drain.cancel();
+        let routes = self.current.get();
+        routes.drain.cancel();
         let drained = async {
             graceful.shutdown().await;
             self.tasks.wait().await;
         };
         tokio::select! {
             () = drained => {}
-            () = sleep(self.routes.settings.shutdown_grace) => {
+            () = sleep(routes.settings.shutdown_grace) => {
                 tracing::warn!("calls or turns dropped after the grace period");
             }
         }
@@ -154,7 +157,10 @@ impl Connections {
 
 /// A connection's time with us.
 struct Visit {
-    routes: Arc<Routes>,
+    current: Arc<Current>,
+    /// As they were when it came.
+    settings: Arc<ServerSettings>,
+    drain: CancellationToken,
     peer: Peer,
     watcher: Watcher,
     _place: Place,
@@ -166,8 +172,8 @@ impl Visit {
     async fn begin<T>(&self, said: impl Future<Output = io::Result<T>>) -> Option<T> {
         tokio::select! {
             biased;
-            said = timeout(self.routes.settings.header_timeout, said) => said.ok()?.ok(),
-            () = self.routes.drain.cancelled() => None,
+            said = timeout(self.settings.header_timeout, said) => said.ok()?.ok(),
+            () = self.drain.cancelled() => None,
         }
     }
 }
@@ -201,14 +207,14 @@ impl Http {
 
     /// Sees which of them a connection speaks, and serves it to its end.
     async fn open<S: Bytes + 'static>(&self, stream: S, visit: Visit) {
-        let opened = visit.begin(Io::open(stream, visit.routes.settings.write_timeout));
+        let opened = visit.begin(Io::open(stream, visit.settings.write_timeout));
         let Some((io, is_http2)) = opened.await else { return };
-        let Visit { routes, peer, watcher, _place } = visit;
-        let peer = Arc::new(peer);
         let ended = match is_http2 {
-            true => Box::pin(self.serve_two(io, routes, peer, watcher)).await,
+            true => Box::pin(self.serve_two(io, visit)).await,
             false => {
-                let service = service_fn(move |request| answer(routes.clone(), peer.clone(), request));
+                let Visit { current, peer, watcher, _place, .. } = visit;
+                let peer = Arc::new(peer);
+                let service = service_fn(move |request| answer(current.clone(), peer.clone(), request));
                 watcher.watch(self.one.serve_connection(TokioIo::new(io), service)).await
             }
         };
@@ -218,21 +224,16 @@ impl Http {
     }
 
     /// Serves HTTP/2 until the peer leaves, has wanted nothing for long enough, or the server is to stop.
-    async fn serve_two<S: Bytes + 'static>(
-        &self,
-        io: Io<S>,
-        routes: Arc<Routes>,
-        peer: Arc<Peer>,
-        // Whoever stops the server waits for it.
-        _watcher: Watcher,
-    ) -> hyper::Result<()> {
-        let (calls, settings) = (Arc::new(Calls::default()), &routes.settings);
-        let service = service_fn(|request| answer(routes.clone(), peer.clone(), request));
-        let connection = self.two(settings, calls.clone()).serve_connection(TokioIo::new(io), service);
+    async fn serve_two<S: Bytes + 'static>(&self, io: Io<S>, visit: Visit) -> hyper::Result<()> {
+        // Whoever stops the server waits for the watcher.
+        let Visit { current, settings, drain, peer, watcher: _watcher, _place } = visit;
+        let (calls, peer) = (Arc::new(Calls::default()), Arc::new(peer));
+        let service = service_fn(|request| answer(current.clone(), peer.clone(), request));
+        let connection = self.two(&settings, calls.clone()).serve_connection(TokioIo::new(io), service);
         let mut connection = pin!(connection);
         tokio::select! {
             ended = &mut connection => return ended,
-            () = routes.drain.cancelled() => {}
+            () = drain.cancelled() => {}
             () = calls.idle(settings.idle_timeout) => {}
         }
         connection.as_mut().graceful_shutdown();
@@ -241,10 +242,11 @@ impl Http {
 }
 
 async fn answer(
-    routes: Arc<Routes>,
+    current: Arc<Current>,
     peer: Arc<Peer>,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
+    let routes = current.get();
     // HTTP keeps room for this future as long as the connection lasts, streams included.
     Ok(Box::pin(routes.answer(&peer, request)).await)
 }

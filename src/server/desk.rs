@@ -7,7 +7,7 @@ use std::pin::Pin;
 use http::{HeaderValue, Method, Request, StatusCode};
 use serde_json::json;
 
-use super::admin::Reload;
+use super::admin::{Reload, Reloads};
 use super::reply::{self, Reply, not_allowed, plain, whole};
 use crate::metrics;
 use crate::model::{Error, ErrorKind, Result};
@@ -45,10 +45,12 @@ pub(super) struct Desk {
 
 impl Desk {
     /// The questions that every server answers.
-    pub(super) fn new(reload: Reload, deliveries: &Deliveries) -> Self {
+    pub(super) fn new(reload: Reloads, deliveries: &Deliveries) -> Self {
         let mut desk = Self::default();
         desk.add(Method::GET, "/healthz", |_| async { plain(StatusCode::OK, "ok\n") });
-        desk.add(Method::POST, "/reload", move |_| std::future::ready(reloaded(&reload)));
+        let Reloads { all, keys } = reload;
+        desk.add(Method::POST, "/reload", move |_| std::future::ready(reloaded(&all)));
+        desk.add(Method::POST, "/reload/keys", move |_| std::future::ready(reloaded(&keys)));
         desk.add(Method::GET, "/metrics", |_| async { counted() });
         desk.add_deliveries(deliveries);
         desk

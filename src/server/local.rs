@@ -9,11 +9,11 @@ use tokio::io::{DuplexStream, duplex};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connections::Connections;
-use super::{Built, Server};
+use super::{Built, Running, Server};
 use crate::client::Client;
 use crate::egress::{ClientTls, Connector, Egress};
 use crate::model::{Binding, Result, Version};
-use crate::push::{Deliveries, Pushes};
+use crate::push::Deliveries;
 
 /// Nobody listens there; what a caller of this process is seen as.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -44,7 +44,7 @@ const BUFFER: usize = 64 << 10;
 /// It serves until it is dropped; calls and turns end with it.
 pub struct Local {
     egress: Egress,
-    pushes: Pushes,
+    running: Running,
     _stop: DropGuard,
 }
 
@@ -54,28 +54,34 @@ impl Server {
     /// # Errors
     /// The store does not answer, or two agents have one name.
     pub async fn local(self) -> Result<Local> {
-        let Built { routes, engine, pushes, tasks, stop, .. } = self.build(NOWHERE).await?;
+        let Built { running, tasks, stop, .. } = self.build(NOWHERE).await?;
+        let (engine, delivering) = (running.engine().clone(), running.pushes().clone());
         let house = async move { match engine.keep_house().await {} };
         tasks.spawn(stop.clone().run_until_cancelled_owned(house));
-        let delivering = pushes.clone();
         let delivering = async move { match delivering.keep_delivering().await {} };
         tasks.spawn(stop.clone().run_until_cancelled_owned(delivering));
         let door = Arc::new(Door {
-            connections: Connections::new(routes, tasks, stop.clone()),
+            connections: Connections::new(running.current(), tasks, stop.clone()),
             graceful: GracefulShutdown::new(),
             stop: stop.clone(),
         });
         let connector = Connector::new(move |_| std::future::ready(door.connect()));
         let egress = Egress::over(connector, &ClientTls::new());
-        Ok(Local { egress, pushes, _stop: stop.drop_guard() })
+        Ok(Local { egress, running, _stop: stop.drop_guard() })
     }
 }
 
 impl Local {
+    /// The way to change what it serves while it runs.
+    #[must_use]
+    pub fn running(&self) -> Running {
+        self.running.clone()
+    }
+
     /// What became of deliveries to webhooks, for operators.
     #[must_use]
     pub fn deliveries(&self) -> Deliveries {
-        self.pushes.deliveries()
+        self.running.pushes().deliveries()
     }
 
     /// A client of the agent at the root. Its calls fail once the server is dropped.

@@ -26,9 +26,11 @@ mod jsonrpc;
 mod local;
 mod outgoing;
 mod place;
+mod plan;
 mod reply;
 mod rest;
 mod routes;
+mod running;
 #[cfg(feature = "jws")]
 mod seal;
 mod served;
@@ -45,27 +47,24 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agent::Agent;
-use crate::auth::{Access, Allowance, Meter};
+use crate::auth::{Access, Allowance};
 use crate::bus;
 use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
 use crate::push::{Deliveries, PushSettings, Pushes};
-use crate::service::{Budget, Directory, Offer, Places, Resident, Service};
 use crate::store::{self, Store};
-use crate::wire::path::is_tenant;
-use body::Reading;
-use browser::Browsers;
-use card::{Card, Document};
 use connections::Handshake;
 #[cfg(unix)]
 use desk::Desk;
 use place::Place;
-use routes::Routes;
+use plan::{Ground, Plan};
+use running::Current;
 
 #[cfg(unix)]
 pub use admin::Admin;
 #[cfg(feature = "client")]
 pub use local::Local;
+pub use running::Running;
 pub use served::Served;
 pub use settings::ServerSettings;
 #[cfg(feature = "tls")]
@@ -113,10 +112,8 @@ pub struct Bound {
 /// A server put together, before anybody can reach it.
 struct Built {
     root: Place,
-    routes: Routes,
+    running: Running,
     handshake: Option<Arc<dyn Handshake>>,
-    engine: Engine,
-    pushes: Pushes,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -261,89 +258,60 @@ impl Server {
     /// Puts everything together for callers who come to this address.
     async fn build(self, address: SocketAddr) -> Result<Built> {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let root = match &self.public_url {
-            Some(url) => Place::public(url)?,
-            None => Place::listening(address, self.handshake.is_some()),
-        };
-        let browsers = Browsers::new(&self.serving.cors_origins, address, self.public_url.as_deref());
-        let agents: Vec<Served> = [self.first].into_iter().chain(self.others).collect();
-        check_names(&agents)?;
+        let (plan, Rest { store, settings, push, handshake }) = self.parts()?;
         let engine = Engine::new(
-            self.store,
+            store,
             Arc::new(bus::Local::default()),
-            Staff::new(
-                agents
-                    .iter()
-                    .map(|served| (served.name.clone(), served.agent.clone(), served.settings.clone())),
-            ),
+            Staff::new(plan.hires()),
             Arc::new(System),
-            self.settings,
+            settings,
             (tasks.clone(), stop.clone()),
         );
         engine.recover().await?;
-        let pushes = pushes(&engine, self.push, &stop);
-        let places = Places::new(self.serving.most());
-        let allowed = self.allowance.as_ref().or(self.access.as_ref().map(|access| access.allowed()));
-        let budget = allowed.map_or_else(Budget::default, |allowed| Budget {
-            open: allowed.open_tasks,
-            parked: allowed.parked_tasks,
-        });
-        let meter = allowed.map(Meter::new);
-        #[cfg(feature = "jws")]
-        let seal = seal::Seal::new(self.signers, &root, self.public_url.is_some())?;
-        #[cfg(feature = "jws")]
-        let key_set = seal.key_set();
-        #[cfg(not(feature = "jws"))]
-        let key_set: Option<String> = None;
-        let key_set = key_set.map(|keys| Document::new(keys.into_bytes(), &self.serving)).transpose()?;
-        let (mut residents, mut cards) = (Vec::new(), Vec::new());
-        for (at, served) in agents.into_iter().enumerate() {
-            let tenant = (at > 0).then(|| served.name.to_string());
-            let mut card = served.card;
-            offer(&mut card, engine.keeps_tasks());
-            let describe = |card: &mut AgentCard| {
-                if let Some(access) = &self.access {
-                    access.describe(&served.name, card);
-                }
-            };
-            describe(&mut card);
-            let extended_card = served.extended_card.map(|mut extended| {
-                offer(&mut extended, engine.keeps_tasks());
-                describe(&mut extended);
-                card::complete(extended, &root, tenant.as_deref()).published()
-            });
-            let service = Service::new(
-                engine.clone(),
-                served.agent,
-                Offer::new(&card, extended_card, self.serving.modes()),
-                self.limits.clone(),
-                (places.clone(), pushes.clone()),
-                (self.serving.parked_stream_timeout, self.serving.max_blocking),
-            )
-            .with_budget(budget);
-            residents.push(Resident { name: served.name, service, tenants: served.tenants });
-            cards.push(Card::new(card, &root, tenant, &self.serving, |card| {
-                #[cfg(feature = "jws")]
-                seal.sign(card)?;
-                let _ = card;
-                Ok(())
-            })?);
-        }
-        let routes = Routes {
-            directory: Directory::new(residents),
-            cards,
-            key_set,
-            root: root.clone(),
-            is_public: self.public_url.is_some(),
-            browsers,
-            meter,
-            access: self.access,
-            settings: self.serving,
-            reading: Reading::default(),
+        let pushes = pushes(&engine, push, &stop);
+        let ground = Ground {
+            address,
+            is_secure: handshake.is_some(),
+            places: plan.places(),
+            reading: Arc::default(),
             drain: CancellationToken::new(),
+            engine,
+            pushes,
         };
-        Ok(Built { root, routes, handshake: self.handshake, engine, pushes, tasks, stop })
+        let team = ground.engine.team();
+        let routes = plan.routes(&ground, &team, None)?;
+        let (root, current) = (routes.root.clone(), Arc::new(Current::new(routes)));
+        Ok(Built { root, running: Running::new(ground, current), handshake, tasks, stop })
     }
+
+    /// What may change while it runs, and what may not.
+    ///
+    /// # Errors
+    /// Invalid: agents whose names cannot be.
+    fn parts(self) -> Result<(Plan, Rest)> {
+        let plan = Plan {
+            agents: [self.first].into_iter().chain(self.others).collect(),
+            serving: Arc::new(self.serving),
+            limits: self.limits,
+            access: self.access,
+            allowance: self.allowance,
+            public_url: self.public_url,
+            #[cfg(feature = "jws")]
+            signers: self.signers,
+        };
+        let rest =
+            Rest { store: self.store, settings: self.settings, push: self.push, handshake: self.handshake };
+        plan.check()?;
+        Ok((plan, rest))
+    }
+}
+
+/// What a server has as long as it runs.
+struct Rest {
+    store: Arc<dyn Store>,
+    settings: Settings,
+    push: PushSettings,
+    handshake: Option<Arc<dyn Handshake>>,
 }
 
 /// Who calls webhooks, beside what the server waits for when it is to stop.
@@ -352,32 +320,6 @@ fn pushes(engine: &Engine, settings: PushSettings, stop: &CancellationToken) -> 
         tracing::warn!("webhooks on this machine are called: for development only");
     }
     Pushes::new(engine.clone(), settings, (TaskTracker::new(), stop.child_token()))
-}
-
-/// Where no task is kept there is nothing to follow.
-fn offer(card: &mut AgentCard, keeps_tasks: bool) {
-    card.capabilities.streaming.get_or_insert(true);
-    card.capabilities.push_notifications.get_or_insert(true);
-    if !keeps_tasks {
-        card.capabilities.streaming = Some(false);
-        card.capabilities.push_notifications = Some(false);
-    }
-}
-
-/// Two agents of one name would be one and the same, and a tenant of the first hides an agent of its name.
-fn check_names(agents: &[Served]) -> Result<()> {
-    let first = agents.first().map_or(&[][..], |served| &served.tenants);
-    for (at, served) in agents.iter().enumerate() {
-        let taken = agents[..at].iter().any(|other| other.name == served.name);
-        if taken || (at > 0 && (!is_tenant(&served.name) || first.contains(&served.name))) {
-            let why = format!("`{}` is taken, or cannot be the name of an agent", served.name);
-            return Err(Error::invalid("name", why));
-        }
-        if let Some(wrong) = served.tenants.iter().find(|tenant| !is_tenant(tenant)) {
-            return Err(Error::invalid("tenants", format!("`{wrong}` cannot be the name of a tenant")));
-        }
-    }
-    Ok(())
 }
 
 impl Bound {
@@ -406,10 +348,16 @@ impl Bound {
         self.doors.as_ref().and_then(admin::Doors::address)
     }
 
+    /// The way to change what it serves while it runs.
+    #[must_use]
+    pub fn running(&self) -> Running {
+        self.built.running.clone()
+    }
+
     /// What became of deliveries to webhooks, for operators.
     #[must_use]
     pub fn deliveries(&self) -> Deliveries {
-        self.built.pushes.deliveries()
+        self.built.running.pushes().deliveries()
     }
 
     /// Serves until the process ends.
@@ -427,12 +375,13 @@ impl Bound {
     /// None today: what goes wrong with one connection ends that connection.
     pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
-        let Built { routes, handshake, engine, pushes, tasks, stop, .. } = self.built;
+        let Built { running, handshake, tasks, stop, .. } = self.built;
+        let (engine, pushes) = (running.engine().clone(), running.pushes().clone());
         let stopped = stop.clone();
         #[cfg(unix)]
         let reload = self.doors.as_ref().map(|doors| doors.reload.clone());
         #[cfg(unix)]
-        let desk = Arc::new(Desk::new(reload.unwrap_or_else(|| Arc::new(|| Ok(()))), &pushes.deliveries()));
+        let desk = Arc::new(Desk::new(reload.unwrap_or_default(), &pushes.deliveries()));
         #[cfg(unix)]
         let operator = async {
             match &self.doors {
@@ -443,7 +392,7 @@ impl Bound {
         #[cfg(not(unix))]
         let operator = std::future::pending::<std::convert::Infallible>();
         tokio::select! {
-            () = connections::serve(self.listener, routes, handshake, (tasks, stop), shutdown) => {}
+            () = connections::serve(self.listener, running.current(), handshake, (tasks, stop), shutdown) => {}
             never = engine.keep_house() => match never {},
             never = pushes.keep_delivering() => match never {},
             never = operator => match never {},

@@ -1,5 +1,7 @@
 //! Which path is what.
 
+use std::sync::Arc;
+
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -16,7 +18,7 @@ use super::place::Place;
 use super::reply::{self, Reply, not_allowed, plain};
 use super::settings::ServerSettings;
 use super::{chat, grpc, jsonrpc, rest};
-use crate::auth::{Access, Meter};
+use crate::auth::{Access, Allowance, Meter};
 use crate::model::{Error, Result};
 use crate::service::{Directory, Resident};
 use crate::wire::card::WELL_KNOWN;
@@ -24,7 +26,7 @@ use crate::wire::card::WELL_KNOWN;
 /// What is served.
 pub(super) struct Routes {
     pub(super) directory: Directory,
-    /// In the order of the directory.
+    /// In the order of the directory; those that are to go have none.
     pub(super) cards: Vec<Card>,
     /// The keys that cards are signed with, if they are.
     pub(super) key_set: Option<Document>,
@@ -35,9 +37,11 @@ pub(super) struct Routes {
     pub(super) browsers: Browsers,
     /// Who may call; `None`: nobody is asked.
     pub(super) access: Option<Access>,
-    pub(super) meter: Option<Meter>,
-    pub(super) settings: ServerSettings,
-    pub(super) reading: Reading,
+    /// What callers may do, and what they have done of it.
+    pub(super) allowed: Option<Allowance>,
+    pub(super) meter: Option<Arc<Meter>>,
+    pub(super) settings: Arc<ServerSettings>,
+    pub(super) reading: Arc<Reading>,
     /// Cancelled when the server is to stop: streams end, and whoever reads them comes again.
     pub(super) drain: CancellationToken,
 }
@@ -73,15 +77,16 @@ impl Routes {
         }
         let path = request.uri().path().to_owned();
         let Some((at, path)) = self.agent(&path) else { return rest::unknown() };
-        let (Some(resident), Some(card)) = (self.directory.at(at), self.cards.get(at)) else {
-            return rest::unknown();
-        };
+        let Some(resident) = self.directory.at(at) else { return rest::unknown() };
         let short = path.strip_suffix('/').unwrap_or(path);
         match short {
             _ if jsonrpc::PATHS.contains(&short) => self.json_rpc(resident, peer, request).await,
-            _ if WELL_KNOWN.contains(&short) => read(&request, |headers| {
-                card.answer(headers, self.forwarded(peer, headers).as_ref(), &self.settings)
-            }),
+            _ if WELL_KNOWN.contains(&short) => match self.cards.get(at) {
+                Some(card) => read(&request, |headers| {
+                    card.answer(headers, self.forwarded(peer, headers).as_ref(), &self.settings)
+                }),
+                None => rest::unknown(),
+            },
             CATALOG => read(&request, |headers| {
                 let root = self.forwarded(peer, headers).unwrap_or_else(|| self.root.clone());
                 card::catalog(&self.cards, headers, &root, &self.settings)

@@ -1,8 +1,9 @@
 //! Who is served here: agents by their name and their tenants, and which of them a request is for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::Service;
+use crate::engine::Worker;
 use crate::model::{Call, Caller, ErrorKind, Request, Result, Scope, Seq, Version};
 
 /// An agent that is served.
@@ -12,9 +13,29 @@ pub(crate) struct Resident {
     pub(crate) service: Service,
     /// Those whose tasks are kept apart.
     pub(crate) tenants: Vec<Arc<str>>,
+    /// Set for one that is to go: it is there as long as something of it is under way.
+    pub(crate) leaving: Option<Weak<Worker>>,
 }
 
-/// All agents that are served; the first is the one at the root.
+impl Resident {
+    /// The same, but to go; nothing if it has gone.
+    pub(crate) fn to_go(&self) -> Option<Self> {
+        let leaving = self.leaving.clone().or_else(|| self.service.worker().map(Arc::downgrade));
+        let to_go = Self {
+            name: self.name.clone(),
+            service: self.service.leaving(),
+            tenants: self.tenants.clone(),
+            leaving,
+        };
+        to_go.is_there().then_some(to_go)
+    }
+
+    fn is_there(&self) -> bool {
+        self.leaving.as_ref().is_none_or(|worker| worker.strong_count() > 0)
+    }
+}
+
+/// All agents that are served; the first is the one at the root, and those that are to go come last.
 pub(crate) struct Directory(Vec<Resident>);
 
 /// What a caller says of a request, whatever carries it.
@@ -45,14 +66,20 @@ impl Directory {
         self.0.get(position)
     }
 
-    /// The names of all agents, the one at the root first.
+    /// The names of all agents that take messages, the one at the root first.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|resident| &*resident.name)
+        self.0.iter().filter(|resident| resident.leaving.is_none()).map(|resident| &*resident.name)
+    }
+
+    /// Those of them that have no place among `names`, while they have something left to do.
+    pub(crate) fn to_go(&self, names: &[Arc<str>]) -> Vec<Resident> {
+        let going = self.0.iter().filter(|resident| !names.contains(&resident.name));
+        going.filter_map(Resident::to_go).collect()
     }
 
     /// Where the agent of this name is.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.0.iter().position(|resident| *resident.name == *name)
+        self.0.iter().position(|resident| *resident.name == *name && resident.is_there())
     }
 
     /// Who a request to `resident` is for, and the call as that one sees it. A tenant is one of the agent's own, or

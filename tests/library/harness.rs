@@ -71,12 +71,18 @@ pub(crate) fn local_webhooks() -> PushSettings {
 
 /// Starts any server.
 pub(crate) async fn run(server: Server) -> Running {
+    changing(server).await.0
+}
+
+/// Starts a server, with the way to change what it serves.
+pub(crate) async fn changing(server: Server) -> (Running, attache::Running) {
     let bound = server.bind("127.0.0.1:0").await.unwrap();
+    let way = bound.running();
     let address = bound.local_addr();
     let (stop, stopped) = oneshot::channel();
     let mut server = JoinSet::new();
     server.spawn(bound.serve_until(async move { stopped.await.unwrap_or(()) }));
-    Running { address, stop: Some(stop), server }
+    (Running { address, stop: Some(stop), server }, way)
 }
 
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {

@@ -42,6 +42,8 @@ mod proto;
 #[cfg(all(feature = "client", feature = "sqlite"))]
 mod pushing;
 mod refusals;
+#[cfg(all(feature = "client", feature = "server"))]
+mod reloading;
 #[cfg(feature = "server")]
 mod resuming;
 mod robust;

@@ -31,9 +31,17 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What assembles may see everything: the server, the agents it is given, and the one without a socket, which makes
-/// its own clients; the desk, where operators ask of any room; and who signs the cards that are shown.
-const ASSEMBLE: &[&str] =
-    &["server/mod.rs", "server/served.rs", "server/local.rs", "server/desk.rs", "server/seal.rs"];
+/// its own clients; the plan of what is served, which is carried out again when that changes, and who does that; the desk,
+/// where operators ask of any room; and who signs the cards that are shown.
+const ASSEMBLE: &[&str] = &[
+    "server/mod.rs",
+    "server/plan.rs",
+    "server/running.rs",
+    "server/served.rs",
+    "server/local.rs",
+    "server/desk.rs",
+    "server/seal.rs",
+];
 
 /// Rooms, and the crates and names that may not enter them. A name is the beginning of a path.
 const STRANGERS: &[(&[&str], &[&str])] = &[

@@ -104,7 +104,7 @@ mod tests {
     use serde_json::Value;
 
     fn told(state: TaskState, words: &str) -> Value {
-        let mut task = Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0));
+        let mut task = Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
         task.status = TaskStatus::new(state).with_message(Message::agent(words));
         task.artifacts.push(Artifact::text("answer", "forty\u{1b}[31m-two"));
         serde_json::to_value(self::task("deep", &task)).unwrap()

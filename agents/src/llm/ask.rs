@@ -1,6 +1,6 @@
 //! What the caller is asked before the work can go on, and what they answer.
 
-use attache::model::{Content, Json, Message};
+use attache::model::{Content, INPUT_REQUEST, Json, Message};
 use attache::{Outcome, Question};
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ const CONSENT: &[&str] = &["yes", "y", "ok", "okay", "approve", "approved", "all
 pub(super) struct Ask {
     words: String,
     request: Value,
+    needs_auth: bool,
 }
 
 impl Ask {
@@ -34,9 +35,15 @@ impl Ask {
         Self::new(call, "tool-use", words)
     }
 
-    /// What another agent wants to know.
-    pub(super) fn child(call: &Call, question: &str) -> Self {
-        Self::new(call, "question", format!("`{}` asks: {question}", call.name))
+    /// What another agent wants to know, or to have.
+    pub(super) fn child(call: &Call, question: &str, needs_auth: bool) -> Self {
+        match needs_auth {
+            false => Self::new(call, "question", format!("`{}` asks: {question}", call.name)),
+            true => {
+                let words = format!("`{}` needs credentials: {question}", call.name);
+                Self { needs_auth, ..Self::new(call, "credentials", words) }
+            }
+        }
     }
 
     fn new(call: &Call, wants: &str, words: String) -> Self {
@@ -45,10 +52,16 @@ impl Ask {
             "kind": "input-request", "requestId": call.id, "prompt": words, "sensitive": false,
             "wants": wants, "tool": call.name, "arguments": arguments,
         });
-        Self { words, request }
+        Self { words, request, needs_auth: false }
     }
 
     pub(super) fn outcome(self) -> Outcome {
+        if self.needs_auth {
+            let mut message = Message::agent(self.words);
+            message.metadata.get_or_insert_default().insert(INPUT_REQUEST, self.request);
+            message.extensions.push(INPUT_REQUEST.to_owned());
+            return Outcome::AuthRequired(message);
+        }
         Outcome::ask(Question::from(self.words).with_request(Json::from(self.request)))
     }
 }

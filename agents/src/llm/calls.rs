@@ -12,6 +12,7 @@ use super::delegate::{Came, Errand};
 use super::kit::Kit;
 use super::steps::{Happened, Step};
 use super::tool::{Given, Tool, Way};
+use crate::lineage::{Budget, Cost, Leave};
 use crate::model::Call;
 
 /// A call without a result.
@@ -54,7 +55,7 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
                         known.for_each(|open| open.task = Some(task.clone()));
                     }
                     Step::ToolResult { id, .. } => open.retain(|open| open.call.id != *id),
-                    Step::Reasoning { .. } | Step::ToolProgress { .. } => {}
+                    Step::Reasoning { .. } | Step::ToolProgress { .. } | Step::Spent { .. } => {}
                 }
             }
         }
@@ -66,7 +67,7 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
 pub(super) struct Calls<'a> {
     pub(super) turn: &'a Turn,
     pub(super) kit: &'a Kit,
-    pub(super) max_depth: u32,
+    pub(super) leave: Leave,
 }
 
 impl Calls<'_> {
@@ -106,7 +107,7 @@ impl Calls<'_> {
                     let named = call.clone();
                     let handle = running.spawn(async move {
                         let given = tool.call(&turn, &call, &arguments).await;
-                        (at, call, Ok(given))
+                        (at, call, Ok(given), Cost::default())
                     });
                     ids.insert(handle.id(), named);
                 }
@@ -114,11 +115,11 @@ impl Calls<'_> {
                     if matches!(errand, Errand::Begin(_)) {
                         self.start(&open.call, happened).await;
                     }
-                    let (turn, call, max_depth) = (self.turn.clone(), open.call, self.max_depth);
+                    let (turn, call, leave) = (self.turn.clone(), open.call, self.leave.clone());
                     let named = call.clone();
                     let handle = running.spawn(async move {
-                        let came = errand_of(&tool, &turn, &call, errand, max_depth).await;
-                        (at, call, came)
+                        let (came, cost) = errand_of(&tool, &turn, &call, errand, leave).await;
+                        (at, call, came, cost)
                     });
                     ids.insert(handle.id(), named);
                 }
@@ -126,8 +127,12 @@ impl Calls<'_> {
         }
         while let Some(ended) = running.join_next().await {
             match ended {
-                Ok((_, call, Ok(given))) => self.record(&call, given, happened).await,
-                Ok((at, _, Err(ask))) => asks.push((at, ask)),
+                Ok((_, call, Ok(given), cost)) => {
+                    self.spent(&call, cost, happened).await;
+                    self.record(&call, given, happened).await;
+                }
+                // What it costs in all is known when it ends.
+                Ok((at, _, Err(ask), _)) => asks.push((at, ask)),
                 Err(error) => {
                     tracing::error!(%error, task = %self.turn.task_id(), "a tool panicked");
                     if let Some(call) = ids.remove(&error.id()) {
@@ -148,6 +153,11 @@ impl Calls<'_> {
         answer: &mut Option<&Message>,
     ) -> Next {
         let call = &open.call;
+        let caller = self.turn.caller().name();
+        if !tool.settings.callers.is_empty() && !tool.settings.callers.iter().any(|name| name == caller) {
+            // Our rights are not those of everybody who asks us.
+            return Next::Result(Err("refused: this tool may not be called for whoever asks".to_owned()));
+        }
         if let (Some(task), Way::Agent(_)) = (&open.task, &tool.way) {
             return Next::Errand(match answer.take() {
                 Some(_) if self.turn.timed_out() => {
@@ -189,6 +199,14 @@ impl Calls<'_> {
         happened.push(Happened::Did(step));
     }
 
+    async fn spent(&self, call: &Call, cost: Cost, happened: &mut Vec<Happened>) {
+        if cost != Cost::default() {
+            let step = Step::Spent { id: call.id.clone(), cost };
+            step.tell(self.turn).await;
+            happened.push(Happened::Did(step));
+        }
+    }
+
     async fn record(&self, call: &Call, given: Given, happened: &mut Vec<Happened>) {
         let failed = given.is_err();
         let result = given.unwrap_or_else(|why| format!("error: {why}"));
@@ -203,19 +221,23 @@ async fn errand_of(
     turn: &Turn,
     call: &Call,
     errand: Errand,
-    max_depth: u32,
-) -> Result<Given, Ask> {
-    let Way::Agent(delegate) = &tool.way else { return Ok(Err("this tool is no agent".to_owned())) };
+    mut leave: Leave,
+) -> (Result<Given, Ask>, Cost) {
+    let without = |why: String| (Ok(tool.cleaned(Err(why))), Cost::default());
+    let Way::Agent(delegate) = &tool.way else { return without("this tool is no agent".to_owned()) };
     let limit = tool.settings.timeout;
-    let Ok(came) = tokio::time::timeout(limit, delegate.run(turn, &call.id, errand, max_depth)).await else {
-        return Ok(Err(format!("the agent took longer than {limit:?}")));
+    leave.left = leave.left.within(Budget { time: Some(limit), ..Budget::default() });
+    let Ok(came) = tokio::time::timeout(limit, delegate.run(turn, &call.id, errand, &leave)).await else {
+        return without(format!("the agent took longer than {limit:?}"));
     };
     match came {
-        Ok(Came::Done(text)) => Ok(tool.cleaned(Ok(text))),
-        Ok(Came::Asks(words)) => {
-            Err(Ask::child(call, &super::fence::clean(&words, tool.settings.max_output)))
+        Ok((Came::Done(text), cost)) => (Ok(tool.cleaned(Ok(text))), cost),
+        Ok((Came::Failed(why), cost)) => (Ok(tool.cleaned(Err(why))), cost),
+        Ok((Came::Asks { words, needs_auth }, cost)) => {
+            let words = super::fence::clean(&words, tool.settings.max_output);
+            (Err(Ask::child(call, &words, needs_auth)), cost)
         }
-        Err(why) => Ok(tool.cleaned(Err(why))),
+        Err(why) => without(why),
     }
 }
 

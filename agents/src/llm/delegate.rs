@@ -4,35 +4,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use attache::model::{
-    Message, Object, Role, Secret, SendMessageRequest, SendMessageResponse, TaskId, TaskState,
+    CancelTaskRequest, GetTaskRequest, Message, Object, Secret, SendMessageRequest, SendMessageResponse,
+    Task, TaskId, TaskState,
 };
 use attache::{Client, ClientBuilder, TaskStream, Turn};
-use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
 use super::steps::Step;
-
-/// Under this key a message says whose work it is part of.
-const LINEAGE: &str = "urn:attache:ext:lineage:v1";
-/// How long a line is believed at most.
-const MAX_PATH: usize = 64;
+use crate::lineage::{Cost, Leave, Lineage};
 
 /// Another agent.
 pub(super) struct Delegate {
     url: String,
     builder: ClientBuilder,
     client: OnceCell<Client>,
-}
-
-/// Where a piece of work comes from. What others say of it is never believed to our advantage: our own limits hold, and
-/// it can only add to what is refused.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(super) struct Lineage {
-    /// How many agents stand before this one.
-    depth: u32,
-    /// Whom they called, the first one first.
-    path: Vec<String>,
+    /// Whether it is told who calls.
+    forward_caller: bool,
 }
 
 /// What another agent is asked to do.
@@ -45,39 +32,21 @@ pub(super) enum Errand {
 /// Where a task of another agent has come to.
 pub(super) enum Came {
     Done(String),
-    /// It asks the caller something.
-    Asks(String),
-}
-
-impl Lineage {
-    /// Of the message that the task began with.
-    pub(super) fn of(turn: &Turn) -> Self {
-        let first = turn.task().history.iter().find(|message| message.role == Role::User);
-        let said = first.and_then(|first| first.metadata.as_ref()?.get(LINEAGE)?.read::<Self>().ok());
-        let mut lineage = said.unwrap_or_default();
-        lineage.path.truncate(MAX_PATH);
-        lineage.depth = lineage.depth.max(u32::try_from(lineage.path.len()).unwrap_or(u32::MAX));
-        lineage
-    }
-
-    /// One more agent behind this one, if there may be.
-    fn further(&self, url: &str, max_depth: u32) -> Result<Self, String> {
-        if self.path.iter().any(|called| called == url) {
-            return Err(
-                "refused: this agent already works on the same request, and would be called in a circle"
-                    .to_owned(),
-            );
-        }
-        let depth = self.depth.saturating_add(1);
-        if depth >= max_depth {
-            return Err(format!("refused: there may be at most {max_depth} agents behind each other"));
-        }
-        Ok(Self { depth, path: self.path.iter().cloned().chain([url.to_owned()]).collect() })
-    }
+    /// It did not work out, in words for the model.
+    Failed(String),
+    /// It asks the caller something, or for credentials.
+    Asks {
+        words: String,
+        needs_auth: bool,
+    },
 }
 
 impl Delegate {
-    pub(super) fn new(url: &str, headers: &BTreeMap<String, Secret>) -> Result<Self, String> {
+    pub(super) fn new(
+        url: &str,
+        headers: &BTreeMap<String, Secret>,
+        forward_caller: bool,
+    ) -> Result<Self, String> {
         let parsed = url.parse().map_err(|_| "agent must be a url".to_owned())?;
         attache::Http::check(&parsed).map_err(|_| "agent must begin with http:// or https://".to_owned())?;
         let mut builder = Client::builder();
@@ -85,42 +54,67 @@ impl Delegate {
             let wrong = |_| format!("`{name}` cannot be sent as a header");
             builder = builder.header(name, value.expose()).map_err(wrong)?;
         }
-        Ok(Self { url: url.trim_end_matches('/').to_owned(), builder, client: OnceCell::new() })
+        Ok(Self {
+            url: url.trim_end_matches('/').to_owned(),
+            builder,
+            client: OnceCell::new(),
+            forward_caller,
+        })
     }
 
-    /// Does an errand, to the end of the other's task or to its question. Dropped before, it cancels that task.
+    /// Does an errand, to the end of the other's task or to its question; gives what that task has cost. Dropped before, it
+    /// cancels that task.
+    ///
+    /// # Errors
+    /// Why nothing came of it, in words for the model.
     pub(super) async fn run(
         &self,
         turn: &Turn,
         id: &str,
         errand: Errand,
-        max_depth: u32,
-    ) -> Result<Came, String> {
-        let request = match errand {
+        leave: &Leave,
+    ) -> Result<(Came, Cost), String> {
+        match errand {
             Errand::Begin(text) => {
                 // Before anything is sent to anybody.
-                let lineage = Lineage::of(turn).further(&self.url, max_depth)?;
-                Some(message(turn, id, text, &lineage))
+                let lineage = Lineage::of(turn).further(&self.url, leave)?;
+                self.send(turn, id, message(turn, id, text, &lineage)).await
             }
             Errand::Answer(task, answer) => {
-                let parts = answer.parts;
-                Some(Message { parts, ..Message::user("") }.in_task(task))
+                let client = self.client(turn).await?;
+                let now = client.get_task(GetTaskRequest { id: task.clone(), ..Default::default() });
+                match Box::pin(now).await {
+                    // It went on without the answer, or heard it before we were cut off.
+                    Ok(now) if !now.status.state.is_interrupted() => {
+                        self.follow(client.follow(task, None)).await
+                    }
+                    _ => {
+                        let parts = answer.parts;
+                        self.send(turn, id, Message { parts, ..Message::user("") }.in_task(task)).await
+                    }
+                }
             }
-            Errand::Follow(ref task) => {
-                return self.follow(self.client(turn).await?.follow(task.clone(), None)).await;
-            }
-        };
-        let client = self.client(turn).await?;
-        let Some(request) = request else { return Err("there is nothing to ask".to_owned()) };
-        let stream = client.stream(SendMessageRequest::new(request)).await.map_err(lost)?;
-        self.told(turn, id, stream).await
+            Errand::Follow(task) => self.follow(self.client(turn).await?.follow(task, None)).await,
+        }
+    }
+
+    /// Asks for a task to be stopped.
+    pub(super) async fn cancel(&self, id: &TaskId) -> Result<(), String> {
+        let client = self.found().await?;
+        let asked = client.cancel_task(CancelTaskRequest { id: id.clone(), ..Default::default() });
+        Box::pin(asked).await.map(drop).map_err(lost)
     }
 
     /// Writes down whose task it is as soon as that is known: after a restart it is followed, not begun again.
-    async fn told(&self, turn: &Turn, id: &str, stream: TaskStream) -> Result<Came, String> {
+    async fn send(&self, turn: &Turn, id: &str, message: Message) -> Result<(Came, Cost), String> {
+        // The same for every try of the same turn, and for no other.
+        let place = turn.task().history.iter().rposition(|said| **said == *turn.message());
+        let key = format!("{}:{id}:{}", turn.task_id(), place.unwrap_or(0));
+        let client = self.client(turn).await?.with_header("Idempotency-Key", &key).map_err(lost)?;
+        let stream = Box::pin(client.stream(SendMessageRequest::new(message))).await.map_err(lost)?;
         let mut stream = stream.cancel_on_drop();
         while stream.task().is_none() {
-            match stream.next().await {
+            match Box::pin(stream.next()).await {
                 Some(told) => drop(told.map_err(lost)?),
                 None => break,
             }
@@ -131,28 +125,45 @@ impl Delegate {
         self.follow(stream).await
     }
 
-    async fn follow(&self, stream: TaskStream) -> Result<Came, String> {
-        let task = match stream.cancel_on_drop().finish().await.map_err(lost)? {
-            SendMessageResponse::Message(message) => return Ok(Came::Done(message.text())),
-            SendMessageResponse::Task(task) => task,
-        };
-        let words = task.status.message.as_ref().map(|message| message.text()).unwrap_or_default();
-        match task.status.state {
-            TaskState::Completed => Ok(Came::Done(task.text())),
-            TaskState::InputRequired | TaskState::AuthRequired => Ok(Came::Asks(words)),
-            state => {
-                let state = state.as_str().trim_start_matches("TASK_STATE_").to_lowercase();
-                Err(format!("the agent's task ended as {state}: {words}"))
-            }
+    async fn follow(&self, stream: TaskStream) -> Result<(Came, Cost), String> {
+        match Box::pin(stream.cancel_on_drop().finish()).await.map_err(lost)? {
+            SendMessageResponse::Message(message) => Ok((Came::Done(message.text()), Cost::default())),
+            SendMessageResponse::Task(task) => Ok((came(&task), Cost::of(&task))),
         }
     }
 
+    /// A client for one turn, with what goes along with its message.
     async fn client(&self, turn: &Turn) -> Result<Client, String> {
-        let client =
-            self.client.get_or_try_init(|| self.builder.discover(&self.url)).await.map_err(lost)?.clone();
-        match &turn.call().traceparent {
-            Some(trace) => client.with_header("traceparent", trace).map_err(lost),
-            None => Ok(client),
+        let mut client = self.found().await?;
+        if let Some(trace) = &turn.call().traceparent {
+            client = client.with_header("traceparent", trace).map_err(lost)?;
+        }
+        if self.forward_caller {
+            client = client.with_header("Attache-Caller", turn.caller().name()).map_err(lost)?;
+            if !turn.call().scope.tenant.is_empty() {
+                client = client.with_header("Attache-Tenant", &turn.call().scope.tenant).map_err(lost)?;
+            }
+        }
+        Ok(client)
+    }
+
+    async fn found(&self) -> Result<Client, String> {
+        // On the heap, like every exchange here: it is deep itself.
+        let found = self.client.get_or_try_init(|| Box::pin(self.builder.discover(&self.url)));
+        found.await.map_err(lost).cloned()
+    }
+}
+
+/// Where a task has come to.
+fn came(task: &Task) -> Came {
+    let words = task.status.message.as_ref().map(|message| message.text()).unwrap_or_default();
+    match task.status.state {
+        TaskState::Completed => Came::Done(task.text()),
+        TaskState::InputRequired => Came::Asks { words, needs_auth: false },
+        TaskState::AuthRequired => Came::Asks { words, needs_auth: true },
+        state => {
+            let state = state.as_str().trim_start_matches("TASK_STATE_").to_lowercase();
+            Came::Failed(format!("the agent's task ended as {state}: {words}"))
         }
     }
 }
@@ -160,7 +171,7 @@ impl Delegate {
 /// The work, as part of ours.
 fn message(turn: &Turn, id: &str, text: String, lineage: &Lineage) -> Message {
     let mut metadata = Object::new();
-    metadata.insert(LINEAGE, serde_json::to_value(lineage).unwrap_or_default());
+    lineage.write(&mut metadata);
     Message {
         message_id: format!("{}-{id}", turn.task_id()).into(),
         reference_task_ids: vec![turn.task_id().clone()],
@@ -177,19 +188,5 @@ fn lost(error: attache::Error) -> String {
 impl fmt::Debug for Delegate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Delegate").field(&self.url).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn s59_nobody_is_called_in_a_circle() {
-        let a = Lineage::default().further("http://b", 8).unwrap();
-        let b = a.further("http://a", 8).unwrap();
-        assert!(b.further("http://b", 8).unwrap_err().contains("circle"));
-        assert!(b.further("http://c", 8).is_ok());
-        assert!(b.further("http://c", 3).unwrap_err().contains("at most 3"));
     }
 }

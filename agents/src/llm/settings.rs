@@ -29,9 +29,12 @@ pub struct LlmSettings {
     pub memory_size: usize,
     /// How often the model is asked for one task; then the task fails.
     pub max_steps: usize,
-    /// How many tokens one task may cost, where the model counts them; then the task fails.
+    /// How many tokens one task may cost, where models count them, those of other agents included; then the task fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_total_tokens: Option<u64>,
+    /// How often models may be asked for one task, those of other agents included; then the task fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_calls: Option<u64>,
     /// Whether callers are told what the model thinks, where it says so.
     pub show_reasoning: bool,
     /// How many agents may stand behind each other in one piece of work, this one included.
@@ -66,6 +69,11 @@ pub struct ToolSettings {
     /// Headers that go along to `http` and `agent`, credentials among them.
     #[serde(serialize_with = "masked::map")]
     pub headers: BTreeMap<String, Secret>,
+    /// Tells `http` and `agent` who calls, as authentication knows them, in `Attache-Caller` and `Attache-Tenant`.
+    pub forward_caller: bool,
+    /// The callers for whom it may be called, as authentication knows them; all if left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<String>,
     /// Whether the caller must agree to every call.
     pub approval: bool,
     /// Whether a call that was cut off by a restart may be made again. One of another agent is followed, not repeated.
@@ -87,6 +95,7 @@ impl Default for LlmSettings {
             memory_size: 32 << 10,
             max_steps: 16,
             max_total_tokens: None,
+            max_calls: None,
             show_reasoning: true,
             max_depth: 8,
             tools: BTreeMap::new(),
@@ -105,6 +114,8 @@ impl Default for ToolSettings {
             client: false,
             mcp: None,
             headers: BTreeMap::new(),
+            forward_caller: false,
+            callers: Vec::new(),
             approval: false,
             repeat: false,
             timeout: Duration::from_secs(120),

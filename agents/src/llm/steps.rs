@@ -5,6 +5,7 @@ use attache::model::{Message, Object, Part, Role, Task, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::lineage::Cost;
 use crate::model::{Call, Usage};
 
 /// Under this key the metadata of a message of ours has the step that it tells of. Nobody else can say it: what begins
@@ -25,6 +26,8 @@ pub(super) enum Step {
     ToolProgress { id: String, name: String, progress: f64, total: Option<f64>, text: String },
     /// Another agent works on a call, as this task of its own.
     Delegated { id: String, task: TaskId },
+    /// What the work of another agent on a call has cost.
+    Spent { id: String, cost: Cost },
     /// What became of a call.
     ToolResult { id: String, name: String, result: String, failed: bool },
 }
@@ -62,6 +65,7 @@ impl Step {
                 json!({"type": "tool-progress", "id": id, "name": name, "progress": progress, "total": total, "text": text})
             }
             Self::Delegated { id, task } => json!({"type": "delegated", "id": id, "taskId": task}),
+            Self::Spent { id, cost } => json!({"type": "spent", "id": id, "usage": cost}),
             Self::ToolResult { id, name, failed, .. } => {
                 json!({"type": "tool-result", "id": id, "name": name, "failed": failed})
             }

@@ -35,7 +35,8 @@ pub(super) fn messages(system: &str, earlier: &[Task], memory: usize, happened: 
                 Step::Reasoning { .. }
                 | Step::ToolStarted { .. }
                 | Step::ToolProgress { .. }
-                | Step::Delegated { .. },
+                | Step::Delegated { .. }
+                | Step::Spent { .. },
             ) => {}
         }
     }

@@ -194,6 +194,12 @@ impl Tool {
         if let Some(trace) = &turn.call().traceparent {
             request = request.header("traceparent", trace);
         }
+        if self.settings.forward_caller {
+            request = request.header("attache-caller", turn.caller().name());
+            if !turn.call().scope.tenant.is_empty() {
+                request = request.header("attache-tenant", &*turn.call().scope.tenant);
+            }
+        }
         for (name, value) in &place.headers {
             request = request.header(name, value);
         }
@@ -221,7 +227,8 @@ fn way(settings: &ToolSettings) -> Result<Way, String> {
         return Ok(Way::Client);
     }
     if let Some(url) = &settings.agent {
-        return Delegate::new(url, &settings.headers).map(|delegate| Way::Agent(Box::new(delegate)));
+        let delegate = Delegate::new(url, &settings.headers, settings.forward_caller);
+        return delegate.map(|delegate| Way::Agent(Box::new(delegate)));
     }
     if let Some(url) = &settings.http {
         let wrong = || "http must begin with http:// or https:// and name a host".to_owned();

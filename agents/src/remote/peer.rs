@@ -3,13 +3,14 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use attache::model::MessageId;
 use attache::{Client, ClientBuilder, ClientSettings, Error, Http, Turn};
 use http::Uri;
 use tokio::time::Instant;
 
-use super::record::digest;
 use super::{BadRemote, RemoteSettings};
 use crate::breaker::Breaker;
+use crate::lineage::{Budget, Leave, Lineage, digest};
 
 /// How long a client is kept before the card is looked at again.
 const KEPT: Duration = Duration::from_secs(300);
@@ -20,6 +21,8 @@ pub(super) struct Peer {
     settings: RemoteSettings,
     builder: ClientBuilder,
     name: String,
+    /// Its own name in lines of agents.
+    me: MessageId,
     found: Mutex<Option<(Instant, Client)>>,
     breaker: Breaker,
 }
@@ -40,7 +43,7 @@ impl Peer {
         }
         let breaker = Breaker::new(settings.breaker_failures, settings.breaker_pause);
         let name = digest(&settings.url);
-        Ok(Self { settings, builder, name, found: Mutex::default(), breaker })
+        Ok(Self { settings, builder, name, me: MessageId::random(), found: Mutex::default(), breaker })
     }
 
     pub(super) fn settings(&self) -> &RemoteSettings {
@@ -50,6 +53,21 @@ impl Peer {
     /// A name that tells nobody where it is.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The line that the agent behind is told of, with what is left of what whoever asks lets it cost.
+    ///
+    /// # Errors
+    /// Why it may not be called, in words for whoever asked.
+    pub(super) fn line(&self, turn: &Turn) -> Result<Lineage, String> {
+        let said = Lineage::of(turn);
+        if let Some(why) = said.refuses(&self.me) {
+            return Err(why.to_owned());
+        }
+        let time = turn.time_left().into_iter().chain([self.settings.timeout]).min();
+        let left = said.budget().within(Budget { time, ..Budget::default() });
+        let leave = Leave { me: self.me.clone(), max_depth: self.settings.max_depth, left };
+        said.further(&self.settings.url, &leave)
     }
 
     pub(super) fn breaker(&self) -> &Breaker {

@@ -3,12 +3,12 @@
 use attache::model::{ContextId, Json, MessageId, Object, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
+use crate::lineage::USAGE;
+
 /// Its name in the metadata of a task. Nobody outside can write names that begin so.
 const KEY: &str = "attache.remote";
 /// What every server of our kind keeps for itself.
 const OURS: &str = "attache.";
-/// What is passed on all the same.
-const USAGE: &str = "attache.usage";
 
 /// The task behind a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -47,21 +47,13 @@ impl Record {
 /// What another agent says of its task, without what is between a server of our kind and itself.
 pub(super) fn foreign(metadata: &Object) -> Option<Object> {
     let mut passed = metadata.clone();
+    // What is passed on all the same.
     let usage = passed.get(USAGE);
     passed.remove_all(OURS);
     if let Some(usage) = usage {
         passed.insert(USAGE, usage);
     }
     (!passed.is_empty()).then_some(passed)
-}
-
-/// A name for a place that tells nobody where it is.
-pub(super) fn digest(url: &str) -> String {
-    // FNV-1a: it only has to be the same tomorrow.
-    let hash = url.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
 }
 
 #[cfg(test)]

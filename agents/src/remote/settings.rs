@@ -43,6 +43,8 @@ pub struct RemoteSettings {
     /// The model to ask for where there is no agent but something that completes chats; if left out, that is a fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat_completions: Option<String>,
+    /// How many agents may stand behind each other in one piece of work, this one included.
+    pub max_depth: u32,
     /// After so many failures in a row the agent is left alone for `breaker_pause`; never with 0.
     pub breaker_failures: u32,
     /// How long an agent that fails is left alone.
@@ -108,6 +110,7 @@ impl Default for RemoteSettings {
             retries: 4,
             idempotent: false,
             chat_completions: None,
+            max_depth: 16,
             breaker_failures: 5,
             breaker_pause: Duration::from_secs(30),
         }

@@ -22,8 +22,20 @@ pub(crate) async fn start(agent: impl Agent) -> Running {
 
 /// Starts a server that is set up otherwise than by default.
 pub(crate) async fn start_with(agent: impl Agent, set_up: impl FnOnce(Server) -> Server) -> Running {
-    let card = AgentCard::new("Tested", "An agent under test");
-    let bound = set_up(Server::new(card, agent)).bind("127.0.0.1:0").await.unwrap();
+    serve(set_up(Server::new(card(), agent)), SocketAddr::from(([127, 0, 0, 1], 0))).await
+}
+
+/// Starts it at an address.
+pub(crate) async fn start_at(address: SocketAddr, agent: impl Agent) -> Running {
+    serve(Server::new(card(), agent), address).await
+}
+
+fn card() -> AgentCard {
+    AgentCard::new("Tested", "An agent under test")
+}
+
+async fn serve(server: Server, address: SocketAddr) -> Running {
+    let bound = server.bind(address).await.unwrap();
     let address = bound.local_addr();
     let mut server = JoinSet::new();
     server.spawn(bound.serve());

@@ -274,3 +274,53 @@ async fn r35_a_backend_that_fails_is_left_alone_and_others_are_not() {
     assert_eq!(down.asked.load(Ordering::SeqCst), 2);
     assert_eq!(answer(&well.say("hello").await), "here");
 }
+
+/// Fifty at once, of a backend that answers, breaks off, or never says a word: every task ends as it should, and no
+/// connection is left.
+#[tokio::test]
+async fn r35_fifty_turns_of_a_bad_backend_end_as_they_should() {
+    const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf";
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let open = Arc::new(AtomicUsize::new(0));
+    let counted = open.clone();
+    let mut server = JoinSet::new();
+    server.spawn(async move {
+        let mut visits = JoinSet::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let open = counted.clone();
+            open.fetch_add(1, Ordering::SeqCst);
+            visits.spawn(async move {
+                let asked = request(&mut stream).await;
+                match asked {
+                    _ if asked.contains("fine") => stream.write_all(FINE.as_bytes()).await.unwrap(),
+                    _ if asked.contains("half") => stream.write_all(HALF.as_bytes()).await.unwrap(),
+                    // Until they leave.
+                    _ => assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or(0), 0),
+                }
+                drop(stream);
+                open.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    let settings =
+        HttpSettings { url, timeout: Duration::from_secs(1), breaker_failures: 0, ..HttpSettings::default() };
+    let agent = start(Http::new(settings).unwrap()).await;
+    let kinds = [("fine", "COMPLETED"), ("half", "FAILED"), ("silence", "FAILED")];
+    let mut tasks = Vec::new();
+    for number in 0..50 {
+        tasks.push(agent.begin(kinds[number % kinds.len()].0).await);
+    }
+    for (number, task) in tasks.iter().enumerate() {
+        let task = agent.until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING")).await;
+        let (kind, end) = kinds[number % kinds.len()];
+        assert_eq!(state(&task), end, "{kind}: {task}");
+        assert!(kind != "half" || answer(&task) == "half", "{task}");
+    }
+    soon(async {
+        while open.load(Ordering::SeqCst) > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

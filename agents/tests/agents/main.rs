@@ -4,6 +4,9 @@
 
 #[cfg(unix)]
 mod command;
+mod delegation;
+#[cfg(unix)]
+mod dialects;
 mod harness;
 mod http;
 mod llm;

@@ -19,7 +19,7 @@ pub(crate) struct AuthLogin {
     /// The security scheme of the card [default: the first that can be logged in to]
     #[arg(long, value_name = "NAME")]
     pub(crate) scheme: Option<String>,
-    /// How: device for people, client for programs [default: as the card says]
+    /// How: device or code (in a browser) for people, client for programs [default: as the card says]
     #[arg(long, value_name = "FLOW")]
     pub(crate) flow: Option<crate::commands::Flow>,
     /// The client that this program is registered as [ATTACHE_CLIENT_ID]

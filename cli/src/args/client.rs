@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// What every verb that talks to an agent takes. A value here beats `A2ACLI_<NAME>`, which beats the files.
 #[derive(Debug, Args, Default)]
 pub(crate) struct Common {
-    /// The agent: a host or origin, the url of a card, or a file
+    /// The agent: a host or origin, the url of a card, a file, or <catalog>#<name>
     #[arg(short = 'a', long, value_name = "REF", help_heading = "Agent")]
     pub(crate) agent_card: Option<String>,
 
@@ -91,6 +91,18 @@ pub(crate) struct Common {
     #[arg(long, value_name = "HOST", help_heading = "Credentials")]
     pub(crate) allow_host: Vec<String>,
 
+    /// Send the credentials for the card too; it is read without them otherwise [ATTACHE_CARD_AUTH]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Credentials")]
+    pub(crate) card_auth: Option<String>,
+
+    /// The catalog that -a @name is in: a host, a url or a file [ATTACHE_CATALOG]
+    #[arg(long, value_name = "REF", help_heading = "Agent")]
+    pub(crate) catalog: Option<String>,
+
+    /// Read the card anew, and keep no copy of it [ATTACHE_NO_CACHE]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", help_heading = "Agent")]
+    pub(crate) no_cache: Option<String>,
+
     /// The keys that may sign the card: a key set in a file, or at a url [ATTACHE_JWKS]
     #[arg(long, value_name = "FILE|URL", help_heading = "Agent")]
     pub(crate) jwks: Option<String>,
@@ -167,6 +179,12 @@ pub(crate) struct Conformance {
     /// A url that the agent accepts as a webhook; it is registered and removed, and never called
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,
+    /// A message that keeps the agent busy, to cancel and follow its task while it runs
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) slow: Option<String>,
+    /// A message that makes the agent ask back, to answer and cancel its task while it waits
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) ask: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -209,6 +227,9 @@ impl Common {
             "debug" => one(&self.debug),
             "extension" => self.extension.clone(),
             "allow-host" => self.allow_host.clone(),
+            "card-auth" => one(&self.card_auth),
+            "catalog" => one(&self.catalog),
+            "no-cache" => one(&self.no_cache),
             "jwks" => one(&self.jwks),
             "require-signature" => one(&self.require_signature),
             "ca" => one(&self.ca),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::args::Conformance;
-use crate::conformance::{Finding, Outcome as Found, look_into};
+use crate::conformance::{Finding, Known, Outcome as Found, look_into};
 use crate::failure::Outcome;
 use crate::output::{Output, Page};
 use crate::reference::{self, is_loopback};
@@ -35,6 +35,7 @@ pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output
     let found = reference::find(settings).await?;
     let local = found.host().is_none_or(is_loopback);
     let webhook = args.webhook.unwrap_or_else(|| if local { LOCAL_WEBHOOK } else { WEBHOOK }.to_owned());
+    let known = Known { webhook: &webhook, slow: args.slow.as_deref(), ask: args.ask.as_deref() };
     let agent = found.card.name.clone();
     let mut checks = Vec::new();
     if !out.is_json() {
@@ -53,7 +54,7 @@ pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output
                 printed = out.page(&page(finding, settings.verbose));
             }
         };
-        let findings = look_into(&session, &webhook, &mut tell).await;
+        let findings = look_into(&session, &known, &mut tell).await;
         printed?;
         checks.extend(findings);
     }

@@ -29,6 +29,7 @@ pub(crate) async fn run(args: args::Serving) -> anyhow::Result<()> {
             Try::say("Ask what else it can do", "help"),
         ],
         faults: Vec::new(),
+        again: None,
     };
     serving::run(serving, &config).await
 }

@@ -53,7 +53,10 @@ async fn served(args: Mcp) -> Outcome {
     let serve = serve(args, wait, stop.clone());
     tokio::select! {
         served = serve => served,
-        () = interrupts.next() => Ok(stop.cancel()),
+        () = interrupts.next() => {
+            stop.cancel();
+            Ok(())
+        }
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) async fn run(args: Mock) -> anyhow::Result<()> {
             Try::card("Look at its card"),
         ],
         faults,
+        again: None,
     };
     serving::run(serving, &config).await
 }

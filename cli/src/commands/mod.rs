@@ -1,6 +1,7 @@
 //! One file per verb.
 
 mod auth;
+mod bench;
 mod card;
 mod card_lint;
 mod card_sign;
@@ -115,6 +116,10 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             let common = std::mem::take(&mut args.common);
             talk(words, &common, async |settings, out| conformance::run(*args, settings, out).await).await
         }
+        Command::Bench(mut args) => {
+            let common = std::mem::take(&mut args.common);
+            talk(words, &common, async |settings, out| bench::run(*args, settings, out).await).await
+        }
         Command::Completion { shell } => completion::run(shell),
     }
 }
@@ -163,11 +168,13 @@ async fn auth_verb(verb: Auth, words: &[OsString]) -> ExitCode {
                 .await
         }
         Auth::Status(args) => {
-            talk(words, &args.common, async |settings, out| auth::status(settings, out).map(|()| 0)).await
+            talk(words, &args.common, async |settings, out| auth::status(settings, out).await.map(|()| 0))
+                .await
         }
         Auth::Logout(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| auth::logout(&args, settings, out).map(|()| 0)).await
+            talk(words, &common, async |settings, out| auth::logout(&args, settings, out).await.map(|()| 0))
+                .await
         }
     }
 }

@@ -4,7 +4,7 @@ use attache::model::{
     Message, MessageId, Part, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
     StreamResponse,
 };
-use attache::{Error, ErrorKind};
+use attache::{Client, ErrorKind};
 
 use crate::args::Send;
 use crate::failure::{Failure, Outcome};
@@ -49,8 +49,8 @@ fn request(session: &Session<'_>, message: Message, return_immediately: bool) ->
 }
 
 async fn detached(session: &Session<'_>, message: Message, out: &mut Output) -> Outcome {
-    let sent = session.client.send_message(request(session, message.clone(), true)).await;
-    let answer = sent.map_err(|error| refused(session, &message, &error))?;
+    let sent = keyed(session, &message).send_message(request(session, message.clone(), true)).await;
+    let answer = sent.map_err(|error| session.refused(&message, &error))?;
     out.answer(&answer, next(session, &answer).as_deref())
 }
 
@@ -60,11 +60,10 @@ pub(super) async fn exchange(
     message: Message,
     out: &mut Output,
 ) -> Outcome<SendMessageResponse> {
-    let continuing = message.task_id.is_some();
     let live = session.settings.stream;
-    let mut follow = open(session, message, out).await?.continuing(continuing);
+    let mut follow = open(session, message, out).await?;
     let last = waiting::until_settled(&mut follow, session, live, out).await?;
-    let answer = match (last, follow.task) {
+    let answer = match (last, follow.so_far().cloned()) {
         (Some(StreamResponse::Message(reply)), _) => SendMessageResponse::Message(reply),
         (_, Some(task)) if live => SendMessageResponse::Task(task),
         // The folded task has no history; the agent's own word is better where it can be had.
@@ -93,38 +92,18 @@ async fn open<'a, 's>(
     message: Message,
     out: &mut Output,
 ) -> Outcome<Follow<'a, 's>> {
-    if session.streams() {
-        let sent = session.client.send_streaming_message(request(session, message.clone(), false)).await;
-        return match sent {
-            Ok(events) => Ok(Follow::stream(session, events)),
-            Err(error) => Err(refused(session, &message, &error)),
-        };
-    }
-    if session.settings.stream {
+    if session.settings.stream && !session.streams() {
         out.note("the agent does not stream: looking now and then instead");
     }
-    let sent = session.client.send_message(request(session, message.clone(), true)).await;
-    let answer = sent.map_err(|error| refused(session, &message, &error))?;
-    Ok(Follow::answer(session, answer))
+    let client = keyed(session, &message);
+    let sent = client.stream(request(session, message.clone(), false)).await;
+    let stream = sent.map_err(|error| session.refused(&message, &error))?;
+    Ok(Follow::sent(session, stream, message))
 }
 
-/// Says what to do next; a message that may have arrived is not sent a second time under another id.
-fn refused(session: &Session<'_>, message: &Message, error: &Error) -> Failure {
-    let failure = session.failure(error);
-    let arrived = error.kind() == ErrorKind::Unavailable && !error.message().starts_with("cannot connect");
-    if arrived {
-        let again = crate::resume::again(&format!("--message-id {}", message.message_id));
-        return Failure {
-            hint: Some(format!("it may have arrived; the same message again: {again}")),
-            ..failure
-        };
-    }
-    match (&message.task_id, failure.exit) {
-        (Some(id), 1) => {
-            let look = session.resume.get(id.as_str());
-            failure.hint(format!("look at the task with `{look}`, or see the wire with --debug"))
-        }
-        (None, 1) => failure.hint("see the wire with --debug"),
-        _ => failure,
-    }
+/// A message that is typed again under its id is the same message, for agents that know such keys.
+fn keyed(session: &Session<'_>, message: &Message) -> Client {
+    let client = session.client.clone();
+    // An id that no header can carry is no key; the client makes one up.
+    client.clone().with_header("idempotency-key", message.message_id.as_str()).unwrap_or(client)
 }

@@ -4,16 +4,19 @@ use anyhow::bail;
 use attache::model::AgentSkill;
 use attache::{Agent, AgentCard, Served};
 use attache_agents::Echo;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 use crate::args::Serve;
 use crate::config::{self, Config};
-use crate::serving::{self, Serving, Try};
+use crate::serving::{self, Again, Serving, Try};
 
 const TRIES: [Try; 3] =
     [Try::say("Say hello", "hello"), Try::tasks("Look at its tasks"), Try::card("Look at its card")];
 
 pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
-    let config = Config::load(args.agent.file.as_deref(), &serving::environment, &args.serving.given())?;
+    let given = args.serving.given();
+    let config = Config::load(args.agent.file.as_deref(), &serving::environment, &given)?;
     if args.print_config {
         print!("{}", config::print(&config)?);
         return Ok(());
@@ -24,7 +27,7 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
         let card = card(&name, "Runs a command on the text of a message");
         return run_agent(card, command, &config).await;
     }
-    let Some(file) = &args.agent.file else {
+    let Some(file) = args.agent.file else {
         let card = card("Echo", "Says back what it is told").input_modes(["*/*"]).output_modes(["*/*"]);
         return run_agent(card, Echo, &config).await;
     };
@@ -33,11 +36,19 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
     if agents.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }
-    serving::run(
-        Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
-        &config,
-    )
-    .await
+    let again: Again = Box::new(move || {
+        let config = Config::load(Some(&file), &serving::environment, &given)?;
+        // Whoever reloads waits for it.
+        let opened = block_in_place(|| Handle::current().block_on(config.open()));
+        let (agents, odd) = opened?;
+        odd.iter().for_each(|odd| tracing::warn!("{odd}"));
+        Ok((config, agents))
+    });
+    serving::run(served(agents, Some(again)), &config).await
+}
+
+fn served(agents: Vec<Served>, again: Option<Again>) -> Serving {
+    Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new(), again }
 }
 
 fn card(name: &str, does: &str) -> AgentCard {
@@ -46,10 +57,5 @@ fn card(name: &str, does: &str) -> AgentCard {
 }
 
 async fn run_agent(card: AgentCard, agent: impl Agent, config: &Config) -> anyhow::Result<()> {
-    let agents = vec![Served::new(card.name.clone(), card, agent)];
-    serving::run(
-        Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new() },
-        config,
-    )
-    .await
+    serving::run(served(vec![Served::new(card.name.clone(), card, agent)], None), config).await
 }

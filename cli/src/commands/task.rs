@@ -1,7 +1,6 @@
 //! `attache task get`, `cancel` and `subscribe`.
 
-use attache::ErrorKind;
-use attache::model::{CancelTaskRequest, SubscribeToTaskRequest, Task, TaskId, TaskState};
+use attache::model::{CancelTaskRequest, Task, TaskId, TaskState};
 
 use super::task_id;
 use crate::args::{TaskGet, TaskOne};
@@ -17,7 +16,7 @@ pub(crate) async fn get(args: TaskGet, settings: &Settings, out: &mut Output) ->
     let id = task_id(args.one.id, settings)?;
     let session = Session::open(settings, out).await?;
     if settings.wait {
-        let mut follow = Follow::looking(&session, id.clone());
+        let mut follow = Follow::task(&session, id.clone()).by_looking();
         waiting::until_settled(&mut follow, &session, false, out).await?;
     }
     let task = session.task(&id, args.history).await?;
@@ -66,16 +65,13 @@ async fn not_cancelable(session: &Session<'_>, id: &TaskId, failure: Failure) ->
 pub(crate) async fn subscribe(args: TaskOne, settings: &Settings, out: &mut Output) -> Outcome {
     let id = task_id(args.id, settings)?;
     let session = Session::open(settings, out).await?;
-    let mut follow = if session.streams() {
-        let request = SubscribeToTaskRequest { id: id.clone(), ..SubscribeToTaskRequest::default() };
-        let events = session.client.subscribe_to_task(request, None).await;
-        Follow::stream(&session, events.map_err(|error| ended(&session, &id, &error))?)
-    } else {
+    if !session.streams() {
         out.note("the agent does not stream: looking now and then instead");
-        Follow::looking(&session, id.clone())
-    };
+    }
+    let mut follow = Follow::task(&session, id.clone()).or_refused();
     // Text is always live; of JSON there is one document, unless a stream was asked for.
     let live = settings.stream || !out.is_json();
+    // A task that has ended cannot be followed, but looked at.
     waiting::until_settled(&mut follow, &session, live, out).await.map_err(|failure| {
         match failure.code.as_ref() {
             "UnsupportedOperationError" => failure.hint(session.resume.get(id.as_str())),
@@ -85,17 +81,8 @@ pub(crate) async fn subscribe(args: TaskOne, settings: &Settings, out: &mut Outp
     if live {
         return Ok(());
     }
-    let folded = follow.task.unwrap_or_default();
+    let folded = follow.so_far().cloned().unwrap_or_default();
     let task = session.task(&id, None).await.unwrap_or(folded);
     let resume = session.resume.of(&task);
     out.task(&task, Some(&resume))
-}
-
-/// A task that has ended cannot be followed, but looked at.
-fn ended(session: &Session<'_>, id: &TaskId, error: &attache::Error) -> Failure {
-    let failure = session.failure(error);
-    match error.kind() {
-        ErrorKind::UnsupportedOperation => failure.hint(session.resume.get(id.as_str())),
-        _ => failure,
-    }
 }

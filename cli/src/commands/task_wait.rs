@@ -1,6 +1,6 @@
 //! `attache task wait`: until a task is settled, and beyond where that is asked for.
 
-use attache::model::{SubscribeToTaskRequest, TaskState};
+use attache::model::TaskState;
 
 use super::task_id;
 use super::task_list::state;
@@ -17,25 +17,8 @@ pub(crate) async fn run(args: TaskWait, settings: &Settings, out: &mut Output) -
     let through = args.through.iter().map(|word| interruption(word)).collect::<Outcome<Vec<_>>>()?;
     let until = args.until.as_deref().map(state).transpose()?;
     let session = Session::open(settings, out).await?;
-    let mut follow = match session.streams() {
-        true => {
-            let request = SubscribeToTaskRequest { id: id.clone(), ..SubscribeToTaskRequest::default() };
-            match session.client.subscribe_to_task(request, None).await {
-                Ok(events) => Follow::stream(&session, events),
-                // Perhaps it has ended: looking tells.
-                Err(_) => Follow::looking(&session, id.clone()),
-            }
-        }
-        false => Follow::looking(&session, id.clone()),
-    }
-    .through(through)
-    .until(until);
-    match waiting::until_settled(&mut follow, &session, settings.stream, out).await {
-        Ok(_) => {}
-        // A stream of a task that has ended is refused.
-        Err(failure) if failure.code == "UnsupportedOperationError" => {}
-        Err(failure) => return Err(failure),
-    }
+    let mut follow = Follow::task(&session, id.clone()).through(through).until(until);
+    waiting::until_settled(&mut follow, &session, settings.stream, out).await?;
     let task = session.task(&id, None).await?;
     if !settings.stream {
         let resume = session.resume.of(&task);

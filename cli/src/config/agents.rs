@@ -48,10 +48,10 @@ pub(crate) struct CardSection {
     /// Its picture.
     #[serde(skip_serializing_if = "Option::is_none")]
     icon_url: Option<String>,
-    /// Media types that it reads; text if left out.
+    /// Media types that it reads; those of its type if left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     input_modes: Vec<String>,
-    /// Media types that it writes; text if left out.
+    /// Media types that it writes; those of its type if left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     output_modes: Vec<String>,
     /// What it can do; one skill of its own name if left out.
@@ -198,12 +198,10 @@ impl CardSection {
         });
         card.documentation_url.clone_from(&self.documentation_url);
         card.icon_url.clone_from(&self.icon_url);
-        if !self.input_modes.is_empty() {
-            card.default_input_modes.clone_from(&self.input_modes);
-        }
-        if !self.output_modes.is_empty() {
-            card.default_output_modes.clone_from(&self.output_modes);
-        }
+        let or = |said: &Vec<String>, own: Vec<String>| if said.is_empty() { own } else { said.clone() };
+        let (reads, writes) = kind.modes();
+        card.default_input_modes = or(&self.input_modes, reads);
+        card.default_output_modes = or(&self.output_modes, writes);
         let said: Vec<_> = self.skills.iter().map(Skill::skill).collect();
         let skills = if said.is_empty() { own } else { said };
         let skills = match skills.is_empty() {

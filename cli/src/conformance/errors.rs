@@ -3,10 +3,8 @@
 use attache::model::Binding;
 use serde_json::{Value, json};
 
-use super::raw::{over, send};
-use super::{Agent, Check, NOBODY, Ruling, holds};
-
-const JSON: (&str, &str) = ("content-type", "application/json");
+use super::raw::{JSON, get_nobody, is_code, over, send, shortened};
+use super::{Agent, Check, NOBODY, Ruling, holds, moot};
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -36,6 +34,31 @@ pub(super) const CHECKS: &[Check] = &[
         },
     },
     Check {
+        name: "errors/rpc-batch",
+        rule: "over JSON-RPC, several requests at once are -32600",
+        run: |agent| {
+            Box::pin(rpc(
+                agent,
+                r#"[{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"x"}}]"#,
+                -32600,
+            ))
+        },
+    },
+    Check {
+        name: "errors/rpc-other-protocol",
+        rule: "over JSON-RPC, another version of JSON-RPC is -32600",
+        run: |agent| {
+            Box::pin(rpc(agent, r#"{"jsonrpc":"1.0","id":1,"method":"GetTask","params":{"id":"x"}}"#, -32600))
+        },
+    },
+    Check {
+        name: "errors/rpc-missing-params",
+        rule: "over JSON-RPC, what lacks a required field is -32602",
+        run: |agent| {
+            Box::pin(rpc(agent, r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{}}"#, -32602))
+        },
+    },
+    Check {
         name: "errors/rpc-task-not-found",
         rule: "over JSON-RPC, an error has the id of its request, a message, and typed details if any",
         run: |agent| Box::pin(rpc_shape(agent)),
@@ -54,6 +77,21 @@ pub(super) const CHECKS: &[Check] = &[
         name: "errors/rest-task-not-found",
         rule: "over HTTP+JSON, a task that is not there is 404 with TASK_NOT_FOUND in its details",
         run: |agent| Box::pin(rest_not_found(agent)),
+    },
+    Check {
+        name: "errors/rest-shape",
+        rule: "over HTTP+JSON, an error has its status as a number and by name, and a message",
+        run: |agent| Box::pin(rest_shape(agent)),
+    },
+    Check {
+        name: "errors/rest-not-cancelable",
+        rule: "over HTTP+JSON, a cancel of a task that has ended has TASK_NOT_CANCELABLE in its details",
+        run: |agent| Box::pin(rest_not_cancelable(agent)),
+    },
+    Check {
+        name: "errors/rest-wrong-verb",
+        rule: "over HTTP+JSON, another verb than that of the route is refused, and does nothing",
+        run: |agent| Box::pin(rest_verb(agent)),
     },
     Check {
         name: "errors/rest-unknown-route",
@@ -76,14 +114,6 @@ async fn rpc(agent: &Agent<'_>, body: &str, code: i64) -> Ruling {
     over(agent, Binding::JsonRpc)?;
     let answer = send(agent, "POST", "", &[JSON], body).await?;
     is_code(&answer.body, code)
-}
-
-fn is_code(body: &Value, code: i64) -> Ruling {
-    holds(body["error"]["code"] == code, || format!("the answer is {}", shortened(body)))
-}
-
-fn get_nobody(id: &Value) -> String {
-    json!({"jsonrpc": "2.0", "id": id, "method": "GetTask", "params": {"id": NOBODY}}).to_string()
 }
 
 async fn rpc_shape(agent: &Agent<'_>) -> Ruling {
@@ -125,6 +155,34 @@ async fn rest_not_found(agent: &Agent<'_>) -> Ruling {
     has_reason(&answer.body, "TASK_NOT_FOUND")
 }
 
+async fn rest_shape(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::HttpJson)?;
+    let body = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[], "").await?.body;
+    let error = &body["error"];
+    let whole = error["code"] == 404 && error["status"] == "NOT_FOUND" && error["message"].is_string();
+    holds(whole, || format!("the body is {}", shortened(&body)))
+}
+
+async fn rest_not_cancelable(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::HttpJson)?;
+    let id = agent.ended()?.id.clone();
+    // An id may be anything, and stands in the path.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    if !id.as_str().chars().all(plain) {
+        return Err(moot("the id of the task does not fit into a path as it is"));
+    }
+    let answer = send(agent, "POST", &format!("/tasks/{id}:cancel"), &[JSON], "{}").await?;
+    // 409 is of the first text of 1.0.
+    holds(matches!(answer.status, 400 | 409), || format!("it is {}", answer.status))?;
+    has_reason(&answer.body, "TASK_NOT_CANCELABLE")
+}
+
+async fn rest_verb(agent: &Agent<'_>) -> Ruling {
+    over(agent, Binding::HttpJson)?;
+    let answer = send(agent, "PUT", "/message:send", &[JSON], "{}").await?;
+    holds(matches!(answer.status, 404 | 405), || format!("it is {}", answer.status))
+}
+
 fn has_reason(body: &Value, reason: &str) -> Ruling {
     let details = body["error"]["details"].as_array().into_iter().flatten();
     let info = details.into_iter().any(|one| one["reason"] == reason && one["domain"] == "a2a-protocol.org");
@@ -148,9 +206,4 @@ async fn rest_version(agent: &Agent<'_>) -> Ruling {
     let answer = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[("a2a-version", "99.0")], "").await?;
     holds(answer.status == 400, || format!("it is {}", answer.status))?;
     has_reason(&answer.body, "VERSION_NOT_SUPPORTED")
-}
-
-fn shortened(body: &Value) -> String {
-    let text = body.to_string();
-    text.chars().take(200).collect()
 }

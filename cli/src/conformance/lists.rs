@@ -32,8 +32,18 @@ pub(super) const CHECKS: &[Check] = &[
         run: |agent| Box::pin(list_artifacts(agent)),
     },
     Check {
+        name: "operations/list-since",
+        rule: "a list of what changed since a time has that, and nothing older",
+        run: |agent| Box::pin(list_since(agent)),
+    },
+    Check {
+        name: "operations/list-history",
+        rule: "with historyLength 0 no task of a list has a history",
+        run: |agent| Box::pin(list_history(agent)),
+    },
+    Check {
         name: "operations/list-page-size",
-        rule: "a page size of 0, or of more than 100, is InvalidParams",
+        rule: "a page size below 1, or of more than 100, is InvalidParams",
         run: |agent| Box::pin(list_page_size(agent)),
     },
     Check {
@@ -108,11 +118,29 @@ async fn list_artifacts(agent: &Agent<'_>) -> Ruling {
     holds(there == task.artifacts.len(), || format!("{there} of {} are there", task.artifacts.len()))
 }
 
+async fn list_since(agent: &Agent<'_>) -> Ruling {
+    let task = known(agent)?;
+    let Some(since) = task.status.timestamp else { return Err(moot("its tasks tell no time")) };
+    let request = ListTasksRequest { status_timestamp_after: Some(since), ..ListTasksRequest::default() };
+    let page = listed(agent, request).await?;
+    let older = page.tasks.iter().find(|one| one.status.timestamp < Some(since));
+    holds(older.is_none(), || "an older one is there".to_owned())?;
+    let there = page.tasks.iter().any(|one| one.id == task.id) || !page.next_page_token.is_empty();
+    holds(there, || "one of that very time is not there".to_owned())
+}
+
+async fn list_history(agent: &Agent<'_>) -> Ruling {
+    known(agent)?;
+    let page =
+        listed(agent, ListTasksRequest { history_length: Some(0), ..ListTasksRequest::default() }).await?;
+    holds(page.tasks.iter().all(|one| one.history.is_empty()), || "one has a history".to_owned())
+}
+
 async fn list_page_size(agent: &Agent<'_>) -> Ruling {
     if !agent.is_new() {
         return Err(moot("0.3 has no lists"));
     }
-    for size in [0, 101] {
+    for size in [0, -1, 101] {
         let request = ListTasksRequest { page_size: Some(size), ..ListTasksRequest::default() };
         refused(within(agent.session.client.list_tasks(request)).await, &[ErrorKind::InvalidParams])?;
     }

@@ -2,7 +2,7 @@
 
 use attache::ErrorKind;
 use attache::model::{
-    CancelTaskRequest, GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest,
+    CancelTaskRequest, ContextId, GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest,
     SendMessageResponse,
 };
 
@@ -33,6 +33,16 @@ pub(super) const CHECKS: &[Check] = &[
         name: "operations/send-context",
         rule: "a message in a context begins another task in that context",
         run: |agent| Box::pin(send_context(agent)),
+    },
+    Check {
+        name: "operations/send-new-context",
+        rule: "a context that the agent does not know is kept as it is, or refused, and never replaced",
+        run: |agent| Box::pin(send_new_context(agent)),
+    },
+    Check {
+        name: "operations/send-reference",
+        rule: "a reference to a task that is not there does no harm",
+        run: |agent| Box::pin(send_reference(agent)),
     },
     Check {
         name: "operations/send-unknown-task",
@@ -143,6 +153,24 @@ async fn send_context(agent: &Agent<'_>) -> Ruling {
             "the message is not in the context".to_owned()
         }),
     }
+}
+
+async fn send_new_context(agent: &Agent<'_>) -> Ruling {
+    agent.answer()?;
+    let context = ContextId::random();
+    let sent = agent.send(|it| it.context_id = Some(context.clone())).await;
+    let given = match sent {
+        Ok(SendMessageResponse::Task(task)) => Some(task.context_id),
+        Ok(SendMessageResponse::Message(message)) => message.context_id,
+        Err(error) if error.kind() == ErrorKind::InvalidParams => return Ok(()),
+        Err(error) => return Err(broken(error.message().to_owned())),
+    };
+    holds(given.as_ref() == Some(&context), || format!("it became {given:?}"))
+}
+
+async fn send_reference(agent: &Agent<'_>) -> Ruling {
+    agent.answer()?;
+    fine(agent.send(|it| it.reference_task_ids = vec![nobody()]).await).map(drop)
 }
 
 async fn send_ended(agent: &Agent<'_>) -> Ruling {

@@ -1,11 +1,14 @@
-//! Webhook registrations.
+//! Webhook registrations, and what is posted to them.
+
+mod delivery;
 
 use attache::ErrorKind;
 use attache::model::{
-    DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest, PushConfig, TaskId,
+    DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest, Message, PushConfig,
+    SendMessageConfiguration, SendMessageRequest, TaskId,
 };
 
-use super::{Agent, Check, Ruling, fine, holds, moot, nobody, refused, within};
+use super::{Agent, Check, Ruling, broken, fine, holds, moot, nobody, refused, within};
 
 const ID: &str = "attache-conformance";
 
@@ -29,6 +32,21 @@ pub(super) const CHECKS: &[Check] = &[
         name: "push/unknown-config",
         rule: "a registration that is not there is TaskNotFound",
         run: |agent| Box::pin(unknown_config(agent)),
+    },
+    Check {
+        name: "push/several",
+        rule: "a task has several registrations, and one under the same id replaces the one before",
+        run: |agent| Box::pin(several(agent)),
+    },
+    Check {
+        name: "push/in-send",
+        rule: "a webhook that comes with a message is registered for its task",
+        run: |agent| Box::pin(in_send(agent)),
+    },
+    Check {
+        name: "push/delivery",
+        rule: "a webhook is called with its token, by StreamResponses, and last with the end of the task",
+        run: |agent| Box::pin(delivery::delivery(agent)),
     },
     Check {
         name: "push/bad-url",
@@ -77,6 +95,64 @@ async fn configs(agent: &Agent<'_>) -> Ruling {
     fine(within(client.delete_push_config(delete)).await)?;
     let listed = fine(within(client.list_push_configs(list)).await)?;
     holds(!listed.configs.iter().any(|one| one.id.as_ref() == Some(&id)), || "it is still there".to_owned())
+}
+
+/// Registers, or says that this webhook is not called by this agent.
+async fn register(agent: &Agent<'_>, config: PushConfig) -> Ruling<PushConfig> {
+    match within(agent.session.client.create_push_config(config)).await {
+        Err(error) if error.kind() == ErrorKind::InvalidParams => {
+            Err(moot("the agent does not call this webhook"))
+        }
+        made => fine(made),
+    }
+}
+
+async fn several(agent: &Agent<'_>) -> Ruling {
+    declared(agent)?;
+    let (client, task_id) = (&agent.session.client, agent.task()?.id.clone());
+    let other = format!("{}-other", agent.webhook);
+    for (id, url) in [("one", agent.webhook), ("two", agent.webhook), ("two", &other)] {
+        let id = Some(format!("{ID}-{id}").as_str().into());
+        register(agent, PushConfig { id, ..config(url, task_id.clone()) }).await?;
+    }
+    let list = ListPushConfigsRequest { task_id: task_id.clone(), ..Default::default() };
+    let listed = fine(within(client.list_push_configs(list)).await)?.configs;
+    let ours = |one: &&PushConfig| one.id.as_ref().is_some_and(|id| id.as_str().starts_with(ID));
+    let urls: Vec<_> = listed.iter().filter(ours).map(|one| one.url.clone()).collect();
+    for id in ["one", "two"] {
+        let id = format!("{ID}-{id}").as_str().into();
+        let delete = DeletePushConfigRequest { task_id: task_id.clone(), id, ..Default::default() };
+        fine(within(client.delete_push_config(delete)).await)?;
+    }
+    let replaced = urls.len() == 2 && urls.contains(&other) && urls.iter().any(|url| url == agent.webhook);
+    holds(replaced, || format!("there are {urls:?}"))
+}
+
+async fn in_send(agent: &Agent<'_>) -> Ruling {
+    declared(agent)?;
+    agent.task()?;
+    let hook = PushConfig { task_id: None, ..config(agent.webhook, nobody()) };
+    let configuration =
+        SendMessageConfiguration { task_push_notification_config: Some(hook), ..Default::default() };
+    let message = SendMessageRequest::new(Message::user("hello"));
+    let request = SendMessageRequest { configuration: Some(configuration), ..message };
+    let answer = match within(agent.session.client.send_message(request)).await {
+        Err(error) if error.kind() == ErrorKind::InvalidParams => {
+            return Err(moot(format!(
+                "the agent does not call {}; name another with --webhook",
+                agent.webhook
+            )));
+        }
+        answer => fine(answer)?,
+    };
+    let Some(task) = answer.task() else { return Err(moot("the agent answered with a message")) };
+    let list = ListPushConfigsRequest { task_id: task.id.clone(), ..Default::default() };
+    let listed = fine(within(agent.session.client.list_push_configs(list)).await)?;
+    let found = listed.configs.iter().find(|one| one.url == agent.webhook);
+    let Some(found) = found else { return Err(broken("it is not listed")) };
+    let id = found.id.clone().unwrap_or_else(|| ID.into());
+    let delete = DeletePushConfigRequest { task_id: task.id.clone(), id, ..Default::default() };
+    fine(within(agent.session.client.delete_push_config(delete)).await).map(drop)
 }
 
 async fn unknown_task(agent: &Agent<'_>) -> Ruling {

@@ -52,7 +52,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn declared(agent: &Agent<'_>) -> Ruling {
+pub(super) fn declared(agent: &Agent<'_>) -> Ruling {
     if agent.session.streams() { Ok(()) } else { Err(moot("the agent declares no streams")) }
 }
 

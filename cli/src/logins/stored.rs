@@ -4,9 +4,13 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use attache::model::{Secret, SecurityScheme};
-use attache::{ClientTls, Credentials, Endpoints, Error, ErrorKind, OAuth, Result, Shown};
+use attache::{Credentials, Endpoints, Error, ErrorKind, OAuth, Result, Shown};
 
 use super::{Login, Logins};
+use crate::failure::Outcome;
+use crate::masks::Masks;
+use crate::settings::Settings;
+use crate::wire_log;
 
 /// The variable that has the secret of a client.
 pub(crate) const CLIENT_SECRET: &str = "ATTACHE_CLIENT_SECRET";
@@ -15,26 +19,38 @@ pub(crate) struct Stored {
     logins: Logins,
     host: String,
     scheme: String,
-    tls: ClientTls,
+    /// Where its tokens are renewed.
+    endpoints: Endpoints,
+    masks: Masks,
     /// A token that the agent did not take.
     refused: Mutex<Option<Secret>>,
 }
 
 impl Stored {
-    pub(crate) fn new(logins: Logins, login: &Login, tls: ClientTls) -> Self {
-        let (host, scheme) = (login.host.clone(), login.scheme.clone());
-        Self { logins, host, scheme, tls, refused: Mutex::new(None) }
+    pub(crate) fn new(logins: Logins, login: &Login, settings: &Settings) -> Outcome<Self> {
+        let endpoints = Endpoints::new(&login.token_url).tls(&crate::tls::of(settings)?);
+        let endpoints = wire_log::watch_endpoints(endpoints, settings);
+        let (host, scheme, masks) = (login.host.clone(), login.scheme.clone(), settings.masks.clone());
+        Ok(Self { logins, host, scheme, endpoints, masks, refused: Mutex::new(None) })
     }
 
     fn login(&self) -> Result<Login> {
         let found =
             self.logins.find(&self.host, &self.scheme).map_err(|failure| unusable(failure.message))?;
-        found.ok_or_else(|| unusable("the login is gone"))
+        let login = found.ok_or_else(|| unusable("the login is gone"))?;
+        self.hide(&login);
+        Ok(login)
+    }
+
+    /// Whatever is renewed on the way must not show either.
+    fn hide(&self, login: &Login) {
+        self.masks.add(&login.access_token);
+        login.refresh_token.iter().for_each(|token| self.masks.add(token));
     }
 
     /// How its tokens are renewed: by what came with them, or by the client's own secret.
     fn oauth(&self, login: &Login) -> OAuth {
-        let endpoints = Endpoints::new(&login.token_url).tls(&self.tls);
+        let endpoints = self.endpoints.clone();
         match client_secret().filter(|_| login.refresh_token.is_none()) {
             Some(secret)
                 if login.token().expires_in.is_some_and(|left| left < 30) || self.is_refused(login) =>
@@ -83,6 +99,7 @@ impl Credentials for Stored {
         let shown = oauth.show(scheme, &[]).await?;
         if let Some(token) = oauth.token().await.filter(|token| token.access != login.access_token) {
             login.renew(&token);
+            self.hide(&login);
             self.logins.put(login).map_err(|failure| unusable(failure.message))?;
         }
         Ok(shown)

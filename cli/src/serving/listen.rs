@@ -13,7 +13,14 @@ pub(super) async fn allowed(section: &ServerSection, asks: bool) -> anyhow::Resu
     let named = &section.listen;
     let addresses: Vec<_> =
         tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?.collect();
-    match (are_private(&addresses) || (asks && !section.allow_anonymous), section.allow_anonymous) {
+    check(section, &addresses, asks)?;
+    Ok(addresses)
+}
+
+/// Whether that may be listened on.
+pub(super) fn check(section: &ServerSection, addresses: &[SocketAddr], asks: bool) -> anyhow::Result<()> {
+    let named = &section.listen;
+    match (are_private(addresses) || (asks && !section.allow_anonymous), section.allow_anonymous) {
         (true, _) => {}
         (false, true) => {
             eprintln!("warning: whoever reaches {named} may use the agent: nobody is asked who they are")
@@ -23,7 +30,7 @@ pub(super) async fn allowed(section: &ServerSection, asks: bool) -> anyhow::Resu
              attache keys add <NAME>, or say that anybody may: --allow-anonymous (or listen on 127.0.0.1)"
         ),
     }
-    Ok(addresses)
+    Ok(())
 }
 
 /// The address for operators, if there is to be one. Their keys do not travel in the clear unless that is said.

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 use crate::logins::{Login, Logins, Stored};
 use crate::masks::is_credential;
 use crate::output::Output;
-use crate::reference::{host_of_url, is_loopback};
+use crate::reference::{credentials_host, host_of_url, is_loopback};
 use crate::settings::{Settings, Source};
 
 /// The client with what goes along with every request, and whether there is a credential among it.
@@ -20,7 +20,7 @@ pub(super) fn attach(
     out: &mut Output,
 ) -> Outcome<(Client, bool)> {
     let refused = |error: attache::Error| Failure::usage(error.message().to_owned());
-    let logins = logins(found, settings, out)?;
+    let logins = logins(found, settings)?;
     let credential = settings.has_credential() || !logins.is_empty();
     warn(interface, settings, credential, out);
     if settings.insecure && !logins.is_empty() && !settings.has_credential() {
@@ -44,7 +44,7 @@ pub(super) fn attach(
         supplied = true;
     }
     for (store, login) in logins.iter().filter(|_| trusted) {
-        client = client.with_credentials(Stored::new(store.clone(), login, crate::tls::of(settings)?));
+        client = client.with_credentials(Stored::new(store.clone(), login, settings)?);
         supplied = true;
     }
     if let Some(key) = settings.api_key.as_ref().filter(|_| trusted) {
@@ -65,21 +65,14 @@ pub(super) fn attach(
 }
 
 /// Tokens of logins to schemes of this card; a token that is named goes before them.
-fn logins(found: &Found, settings: &Settings, out: &mut Output) -> Outcome<Vec<(Logins, Login)>> {
+fn logins(found: &Found, settings: &Settings) -> Outcome<Vec<(Logins, Login)>> {
     let Some(store) = Logins::of(settings).filter(|_| settings.bearer.is_none()) else {
         return Ok(Vec::new());
     };
     let host = credentials_host(found);
     let mut logins = store.read()?;
     logins.retain(|login| login.host == host && found.card.security_schemes.contains_key(&login.scheme));
-    logins.iter().for_each(|login| out.mask(&login.access_token));
     Ok(logins.into_iter().map(|login| (store.clone(), login)).collect())
-}
-
-/// Whose credentials they are: those of the host of the card, or of the agent that a file speaks of.
-pub(crate) fn credentials_host(found: &Found) -> String {
-    let of_file = || found.card.supported_interfaces.first().map(|one| host_of_url(&one.url));
-    found.host().map(str::to_owned).or_else(of_file).unwrap_or_default()
 }
 
 /// Where the card wants the key.
@@ -145,11 +138,11 @@ fn is_trusted(
 ) -> bool {
     let to = target(interface);
     let allowed = settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&to));
-    let own = found.host().is_none_or(|card| card == to);
+    let own = found.vouched().is_none_or(|named| named == to);
     if !own && !allowed && credential {
         out.warn(&format!(
-            "credentials are kept back: the card of {} points to {to}; allow it with --allow-host {to}",
-            found.host().unwrap_or_default()
+            "credentials are kept back: {} points to {to}; allow it with --allow-host {to}",
+            found.vouched().unwrap_or_default()
         ));
     }
     own || allowed

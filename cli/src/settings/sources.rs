@@ -30,6 +30,9 @@ const SPECS: &[Spec] = &[
     Spec { default: Some("false"), ..Spec::of("debug") },
     Spec { variable: Some("ATTACHE_"), many: Some(','), ..Spec::of("extension") },
     Spec { variable: Some("ATTACHE_"), many: Some(','), ..Spec::of("allow-host") },
+    Spec { variable: Some("ATTACHE_"), default: Some("false"), ..Spec::of("card-auth") },
+    Spec { variable: Some("ATTACHE_"), ..Spec::of("catalog") },
+    Spec { variable: Some("ATTACHE_"), default: Some("false"), ..Spec::of("no-cache") },
     Spec { variable: Some("ATTACHE_"), ..Spec::of("jwks") },
     Spec { variable: Some("ATTACHE_"), default: Some("false"), ..Spec::of("require-signature") },
     Spec { variable: Some("ATTACHE_"), ..Spec::of("ca") },
@@ -142,6 +145,8 @@ pub(crate) struct Sources {
     pub(super) global: Option<Dotenv>,
     /// `a2a-cli` in the user's configuration directory.
     pub(super) folder: Option<PathBuf>,
+    /// The same among what may be deleted at any time.
+    pub(super) cache: Option<PathBuf>,
 }
 
 impl Sources {
@@ -151,13 +156,14 @@ impl Sources {
         let env = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         let env = env.filter(|(name, _)| ours(name));
         let env = env.map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect();
-        let folder = configuration_directory().map(|folder| folder.join("a2a-cli"));
+        let folder = directory("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("a2a-cli"));
+        let cache = directory("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("a2a-cli"));
         let local = match config {
             Some(path) => Some(named(Path::new(path))?),
             None => nearest()?,
         };
         let global = folder.as_ref().map(|folder| read(&folder.join(".env"))).transpose()?.flatten();
-        Ok(Self { env, local, named: config.is_some(), global, folder })
+        Ok(Self { env, local, named: config.is_some(), global, folder, cache })
     }
 
     /// Every setting, with its value and where that comes from.
@@ -222,7 +228,8 @@ fn nearest() -> Outcome<Option<Dotenv>> {
     Ok(None)
 }
 
-fn configuration_directory() -> Option<PathBuf> {
+/// A directory of the user: the one that is set, or the usual one.
+fn directory(variable: &str, usual: &str) -> Option<PathBuf> {
     let from = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    from("XDG_CONFIG_HOME").filter(|path| path.is_absolute()).or_else(|| Some(from("HOME")?.join(".config")))
+    from(variable).filter(|path| path.is_absolute()).or_else(|| Some(from("HOME")?.join(usual)))
 }

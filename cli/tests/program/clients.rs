@@ -66,11 +66,45 @@ fn judge(python: &str, script: &str, args: &[&str]) {
         return;
     }
     let demo = serve(&["demo", "--store", "memory"]);
+    judge_at(&demo.line("Listening on "), "all", python, (script, args));
+}
+
+/// Their clients against a script that a configuration file has made an agent: it streams, asks back, and is stopped.
+#[cfg(unix)]
+#[test]
+fn official_clients_talk_to_a_command() {
+    if is_quick() {
+        return;
+    }
+    let config = tempfile::TempDir::new().unwrap();
+    let file = config.path().join("agents.toml");
+    let (python, script) = (folder().join("v10/bin/python"), repository().join("tests/judges/command.py"));
+    let text = format!(
+        "[agents.script]\ntype = \"command\"\ncommand = [{python:?}, {script:?}]\ninput = \"json\"\noutput = \"json_lines\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let server = serve(&["serve", "--store", "memory", file.to_str().unwrap()]);
+    let url = server.line("Listening on ");
+    thread::scope(|scope| {
+        for (python, script, args) in [
+            ("v03", "sdk03.py", ["JSONRPC", "0.3"].as_slice()),
+            ("v10", "sdk10.py", &["GRPC", "1.0"]),
+            ("v10", "node.py", &["v03", "JSONRPC", "0.3"]),
+            ("v10", "node.py", &["v10", "HTTP+JSON", "1.0"]),
+        ] {
+            let url = &url;
+            scope.spawn(move || judge_at(url, "command", python, (script, args)));
+        }
+    });
+}
+
+fn judge_at(url: &str, checks: &str, python: &str, (script, args): (&str, &[&str])) {
     let output = Command::new(folder().join(python).join("bin/python"))
         .arg(repository().join("tests/judges/clients").join(script))
         .args(args)
-        .args([&demo.line("Listening on "), &*PUSHING])
+        .args([url, &*PUSHING])
         .env("ATTACHE_JUDGES", folder())
+        .env("ATTACHE_CHECKS", checks)
         .stdin(Stdio::null())
         .output()
         .unwrap();

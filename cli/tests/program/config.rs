@@ -60,6 +60,8 @@ fn every_agent_of_a_file_is_served() {
     );
     let card = send(&server.line("Card: "), "GET", &["Accept: application/json"], "");
     assert_eq!((&card["name"], &card["skills"][0]["id"]), (&json!("Shout"), &json!("louder")));
+    assert_eq!(card["defaultInputModes"], json!(["text/plain", "application/json"]), "what a command reads");
+    assert_eq!(card["defaultOutputModes"], json!(["text/plain"]));
     let card = send(
         &format!("{url}agents/tea/.well-known/agent-card.json"),
         "GET",
@@ -67,6 +69,7 @@ fn every_agent_of_a_file_is_served() {
         "",
     );
     assert_eq!(card["skills"][0]["description"], "Makes tea");
+    assert_eq!((&card["defaultInputModes"], &card["defaultOutputModes"]), (&json!(["*/*"]), &json!(["*/*"])));
 }
 
 #[test]

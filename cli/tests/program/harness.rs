@@ -43,7 +43,8 @@ pub(crate) fn serve_by(command: &mut Command, folder: TempDir) -> Serving {
     if !command.get_args().any(|arg| arg == "--data-dir") {
         command.arg("--data-dir").arg(folder.path());
     }
-    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    // What is wrong is of interest where a test fails; what goes on is not.
+    let mut process = command.env("RUST_LOG", "error").stdout(Stdio::piped()).spawn().unwrap();
     let stdout = BufReader::new(process.stdout.take().unwrap());
     let (send, lines) = sync_channel(64);
     thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));

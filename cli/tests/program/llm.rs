@@ -31,7 +31,7 @@ pub(crate) fn model(script: Vec<Vec<Value>>) -> (String, Receiver<Value>) {
     (url, asked)
 }
 
-fn body(stream: &mut TcpStream) -> Value {
+pub(crate) fn body(stream: &mut TcpStream) -> Value {
     let mut reader = BufReader::new(stream);
     let (mut line, mut length) = (String::new(), 0);
     while line != "\r\n" {
@@ -161,7 +161,7 @@ fn serve_with_home(file: &str, folder: TempDir, home: &Path) -> crate::harness::
 }
 
 /// Looks until it is so.
-fn until(so: impl Fn() -> bool) {
+pub(crate) fn until(so: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !so() {
         assert!(begun.elapsed() < DEADLINE, "not within the deadline");
@@ -183,6 +183,11 @@ fn a_real_model_streams_its_answer() {
         .unwrap();
     let mut url = String::new();
     BufReader::new(model.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    // Another agent in front, with a model that follows a script, and passes the question on.
+    let (scripted, asked) = self::model(vec![
+        calls(&[("a", "smol", json!({"message": "What is the capital of France?"}))]),
+        says("I have asked."),
+    ]);
     let (folder, file) = file(&format!(
         "[agents.smol]\ntype = \"llm\"\n[agents.smol.model]\nurl = \"{}\"\nname = \"smollm2\"\ntemperature = 0.0\nmax_tokens = 24\n",
         url.trim()
@@ -201,8 +206,23 @@ fn a_real_model_streams_its_answer() {
     write!(stream, "POST / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
+    // Through chat completions, and through a delegation.
+    let chat =
+        json!({"model": "smol", "messages": [{"role": "user", "content": "What is the capital of France?"}]});
+    let headers = ["Content-Type: application/json"];
+    let chat =
+        crate::harness::send(&format!("{address}v1/chat/completions"), "POST", &headers, &chat.to_string());
+    let (folder, front) = self::file(&format!(
+        "[agents.front]\ntype = \"llm\"\nmodel = {{ url = \"{scripted}\", name = \"m\" }}\n[agents.front.tools.smol]\ndescription = \"Knows\"\nagent = \"{address}\"\n"
+    ));
+    let front = serve_in(&["serve", &front], folder);
+    let task = say(&front.line("Listening on "), "ask it");
     drop(model.stdin.take());
     model.wait().unwrap();
+    assert!(chat["choices"][0]["message"]["content"].as_str().unwrap().contains("Paris"), "{chat}");
+    assert_eq!(text(&task), "I have asked.");
+    assert!(asked.iter().nth(1).unwrap().to_string().contains("Paris"));
+    assert!(task["metadata"]["attache.usage"]["outputTokens"].as_u64().unwrap() > 0, "{task}");
     assert!(answer.matches("artifactUpdate").count() > 3, "it streams: {answer}");
     assert!(answer.contains("Paris") && answer.contains("TASK_STATE_COMPLETED"), "{answer}");
 }

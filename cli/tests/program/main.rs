@@ -2,10 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod bench;
 mod chat;
 mod clients;
 mod config;
 mod contract;
+#[cfg(unix)]
+mod delegation;
 mod demo;
 mod harness;
 #[cfg(unix)]
@@ -21,5 +24,7 @@ mod nginx;
 mod operate;
 #[cfg(unix)]
 mod operators;
+#[cfg(unix)]
+mod reload;
 mod remote;
 mod serve;

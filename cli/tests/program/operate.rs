@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::harness::{DEADLINE, attache, call, say, serve, serve_in};
 
 /// What the admin socket below this folder answers: the head and the body.
-fn admin(folder: &Path, request: &str) -> (String, String) {
+pub(crate) fn admin(folder: &Path, request: &str) -> (String, String) {
     let mut socket = UnixStream::connect(folder.join("admin/socket")).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
     write!(socket, "{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")

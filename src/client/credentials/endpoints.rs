@@ -14,7 +14,7 @@ use super::super::headers::value_of;
 use super::{is_private, unauthenticated};
 #[cfg(feature = "tls")]
 use crate::egress::ClientTls;
-use crate::egress::{Egress, Protocol};
+use crate::egress::{Egress, Protocol, Traffic};
 use crate::model::{Error, ErrorKind, OAuthFlows, Result, Secret, SecurityScheme};
 
 /// How much of an answer is read.
@@ -29,6 +29,8 @@ const FORM: &str = "application/x-www-form-urlencoded";
 pub struct Endpoints {
     pub(super) token: String,
     pub(super) device: Option<String>,
+    pub(super) authorization: Option<String>,
+    pub(super) issuer: Option<String>,
     egress: Egress,
 }
 
@@ -42,13 +44,37 @@ pub(super) struct Asker {
 impl Endpoints {
     /// Tokens are given out at this url.
     pub fn new(token_url: impl Into<String>) -> Self {
-        Self { token: token_url.into(), device: None, egress: Egress::trusted() }
+        Self {
+            token: token_url.into(),
+            device: None,
+            authorization: None,
+            issuer: None,
+            egress: Egress::trusted(),
+        }
     }
 
     /// Codes for devices are given out at this url.
     #[must_use]
     pub fn device(self, url: impl Into<String>) -> Self {
         Self { device: Some(url.into()), ..self }
+    }
+
+    /// People log in at this url.
+    #[must_use]
+    pub fn authorization(self, url: impl Into<String>) -> Self {
+        Self { authorization: Some(url.into()), ..self }
+    }
+
+    /// Where people log in in a browser, if there is such a place.
+    #[must_use]
+    pub fn authorization_url(&self) -> Option<&str> {
+        self.authorization.as_deref()
+    }
+
+    /// Where codes for devices are given out, if they are.
+    #[must_use]
+    pub fn device_url(&self) -> Option<&str> {
+        self.device.as_deref()
     }
 
     /// Where tokens are given out.
@@ -64,6 +90,13 @@ impl Endpoints {
         Self { egress: Egress::with_tls(tls, crate::egress::CONNECT_TIMEOUT), ..self }
     }
 
+    /// Lets somebody see all that passes between us and the authorization server, secrets included. Comes after
+    /// [`tls`](Self::tls).
+    #[must_use]
+    pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
+        Self { egress: self.egress.watched(std::sync::Arc::new(watcher)), ..self }
+    }
+
     /// What a card says about them, if it says where tokens are.
     #[must_use]
     pub fn of_scheme(scheme: &SecurityScheme) -> Option<Self> {
@@ -73,7 +106,9 @@ impl Endpoints {
             OAuthFlows::DeviceCode(flow) => {
                 Some(Self::new(&flow.token_url).device(&flow.device_authorization_url))
             }
-            OAuthFlows::AuthorizationCode(flow) => Some(Self::new(&flow.token_url)),
+            OAuthFlows::AuthorizationCode(flow) => {
+                Some(Self::new(&flow.token_url).authorization(&flow.authorization_url))
+            }
             OAuthFlows::Password(flow) => Some(Self::new(&flow.token_url)),
             OAuthFlows::Implicit(_) => None,
         }
@@ -98,6 +133,7 @@ impl Endpoints {
             issuer: String,
             token_endpoint: String,
             device_authorization_endpoint: Option<String>,
+            authorization_endpoint: Option<String>,
         }
         const NAMES: [&str; 2] =
             ["/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"];
@@ -117,7 +153,13 @@ impl Endpoints {
             return Err(Error::new(ErrorKind::InvalidAgentResponse)
                 .with_message("Invalid agent response: the configuration is that of another issuer"));
         }
-        Ok(Self { token: found.token_endpoint, device: found.device_authorization_endpoint, ..self })
+        Ok(Self {
+            token: found.token_endpoint,
+            device: found.device_authorization_endpoint,
+            authorization: found.authorization_endpoint,
+            issuer: Some(found.issuer),
+            ..self
+        })
     }
 
     /// Posts a form, or gets a document. The inner error is what the server says against it.
@@ -181,7 +223,7 @@ impl Refused {
 }
 
 /// Secrets and tokens travel in private only.
-fn private(url: &str) -> Result<Uri> {
+pub(super) fn private(url: &str) -> Result<Uri> {
     let url: Uri =
         url.parse().map_err(|_| Error::invalid("url", "must be that of an authorization server"))?;
     match is_private(&url) {

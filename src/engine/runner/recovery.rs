@@ -15,7 +15,7 @@ impl Runner {
         if self.log.waiting().is_none() && !self.log.turn_runs() {
             return Ok(());
         }
-        match self.engine.staff.of(&self.scope).on_restart(&self.engine.settings) {
+        match self.worker.on_restart(&self.engine.settings) {
             // Its turn begins again, which counts as another attempt.
             Restart::RunAgain { attempts } if self.log.attempts < attempts => Ok(()),
             Restart::Fail | Restart::RunAgain { .. } => self.give_up("interrupted").await,
@@ -32,7 +32,7 @@ impl Runner {
             return Ok(());
         }
         let over = |time| since < self.engine.before(time);
-        match self.engine.staff.of(&self.scope).on_waiting(&self.engine.settings) {
+        match self.worker.on_waiting(&self.engine.settings) {
             _ if self.engine.settings.max_parked_age.is_some_and(over) => self.give_up("expired").await,
             Waiting::FailAfter(time) if over(time) => self.give_up("expired").await,
             Waiting::ContinueAfter(time) if over(time) => self.go_on().await,

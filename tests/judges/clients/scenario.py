@@ -6,6 +6,7 @@ All checks run at the same time, as callers do. Prints a line per check; ends wi
 """
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -307,8 +308,31 @@ async def push_hooks(client):
     await refused(client, 'TaskNotFound', client.set_hook(Hook(gone, 'mine', HOOK, 't')))
 
 
+async def command_stream(client):
+    """The lines of a script, as chunks of one result."""
+    events = [event async for event in client.stream('count to three')]
+    check(isinstance(events[0], Task), events)
+    same(joined(events), {'output': 'one two three '})
+    same(ending(events), (events[0].id, 'completed'))
+    same(texts(await client.get(events[0].id)), [('output', 'one two three ')])
+
+
+async def command_cancel(client):
+    """A script that would never end is stopped."""
+    events, canceled = [], None
+    async for event in client.stream('sleep'):
+        events.append(event)
+        if canceled is None and getattr(event, 'said', '') == 'this takes a while':
+            canceled = await client.cancel(events[0].id)
+    same((canceled.id, canceled.state), (events[0].id, 'canceled'))
+    same(ending(events), (events[0].id, 'canceled'))
+    await refused(client, 'TaskNotCancelable', client.cancel(events[0].id))
+
+
 CHECKS = [discover, send, reply, states, parts, ask, stream, cancel, resubscribe, push_resubscribe_to_chunks, unknown,
           finished, lists, push_hooks]
+# Of an agent that is a command: see tests/judges/command.py.
+OF_COMMANDS = [send, ask, command_stream, command_cancel, unknown, finished, lists]
 
 
 # What the checks say.
@@ -370,9 +394,10 @@ def ending(events):
 
 async def play(connect):
     binding, version, demo, push = sys.argv[1:]
+    checks = OF_COMMANDS if os.environ.get('ATTACHE_CHECKS') == 'command' else CHECKS
     clients = [await connect(binding, version, url) for url in (demo, push)]
     results = await asyncio.gather(*(
-        one(name, clients[name.__name__.startswith('push_')]) for name in CHECKS
+        one(name, clients[name.__name__.startswith('push_')]) for name in checks
     ))
     for client in clients:
         await client.close()

@@ -78,6 +78,17 @@ async fn every_binding_is_spoken_within_tls() {
     }
 }
 
+#[cfg(feature = "grpc")]
+#[tokio::test]
+async fn a_card_that_came_by_tls_leads_to_grpc_within_tls() {
+    let authority = Authority::new();
+    let server = start(&authority.issue("127.0.0.1")).await;
+    let builder = Client::builder().bindings([Binding::Grpc]).tls(authority.trusted());
+    let client = soon(builder.discover(&format!("https://{}/", server.address))).await.unwrap();
+    assert_eq!(client.interface().binding(), Some(Binding::Grpc));
+    assert_eq!(echo(&client).await, Ok(TaskState::Completed));
+}
+
 #[tokio::test]
 async fn a_certificate_that_nobody_vouches_for_is_refused_until_that_is_asked_for() {
     let authority = Authority::new();

@@ -37,8 +37,8 @@ async fn a_watcher_sees_both_directions_and_knows_what_is_sensitive() {
 async fn a_card_comes_as_it_was_written_or_not_at_all() {
     let text = "{ \"name\": \"x\",\n \"more\": 1.0 }";
     let peer = Peer::with(vec![reply(200, "", text), reply(404, "", "")]).await;
-    let client = Client::new(&format!("{}/card?a=b", peer.url), Binding::HttpJson, Version::V1).unwrap();
-    assert_eq!(soon(client.card_text()).await.unwrap(), text);
-    assert_eq!(soon(client.card_text()).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
+    let (builder, url) = (Client::builder(), format!("{}/card?a=b", peer.url));
+    assert_eq!(soon(builder.card_text(&url)).await.unwrap(), text);
+    assert_eq!(soon(builder.card_text(&url)).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
     assert_eq!(peer.asked().await[0].target, "GET /card?a=b");
 }

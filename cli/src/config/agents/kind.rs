@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use attache::Restart;
 use attache::model::AgentSkill;
 use attache_agents::{
-    Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Mcp, McpSettings, Remote, RemoteSettings, Router,
-    RouterSettings, Script, Shared, practice,
+    Body, Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Mcp, McpSettings, Remote, RemoteSettings,
+    Router, RouterSettings, Script, Shared, practice,
 };
 #[cfg(unix)]
-use attache_agents::{Command, CommandSettings};
+use attache_agents::{Command, CommandSettings, Input, OutputForm};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use toml::Value;
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Mcp(Box<McpSettings>),
     Practice(Nothing),
     Remote(Box<RemoteSettings>),
-    Router(RouterSettings),
+    Router(Box<RouterSettings>),
     Script(ScriptSection),
 }
 
@@ -65,7 +65,7 @@ impl Kind {
             "mcp" => Self::Mcp(Box::new(tree.take(home)?)),
             "practice" => Self::Practice(tree.take(home)?),
             "remote" => Self::Remote(Box::new(tree.take(home)?)),
-            "router" => Self::Router(tree.take(home)?),
+            "router" => Self::Router(Box::new(tree.take(home)?)),
             "script" => Self::Script(tree.take(home)?),
             _ => return Ok(None),
         }))
@@ -115,6 +115,34 @@ impl Kind {
             Self::Remote(_) => "Passes messages on to another agent",
             Self::Router(_) => "Passes tasks on to other agents",
             Self::Script(_) => "Does what its script says",
+        }
+    }
+
+    /// The media types that it reads and writes, where the file does not say it.
+    pub(super) fn modes(&self) -> (Vec<String>, Vec<String>) {
+        let any = || vec!["*/*".to_owned()];
+        // What is not text becomes a line of it.
+        let text = || ["text/plain", "application/json"].map(str::to_owned).to_vec();
+        match self {
+            #[cfg(unix)]
+            Self::Command(settings) => {
+                let reads = if settings.input == Some(Input::Json) { any() } else { text() };
+                let writes = match settings.output {
+                    OutputForm::Text | OutputForm::Lines => vec!["text/plain".to_owned()],
+                    OutputForm::JsonLines => any(),
+                    OutputForm::File => vec![settings.media_type.clone()],
+                };
+                (reads, writes)
+            }
+            Self::Http(settings) if settings.body == Body::Text => (text(), any()),
+            Self::Llm(_) => (text(), vec!["text/plain".to_owned()]),
+            Self::Mcp(_) => (text(), any()),
+            Self::Echo(_)
+            | Self::Http(_)
+            | Self::Practice(_)
+            | Self::Remote(_)
+            | Self::Router(_)
+            | Self::Script(_) => (any(), any()),
         }
     }
 
@@ -177,7 +205,7 @@ impl Kind {
                 Ok((Shared::new(remote), Vec::new()))
             }
             Self::Router(settings) => {
-                let router = Router::new(settings.clone(), others.iter().cloned());
+                let router = Router::new((**settings).clone(), others.iter().cloned());
                 let router = router.map_err(|bad| (bad.key, bad.to_string()))?;
                 let skills = router.skills().cloned().collect();
                 Ok((Shared::new(router), skills))

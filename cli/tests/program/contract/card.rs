@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::peer::{self, Peer};
 use super::run::{DEMO, at, verb};
+use crate::harness::serve;
 
 #[test]
 fn card_get_001_a_card_by_host_url_or_file_is_the_same_card() {
@@ -94,4 +95,102 @@ fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
     let said = at(&peer.url, &["card", "get", "--extended", "-o", "json"]);
     assert_eq!(said.json()["error"]["code"], "UnsupportedOperationError", "{said:?}");
     assert_eq!(peer.asked().len(), 1, "what is not declared is not asked for");
+}
+
+#[test]
+fn card_get_001_a_card_is_kept_as_http_says_unless_told_not_to() {
+    let home = tempfile::TempDir::new().unwrap();
+    let cache = home.path().to_str().unwrap();
+    // The peer answers by what it is asked: the card is not at the well-known place.
+    let card = |asked: &peer::Asked, _: usize| {
+        let card = peer::card("http://127.0.0.1:9", json!({}));
+        match asked.head.contains("if-none-match: \"v1\"") {
+            true => b"HTTP/1.1 304 X\r\nConnection: close\r\nETag: \"v1\"\r\n\r\n".to_vec(),
+            false => String::from_utf8(peer::json_reply(200, &card))
+                .unwrap()
+                .replacen("\r\n", "\r\nETag: \"v1\"\r\n", 1)
+                .into_bytes(),
+        }
+    };
+    let peer = Peer::new(peer::plain, card);
+    let url = format!("{}/cards/one", peer.url);
+    let get = |more: &[&str]| {
+        let said =
+            verb(&[&["card", "get", &url, "-o", "json"], more].concat()).env("XDG_CACHE_HOME", cache).run();
+        assert_eq!(said.code, Some(0), "{said:?}");
+        (said.out, peer.asked().last().unwrap().head.contains("if-none-match"))
+    };
+    let (first, asked_after) = get(&[]);
+    assert!(!asked_after);
+    assert_eq!(get(&[]), (first.clone(), true), "kept, and asked after");
+    assert_eq!(get(&["--no-cache"]), (first, false));
+    let kept: Vec<_> = std::fs::read_dir(home.path().join("a2a-cli/cards")).unwrap().collect();
+    assert_eq!(kept.len(), 1);
+}
+
+#[test]
+fn card_get_005_an_agent_is_found_by_its_name_in_a_catalog() {
+    let server = serve(&["demo", "--store", "memory"]);
+    let url = server.line("Listening on ");
+    let origin = url.trim_end_matches('/');
+    let name = at(origin, &["card", "get"]).field("Agent").to_owned();
+    for args in [
+        vec!["-a".to_owned(), format!("{origin}#{name}")],
+        vec!["-a".to_owned(), format!("{origin}/.well-known/ai-catalog.json#{url}")],
+        vec!["-a".to_owned(), format!("@{name}"), "--catalog".to_owned(), origin.to_owned()],
+    ] {
+        let words: Vec<_> =
+            ["send"].into_iter().chain(args.iter().map(String::as_str)).chain(["hi"]).collect();
+        let said = verb(&words).run();
+        assert_eq!((said.code, said.field("State")), (Some(0), "TASK_STATE_COMPLETED"), "{said:?}");
+        let again = shell_words::split(&said.field("Resume").replace("'<message>'", "again")).unwrap();
+        let again: Vec<_> = again[1..].iter().map(String::as_str).collect();
+        assert_eq!(verb(&again).run().code, Some(0), "{again:?}");
+    }
+    let nobody = at(&format!("{origin}#Nobody"), &["card", "get", "-o", "json"]);
+    let error = &nobody.json()["error"];
+    assert_eq!((nobody.code, &error["code"]), (Some(3), &json!("A2ACLI_ERR_CARD_NOT_FOUND")));
+    assert!(error["hint"].as_str().unwrap().contains(&name), "{error}");
+    assert_eq!(at("@x", &["card", "get"]).code, Some(2), "no catalog is named");
+}
+
+#[test]
+fn card_get_005_s30_a_catalog_cannot_have_credentials_sent_elsewhere() {
+    let bearer = json!({"securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+        "securityRequirements": [{"schemes": {"b": {"list": []}}}]});
+    let agent = Peer::new(
+        move |url| peer::card(&url.replace("127.0.0.1", "localhost"), bearer.clone()),
+        peer::done(),
+    );
+    let card = format!("{}/.well-known/agent-card.json", agent.url.replace("127.0.0.1", "localhost"));
+    let entry = json!({"identifier": "urn:x", "displayName": "X", "type": "application/a2a-agent-card+json", "url": card});
+    let catalog = Peer::new(move |_| json!({"specVersion": "1.0", "entries": [entry]}), peer::done());
+    let send = |more: &[&str]| {
+        at(&format!("{}#X", catalog.url), &[&["send", "--bearer", "hunter22"], more, &["hi"]].concat())
+    };
+    let kept_back = send(&[]);
+    assert_eq!(kept_back.code, Some(4), "{kept_back:?}");
+    assert!(!agent.asked().iter().any(|asked| asked.head.contains("hunter22")), "{:?}", agent.asked());
+    assert_eq!(send(&["--allow-host", "localhost"]).code, Some(0));
+    assert!(agent.asked().last().unwrap().head.contains("bearer hunter22"));
+}
+
+#[test]
+fn auth_008_a_card_that_is_not_public_gets_credentials_only_when_told_to() {
+    let card = |asked: &peer::Asked, _: usize| match asked.head.contains("authorization: bearer hunter22") {
+        true => peer::json_reply(200, &peer::card("http://127.0.0.1:9", json!({}))),
+        false => peer::json_reply(401, &json!({})),
+    };
+    let peer = Peer::new(peer::plain, card);
+    let url = format!("{}/private/card", peer.url);
+    let get = |more: &[&str]| at(&url, &[&["card", "get", "-o", "json"], more].concat());
+    let refused = get(&["--bearer", "hunter22"]);
+    let error = &refused.json()["error"];
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(error["hint"].as_str().unwrap().contains("--card-auth"), "{error}");
+    assert!(!error["hint"].as_str().unwrap().contains("hunter22"), "{error}");
+    assert_eq!(get(&["--bearer", "hunter22", "--card-auth"]).code, Some(0));
+    assert_eq!(get(&["--card-auth"]).code, Some(2), "there is nothing to send");
+    let clear = at("http://agent.example/card", &["card", "get", "--bearer", "hunter22", "--card-auth"]);
+    assert_eq!(clear.code, Some(2), "never in the clear: {clear:?}");
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::peer::{self, Peer};
 use super::run::{Said, at};
-use crate::harness::{Serving, serve};
+use crate::harness::{Serving, attache, serve, serve_in};
 
 /// Where a server listens.
 fn address(serving: &Serving) -> String {
@@ -18,20 +18,91 @@ fn failed(said: &Said) -> Vec<String> {
     checks.iter().filter(|one| one["outcome"] == "fail").map(name).collect()
 }
 
+/// The checks that came out so over this binding.
+fn named(said: &Said, binding: &str, outcome: &str) -> Vec<String> {
+    let report = said.json();
+    let checks = report["checks"].as_array().unwrap().clone();
+    let of = |one: &&Value| one["binding"] == binding && one["outcome"] == outcome;
+    checks.iter().filter(of).map(|one| one["check"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
 fn conform_001_the_demo_keeps_every_rule_over_every_binding() {
-    let demo = serve(&["demo"]);
-    let said = at(&address(&demo), &["conformance", "-o", "json", "--exit-code"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let report = said.json();
-    assert_eq!(failed(&said), [""; 0], "{report:#}");
+    let demo = serve(&["demo", "--store", "memory"]);
+    let args = ["conformance", "-o", "json", "--exit-code", "--slow", "slow 60", "--ask", "ask"];
+    let said = at(&address(&demo), &args);
+    assert_eq!(failed(&said), [""; 0], "{said:?}");
+    assert_eq!(said.code, Some(0));
     for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
-        let of = |one: &&Value| one["binding"] == binding && one["outcome"] == "pass";
-        let passed = report["checks"].as_array().unwrap().iter().filter(of).count();
-        assert!(passed >= 30, "{binding}: {report:#}");
+        let passed = named(&said, binding, "pass");
+        assert!(passed.len() >= 45, "{binding}: {passed:?}");
+        for name in [
+            "operations/cancel-running",
+            "operations/cancel-again",
+            "operations/continue",
+            "operations/cancel-waiting",
+            "streaming/cancel-told",
+            "streaming/closing-one",
+            "push/delivery",
+            "push/in-send",
+        ] {
+            assert!(passed.iter().any(|one| one == name), "{binding} {name}: {passed:?}");
+        }
     }
     let said = at(&nowhere(), &["conformance"]);
     assert_eq!(said.code, Some(3), "an agent that is not there is no finding: {said:?}");
+}
+
+#[test]
+fn conform_001_credentials_that_a_card_asks_for_are_needed() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let made = attache(&["keys", "add", "ann", "--data-dir"]).arg(folder.path()).output().unwrap();
+    let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
+    let server = serve_in(&["serve", "--echo", "--store", "memory"], folder);
+    let said = at(&address(&server), &["conformance", "-o", "json", "--bearer", &key]);
+    assert_eq!(failed(&said), [""; 0], "{said:?}");
+    for binding in ["JSONRPC", "HTTP+JSON"] {
+        let passed = named(&said, binding, "pass");
+        for name in ["operations/auth-required", "operations/auth-challenge"] {
+            assert!(passed.iter().any(|one| one == name), "{binding} {name}: {passed:?}");
+        }
+    }
+    assert!(named(&said, "GRPC", "pass").contains(&"operations/auth-required".to_owned()), "{said:?}");
+    assert!(!said.out.contains(&key) && !said.err.contains(&key));
+}
+
+#[test]
+fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
+    let extension = json!({"uri": "https://x.example/ext", "required": true});
+    let liar = move |url: &str| {
+        peer::card(
+            url,
+            json!({
+                "capabilities": {"streaming": false, "pushNotifications": false, "extensions": [extension]},
+                "defaultOutputModes": ["text/plain"],
+                "securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+                "securityRequirements": [{"schemes": {"b": {"list": []}}}],
+            }),
+        )
+    };
+    let mut task = peer::task("TASK_STATE_COMPLETED");
+    task["artifacts"] = json!([{"artifactId": "a", "parts": [{"raw": "aGk=", "mediaType": "image/png"}]}]);
+    let peer = Peer::new(liar, peer::always(task));
+    let args = ["conformance", "-o", "json", "--bearer", "hunter22", "--extension", "https://x.example/ext"];
+    let failed = failed(&at(&peer.url, &args));
+    for name in [
+        "streaming/undeclared",
+        "push/undeclared",
+        "operations/output-modes",
+        "operations/auth-required",
+        "operations/extension-required",
+        "operations/extended-card",
+    ] {
+        assert!(failed.iter().any(|one| one == name), "{name}: {failed:?}");
+    }
+    let closed = Peer::new(peer::plain, |_, _| peer::json_reply(401, &json!({})));
+    let said = at(&closed.url, &["conformance", "-o", "json"]);
+    assert!(self::failed(&said).contains(&"operations/auth-undeclared".to_owned()), "{said:?}");
 }
 
 /// A port that nobody listens on.

@@ -84,8 +84,12 @@ fn interact_004_hostile_ids_are_quoted() {
 fn interact_005_config_001_nothing_is_kept_between_runs() {
     let (said, folder) = verb(&["send", "-a", &DEMO, "ask"]).keep();
     assert_eq!(said.code, Some(0));
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    assert!(left.is_empty(), "{left:?}");
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left, [".cache"], "the card, as HTTP allows, and nothing of what was said");
+    for card in std::fs::read_dir(folder.path().join(".cache/a2a-cli/cards")).unwrap() {
+        let text = std::fs::read_to_string(card.unwrap().path()).unwrap();
+        assert!(!text.contains(said.field("Task")) && !text.contains(said.field("Context")), "{text}");
+    }
     for flag in ["--continue", "--last"] {
         assert_eq!(at(&DEMO, &["send", flag, "hi"]).code, Some(2));
     }

@@ -1,12 +1,14 @@
 //! `attache auth`, with an authorization server that follows a script.
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::peer::{self, Asked, Peer, json_reply};
-use super::run::{Run, Said, verb};
+use super::run::{Run, Said, finish, verb};
+use crate::harness::DEADLINE;
 
 /// An authorization server: codes for devices, and tokens that are numbered as they are given out.
 fn issuer(lasts: u64) -> Peer {
@@ -201,6 +203,105 @@ fn auth_010_endpoints_are_found_by_openid_connect() {
     );
     assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
     assert!(shown(&agent).starts_with("bearer t0ken-"));
+}
+
+/// An issuer that people log in to with a browser, and nowhere else.
+fn for_browsers() -> Peer {
+    let metadata = |url: &str| json!({"issuer": url, "token_endpoint": format!("{url}/token"), "authorization_endpoint": format!("{url}/authorize?x=1")});
+    Peer::new(metadata, |asked: &Asked, _| match asked.line.as_str() {
+        "POST /token" if asked.body.contains("code=c0de-1") && asked.body.contains("code_verifier=") => {
+            json_reply(
+                200,
+                &json!({"access_token": "t0ken-b", "refresh_token": "r3fresh-b", "expires_in": 3600}),
+            )
+        }
+        _ => json_reply(400, &json!({"error": "invalid_grant"})),
+    })
+}
+
+/// The parameters of the url that a person is told to open.
+fn shown_url(line: &str) -> (String, std::collections::BTreeMap<String, String>) {
+    let url = line.strip_prefix("open ").and_then(|rest| rest.split(' ').next()).unwrap();
+    let (place, query) = url.split_once('?').unwrap();
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap());
+    let plain = |text: &str| text.replace("%3A", ":").replace("%2F", "/");
+    (place.to_owned(), pairs.map(|(name, value)| (name.to_owned(), plain(value))).collect())
+}
+
+#[test]
+fn auth_010_a_person_logs_in_in_a_browser_that_comes_back_to_this_machine() {
+    let (home, issuer) = (TempDir::new().unwrap(), for_browsers());
+    let url = format!("{}/.well-known/openid-configuration", issuer.url);
+    let agent = agent(json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}));
+    let login = ["auth", "login", "-o", "json", "--debug", "--client-id", "me"];
+    let (mut child, _folder) = of(&home, &login, &agent.url).start();
+    let mut lines = BufReader::with_capacity(1, child.stderr.take().unwrap());
+    let mut seen = String::new();
+    let line = loop {
+        let mut line = String::new();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "{seen}");
+        seen.push_str(&line);
+        if line.starts_with("open ") {
+            break line;
+        }
+    };
+    child.stderr = Some(lines.into_inner());
+    let (place, asked) = shown_url(&line);
+    assert_eq!(place, format!("{}/authorize", issuer.url));
+    assert_eq!((asked["response_type"].as_str(), asked["scope"].as_str()), ("code", "openid"));
+    assert_eq!((asked["code_challenge_method"].as_str(), asked["client_id"].as_str()), ("S256", "me"));
+    let back = &asked["redirect_uri"];
+    assert!(back.starts_with("http://127.0.0.1:"), "{back}");
+    // What somebody else sends there is not taken, and the login goes on.
+    assert!(visit(&format!("{back}?code=evil&state=guessed")).starts_with("HTTP/1.1 404"));
+    let good = format!("{back}?code=c0de-1&state={}&iss={}", asked["state"], issuer.url);
+    assert!(visit(&good).starts_with("HTTP/1.1 200"));
+    let said = finish(child);
+    assert_eq!((said.code, &said.json()["scheme"]), (Some(0), &json!("login")), "{said:?}");
+    for secret in ["t0ken-b", "r3fresh-b", "c0de-1"] {
+        assert!(!said.err.contains(secret) && !said.out.contains(secret), "{secret}: {said:?}");
+    }
+    assert!(said.err.contains("code_verifier=***"), "{}", said.err);
+    assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
+    assert_eq!(shown(&agent), "bearer t0ken-b");
+}
+
+/// A browser that is sent to this url.
+fn visit(url: &str) -> String {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.write_all(format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn auth_004_s38_a_token_that_is_renewed_on_the_way_does_not_show_either() {
+    let (home, issuer) = (TempDir::new().unwrap(), issuer(10));
+    let scheme = device(&issuer.url);
+    let card = move |url: &str| {
+        peer::card(
+            url,
+            json!({"securitySchemes": {"login": scheme}, "securityRequirements": [{"schemes": {"login": {"list": []}}}]}),
+        )
+    };
+    // An agent that repeats what it was shown.
+    let parrot = |asked: &Asked, _: usize| {
+        let token = asked.head.lines().find_map(|line| line.strip_prefix("authorization: bearer "));
+        peer::error(-32603, &format!("no good: {}", token.unwrap_or_default()))
+    };
+    let agent = Peer::new(card, parrot);
+    logged_in(&home, &agent);
+    for format in ["text", "json"] {
+        let said = of(&home, &["send", "--debug", "-o", format, "hi"], &agent.url).run();
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.err.contains("no good: ***") || said.out.contains("no good: ***"), "{said:?}");
+        for secret in ["t0ken-", "r3fresh-"] {
+            assert!(!said.out.contains(secret) && !said.err.contains(secret), "{secret}: {said:?}");
+        }
+    }
 }
 
 #[cfg(unix)]

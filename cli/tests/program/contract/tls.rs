@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, CertifiedKey, IsCa, KeyPair,
+    generate_simple_self_signed,
+};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -33,4 +36,52 @@ fn default_001_transport_security_tls_on() {
     assert!(unchecked.err.contains("warning: certificates are not checked"), "{}", unchecked.err);
     let again = verb(&[&send[..], &["--insecure=false"]].concat()).env("A2ACLI_INSECURE", "1").run();
     assert_eq!(again.code, Some(3), "a flag undoes a variable");
+}
+
+/// An authority, and a certificate of its making with its key.
+fn issued(folder: &TempDir, name: &str, authority: &CertifiedIssuer<'static, KeyPair>) -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new([name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, authority).unwrap();
+    let file = |ending: &str, text: String| {
+        let path = folder.path().join(format!("{name}.{ending}"));
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    (file("pem", certificate.pem()), file("key", key.serialize_pem()))
+}
+
+#[test]
+fn auth_009_a_certificate_is_shown_to_an_agent_that_wants_one() {
+    let folder = TempDir::new().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let ca = folder.path().join("ca.pem");
+    fs::write(&ca, authority.pem()).unwrap();
+    let ca = ca.display().to_string();
+    let (cert, key) = issued(&folder, "localhost", &authority);
+    let (own, own_key) = issued(&folder, "ada.example", &authority);
+    let tls = ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca];
+    let demo = serve(&[&["demo", "--store", "memory"], &tls[..]].concat());
+    let port = demo.line("Listening on https://127.0.0.1:");
+    let url = format!("https://localhost:{}", port.trim_end_matches('/'));
+    // Whoever has none gets no further than the handshake, or the card.
+    let refused = verb(&["send", "-a", &url, "--ca", &ca, "-o", "json", "hi"]).run();
+    assert!(matches!(refused.code, Some(3 | 4)), "{refused:?}");
+    for binding in ["jsonrpc", "http+json", "grpc"] {
+        let shown = ["--ca", &ca, "--cert", &own, "--key", &own_key, "--transport", binding];
+        let said = verb(&[&["send", "-a", &url], &shown[..], &["hi"]].concat()).run();
+        assert_eq!((said.code, said.field("State")), (Some(0), "TASK_STATE_COMPLETED"), "{said:?}");
+        assert!(said.field("Resume").contains(&format!("--cert {own} --key {own_key}")), "{said:?}");
+    }
+    let half = verb(&["send", "-a", &url, "--cert", &own, "hi"]).run();
+    assert_eq!(half.code, Some(2), "{half:?}");
+    let (stranger, strangers_key) = {
+        let other = CertifiedIssuer::self_signed(CertificateParams::default(), KeyPair::generate().unwrap());
+        issued(&folder, "eve.example", &other.unwrap())
+    };
+    let shown = ["--ca", &ca, "--cert", &stranger, "--key", &strangers_key];
+    let said = verb(&[&["send", "-a", &url], &shown[..], &["-o", "json", "hi"]].concat()).run();
+    assert!(matches!(said.code, Some(3 | 4)), "{said:?}");
 }

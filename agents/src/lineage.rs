@@ -1,0 +1,230 @@
+//! Whose work a piece of work is part of: how many agents stand before this one, who they are, and what may still be spent.
+//!
+//! It goes along with every message to another agent. What others say of it is never believed to our advantage: our own
+//! limits hold, and it can only add to what is refused. So nothing is gained by forging it, and nothing needs a signature.
+
+use std::time::Duration;
+
+use attache::Turn;
+use attache::model::{MessageId, Object, Role, Task};
+use serde::{Deserialize, Serialize};
+
+/// Its place in the metadata of a message.
+const LINEAGE: &str = "urn:attache:ext:lineage:v1";
+/// Its place in the metadata of a task that has cost something.
+pub(crate) const USAGE: &str = "attache.usage";
+/// How long a line is believed at most.
+const MAX_PATH: usize = 64;
+
+/// Where a piece of work comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Lineage {
+    /// How many agents stand before this one.
+    depth: u32,
+    /// Whom they called, the first one first: names of places that tell nobody where they are.
+    path: Vec<String>,
+    /// Who has worked on it, by names that only they know as theirs.
+    agents: Vec<String>,
+    /// Tokens that may still be spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<u64>,
+    /// How often models may still be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls: Option<u64>,
+    /// How long it may still take. A time from now, since clocks differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    milliseconds: Option<u64>,
+}
+
+/// What may still be spent on a piece of work; `None`: as much as it takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) tokens: Option<u64>,
+    pub(crate) calls: Option<u64>,
+    pub(crate) time: Option<Duration>,
+}
+
+/// What a piece of work has cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Cost {
+    pub(crate) calls: u64,
+    pub(crate) input_tokens: u64,
+    pub(crate) output_tokens: u64,
+}
+
+/// What an agent may pass on to others.
+#[derive(Debug, Clone)]
+pub(crate) struct Leave {
+    /// Its own name in lines.
+    pub(crate) me: MessageId,
+    /// How many agents may stand behind each other.
+    pub(crate) max_depth: u32,
+    pub(crate) left: Budget,
+}
+
+impl Lineage {
+    /// Of the message that the task began with.
+    pub(crate) fn of(turn: &Turn) -> Self {
+        let first = turn.task().history.iter().find(|message| message.role == Role::User);
+        let said = first.and_then(|first| first.metadata.as_ref()?.get(LINEAGE)?.read::<Self>().ok());
+        let mut lineage = said.unwrap_or_default();
+        lineage.path.truncate(MAX_PATH);
+        lineage.agents.truncate(MAX_PATH);
+        lineage.depth = lineage.depth.max(u32::try_from(lineage.path.len()).unwrap_or(u32::MAX));
+        lineage
+    }
+
+    /// What whoever asks lets it cost.
+    pub(crate) fn budget(&self) -> Budget {
+        Budget { tokens: self.tokens, calls: self.calls, time: self.milliseconds.map(Duration::from_millis) }
+    }
+
+    /// Why an agent of this name may not work on it, in words for whoever asked.
+    pub(crate) fn refuses(&self, me: &MessageId) -> Option<&'static str> {
+        self.agents.iter().any(|name| *name == me.as_str()).then_some(CIRCLE)
+    }
+
+    /// One more agent behind this one, if there may be.
+    ///
+    /// # Errors
+    /// Why not, in words for a model. Nothing has been sent to anybody.
+    pub(crate) fn further(&self, place: &str, leave: &Leave) -> Result<Self, String> {
+        let (name, Leave { me, max_depth, left }) = (digest(place), leave);
+        if self.path.iter().any(|called| *called == name || called == place) {
+            return Err(CIRCLE.to_owned());
+        }
+        let depth = self.depth.saturating_add(1);
+        if depth >= *max_depth {
+            return Err(format!("refused: there may be at most {max_depth} agents behind each other"));
+        }
+        if let Some(what) = left.is_spent() {
+            return Err(format!("refused: there is no {what} left for this work; answer with what you have"));
+        }
+        Ok(Self {
+            depth,
+            path: self.path.iter().cloned().chain([name]).collect(),
+            agents: self.agents.iter().cloned().chain([me.to_string()]).collect(),
+            tokens: left.tokens,
+            calls: left.calls,
+            milliseconds: left.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        })
+    }
+
+    /// Writes it into the metadata of a message.
+    pub(crate) fn write(&self, metadata: &mut Object) {
+        metadata.insert(LINEAGE, serde_json::to_value(self).unwrap_or_default());
+    }
+}
+
+const CIRCLE: &str = "refused: this agent already works on the same request, and would be called in a circle";
+
+impl Budget {
+    /// The smaller of two, thing by thing.
+    pub(crate) fn within(self, other: Self) -> Self {
+        fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+            one.into_iter().chain(other).min()
+        }
+        Self {
+            tokens: least(self.tokens, other.tokens),
+            calls: least(self.calls, other.calls),
+            time: least(self.time, other.time),
+        }
+    }
+
+    /// What is left of it after something was spent.
+    pub(crate) fn after(self, cost: Cost) -> Self {
+        Self {
+            tokens: self.tokens.map(|most| most.saturating_sub(cost.tokens())),
+            calls: self.calls.map(|most| most.saturating_sub(cost.calls)),
+            ..self
+        }
+    }
+
+    /// The share of each of so many that work at the same time, so that all together do not spend more.
+    pub(crate) fn shared(self, among: usize) -> Self {
+        let among = u64::try_from(among.max(1)).unwrap_or(u64::MAX);
+        let share = |most: u64| most.div_ceil(among).min(most);
+        Self { tokens: self.tokens.map(share), calls: self.calls.map(share), ..self }
+    }
+
+    /// What of it is used up, if anything.
+    fn is_spent(&self) -> Option<&'static str> {
+        let used_up = [
+            ("budget of tokens", self.tokens == Some(0)),
+            ("budget of calls", self.calls == Some(0)),
+            ("time", self.time.is_some_and(|time| time.is_zero())),
+        ];
+        used_up.into_iter().find(|(_, spent)| *spent).map(|(what, _)| what)
+    }
+}
+
+impl Cost {
+    /// What a task says that it has cost.
+    pub(crate) fn of(task: &Task) -> Self {
+        let said = task.metadata.as_ref().and_then(|metadata| metadata.get(USAGE)?.read().ok());
+        said.unwrap_or_default()
+    }
+
+    pub(crate) fn and(self, more: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_add(more.calls),
+            input_tokens: self.input_tokens.saturating_add(more.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(more.output_tokens),
+        }
+    }
+
+    pub(crate) fn tokens(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+/// A name for a place that tells nobody where it is.
+pub(crate) fn digest(url: &str) -> String {
+    // FNV-1a: it only has to be the same tomorrow.
+    let hash = url.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leave(me: &str, max_depth: u32) -> Leave {
+        Leave { me: me.into(), max_depth, left: Budget::default() }
+    }
+
+    #[test]
+    fn s59_nobody_is_called_in_a_circle() {
+        let a = Lineage::default().further("http://b", &leave("a", 8)).unwrap();
+        let b = a.further("http://a", &leave("b", 8)).unwrap();
+        assert!(b.further("http://b", &leave("a", 8)).unwrap_err().contains("circle"));
+        assert!(b.further("http://c", &leave("a", 8)).is_ok());
+        assert!(b.further("http://c", &leave("a", 3)).unwrap_err().contains("at most 3"));
+        // Whatever the place is called: an agent knows itself.
+        assert!(b.refuses(&"a".into()).unwrap().contains("circle"));
+        assert_eq!(b.refuses(&"c".into()), None);
+        assert!(!format!("{b:?}").contains("http"), "nobody is told where the others are");
+    }
+
+    #[test]
+    fn r40_what_is_spent_is_not_spent_again() {
+        let most = Budget { tokens: Some(100), calls: Some(3), time: Some(Duration::from_secs(9)) };
+        let said = Budget { tokens: Some(u64::MAX), calls: Some(2), time: None };
+        let both = most.within(said);
+        assert_eq!(both, Budget { tokens: Some(100), calls: Some(2), ..most });
+        let cost = Cost { calls: 1, input_tokens: 50, output_tokens: 9 };
+        let left = both.after(cost);
+        assert_eq!((left.tokens, left.calls), (Some(41), Some(1)));
+        assert_eq!(left.shared(2).tokens, Some(21));
+        let refused = |left: Budget| {
+            Lineage::default().further("http://b", &Leave { left, ..leave("a", 8) }).unwrap_err()
+        };
+        assert!(refused(left.after(cost)).contains("calls"));
+        assert!(refused(Budget { calls: None, ..left.after(cost) }.after(cost)).contains("tokens"));
+        assert!(refused(Budget { time: Some(Duration::ZERO), ..left }).contains("time"));
+    }
+}

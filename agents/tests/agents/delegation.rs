@@ -1,0 +1,234 @@
+//! Agents that work for agents: what goes down with the work, what comes up, and what is refused before anybody is called.
+
+use std::time::Duration;
+
+use attache::Settings;
+use attache_agents::{Llm, LlmSettings, Remote, RemoteSettings, ToolSettings, practice};
+use serde_json::{Value, json};
+
+use crate::harness::{Running, soon, start, start_at, start_with, state, words};
+use crate::http::backend;
+use crate::llm::{agent, calls, delta, finish, model, request, says, settings, stream};
+
+const LINEAGE: &str = "urn:attache:ext:lineage:v1";
+const REQUEST: &str = "urn:attache:ext:input-request:v1";
+
+fn sage(url: &str) -> ToolSettings {
+    ToolSettings { description: "Knows".to_owned(), agent: Some(url.to_owned()), ..ToolSettings::default() }
+}
+
+fn with(settings: LlmSettings, tool: ToolSettings) -> LlmSettings {
+    LlmSettings { tools: [("sage".to_owned(), tool)].into(), ..settings }
+}
+
+fn asks(text: &str) -> &'static str {
+    calls(&[("a", "sage", json!({"message": text}))])
+}
+
+/// A message that says whose work it is part of.
+async fn say_as(agent: &Running, lineage: Value) -> Value {
+    let metadata = json!({LINEAGE: lineage});
+    let message =
+        json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}], "metadata": metadata});
+    agent.call("SendMessage", json!({"message": message})).await["task"].clone()
+}
+
+/// The data of a step that a task tells of.
+fn step<'a>(task: &'a Value, kind: &str) -> Option<&'a Value> {
+    let told = task["history"].as_array().into_iter().flatten().chain([&task["status"]["message"]]);
+    told.map(|message| &message["parts"][0]["data"]).find(|data| data["type"] == kind)
+}
+
+async fn child_task(child: &Running, task: &Value) -> Value {
+    child.call("GetTask", json!({"id": step(task, "delegated").unwrap()["taskId"]})).await
+}
+
+#[tokio::test]
+async fn usage_is_summed_over_those_who_work_for_it() {
+    let leaf_model = model(&[says("42")]).await;
+    let leaf = agent(settings(&leaf_model)).await;
+    let middle_model = model(&[asks("the answer?"), says("it is 42")]).await;
+    let middle = agent(with(settings(&middle_model), sage(&leaf.url()))).await;
+    let root_model = model(&[asks("ask them"), says("they say 42")]).await;
+    let task = agent(with(settings(&root_model), sage(&middle.url()))).await.say("go").await;
+    assert_eq!(state(&task), "COMPLETED", "{task}");
+    let usage = &task["metadata"]["attache.usage"];
+    assert_eq!(usage["calls"], 5, "two here, two in the middle, one behind: {usage}");
+    assert_eq!((&usage["inputTokens"], &usage["outputTokens"]), (&json!(30), &json!(6)));
+}
+
+#[tokio::test]
+async fn s60_a_budget_from_outside_is_capped_and_what_is_left_goes_down() {
+    let leaf_model = model(&[says("42")]).await;
+    let leaf = agent(settings(&leaf_model)).await;
+    for (said, tokens, calls) in [
+        (json!({"tokens": 1_000_000_000, "calls": 1_000_000}), 1000, 9),
+        (json!({"tokens": 200, "calls": 5, "depth": -3}), 1000, 9),
+        (json!({"tokens": 200, "calls": 5}), 200, 4),
+    ] {
+        let model = model(&[asks("x"), says("done")]).await;
+        let own = LlmSettings { max_total_tokens: Some(1000), max_calls: Some(10), ..settings(&model) };
+        let root = agent(with(own, sage(&leaf.url()))).await;
+        let task = say_as(&root, said.clone()).await;
+        assert_eq!(state(&task), "COMPLETED", "{task}");
+        let down = child_task(&leaf, &task).await["history"][0]["metadata"][LINEAGE].clone();
+        assert_eq!(
+            (&down["tokens"], &down["calls"], &down["depth"]),
+            (&json!(tokens), &json!(calls), &json!(1)),
+            "{said}"
+        );
+        let time = down["milliseconds"].as_u64().unwrap();
+        assert!((100_000..=120_000).contains(&time), "the time of the tool: {time}");
+        assert!(!down.to_string().contains("http"), "nobody is told where the others are: {down}");
+    }
+}
+
+#[tokio::test]
+async fn r40_nothing_is_spent_beyond_the_budget() {
+    let nobody = backend(&["hang"]).await;
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "sage", "arguments": "{\"message\": \"x\"}"}}]});
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 50, "completion_tokens": 10}});
+    let model = model(&[stream(&[delta(call), finish("tool_calls"), usage], "data: [DONE]\n\n")]).await;
+    let root = agent(with(settings(&model), sage(&nobody.url))).await;
+    let task = say_as(&root, json!({"tokens": 60})).await;
+    assert_eq!(
+        (state(&task), words(&task)),
+        ("FAILED", "the work took more than 60 tokens (max_total_tokens)")
+    );
+    assert_eq!(model.requests.lock().unwrap().len(), 1, "the model is not asked again");
+    assert!(nobody.requests.lock().unwrap().is_empty(), "nor is anybody else");
+    assert_eq!(step(&task, "tool-result").unwrap()["failed"], true);
+}
+
+#[tokio::test]
+async fn r40_a_deadline_from_above_ends_the_work() {
+    let hangs = model(&["hang"]).await;
+    let root = agent(settings(&hangs)).await;
+    let task = say_as(&root, json!({"milliseconds": 100})).await;
+    assert_eq!(state(&task), "FAILED");
+    assert!(words(&task).contains("longer than whoever asked has time"), "{task}");
+}
+
+#[tokio::test]
+async fn r40_when_the_time_of_the_root_is_over_those_behind_it_stop() {
+    let hangs = model(&["hang"]).await;
+    let child = agent(settings(&hangs)).await;
+    let model = model(&[asks("x")]).await;
+    let llm = Llm::new(with(settings(&model), sage(&child.url()))).unwrap();
+    let limits = Settings { max_turn_time: Some(Duration::from_millis(700)), ..Settings::default() };
+    let root = start_with(llm, |server| server.settings(limits)).await;
+    let task = root.say("go").await;
+    assert_eq!(state(&task), "FAILED", "{task}");
+    assert!(words(&task).contains("deadline"), "with the reason: {task}");
+    let id = step(&task, "delegated").unwrap()["taskId"].clone();
+    child.until(&json!({"id": id}), |task| state(task) == "CANCELED").await;
+}
+
+/// Whatever an agent is called by others: it knows itself.
+#[tokio::test]
+async fn s59_an_agent_that_calls_itself_is_refused_and_its_model_reads_why() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let model = model(&[asks("again"), says("done")]).await;
+    let llm = Llm::new(with(settings(&model), sage(&format!("http://localhost:{}", free.port())))).unwrap();
+    let root = start_at(free, llm).await;
+    let task = root.say("go").await;
+    assert_eq!(state(&task), "COMPLETED", "{task}");
+    assert_eq!(model.requests.lock().unwrap().len(), 2, "the second time its model was not even asked");
+    let read = request(&model, 1).to_string();
+    assert!(read.contains("rejected") && read.contains("in a circle"), "{read}");
+}
+
+#[tokio::test]
+async fn s59_a_remote_agent_passes_the_line_on_and_breaks_circles() {
+    let leaf_model = model(&[says("42")]).await;
+    let leaf = agent(settings(&leaf_model)).await;
+    let remote = |url: &str| Remote::new(RemoteSettings { url: url.to_owned(), ..RemoteSettings::default() });
+    let before = start(remote(&leaf.url()).unwrap()).await;
+    let task = say_as(&before, json!({"depth": 2, "path": ["x"], "tokens": 77})).await;
+    assert_eq!(state(&task), "COMPLETED", "{task}");
+    let id = &task["metadata"]["attache.remote"]["taskId"];
+    let down = leaf.call("GetTask", json!({"id": id})).await["history"][0]["metadata"][LINEAGE].clone();
+    assert_eq!((&down["depth"], &down["tokens"]), (&json!(3), &json!(77)), "{down}");
+    let nobody = backend(&["hang"]).await;
+    let before = start(remote(&nobody.url).unwrap()).await;
+    for (lineage, why) in
+        [(json!({"depth": 1, "path": [nobody.url]}), "in a circle"), (json!({"depth": 15}), "at most 16")]
+    {
+        let task = say_as(&before, lineage).await;
+        assert_eq!(state(&task), "REJECTED", "{task}");
+        assert!(words(&task).contains(why), "{task}");
+    }
+}
+
+#[tokio::test]
+async fn r43_what_another_agent_needs_comes_up_under_a_stable_id_and_the_answer_goes_down() {
+    let child = start(practice()).await;
+    for (word, waits, wants, answer) in
+        [("ask", "INPUT_REQUIRED", "question", "Ada"), ("auth", "AUTH_REQUIRED", "credentials", "secret")]
+    {
+        let model = model(&[asks(word), says("done")]).await;
+        let root = agent(with(settings(&model), sage(&child.url()))).await;
+        let task = root.say("go").await;
+        assert_eq!(state(&task), waits, "{task}");
+        let asked = &task["status"]["message"]["metadata"][REQUEST];
+        assert_eq!((&asked["requestId"], &asked["wants"]), (&json!("a"), &json!(wants)), "{task}");
+        let task = root.answer(&task, json!([{"text": answer}])).await;
+        assert_eq!(state(&task), "COMPLETED", "{task}");
+        assert_eq!(state(&child_task(&child, &task).await), "COMPLETED");
+    }
+}
+
+/// Somebody has answered the other agent in another way, or we were cut off after it had the answer.
+#[tokio::test]
+async fn r43_an_answer_that_is_not_needed_any_more_is_not_given_twice() {
+    let child = start(practice()).await;
+    let model = model(&[asks("ask"), says("done")]).await;
+    let root = agent(with(settings(&model), sage(&child.url()))).await;
+    let task = root.say("go").await;
+    let theirs = child_task(&child, &task).await;
+    assert_eq!(state(&child.answer(&theirs, json!([{"text": "Bob"}])).await), "COMPLETED");
+    let task = root.answer(&task, json!([{"text": "Ada"}])).await;
+    assert_eq!(state(&task), "COMPLETED", "{task}");
+    let read = request(&model, 1).to_string();
+    assert!(read.contains("Bob") && !read.contains("Ada"), "{read}");
+}
+
+#[tokio::test]
+async fn r40_a_cancel_of_a_task_that_waits_reaches_whoever_has_asked() {
+    let child = start(practice()).await;
+    let model = model(&[asks("ask")]).await;
+    let root = agent(with(settings(&model), sage(&child.url()))).await;
+    let task = root.say("go").await;
+    assert_eq!(state(&task), "INPUT_REQUIRED");
+    assert_eq!(state(&soon(root.cancel(&task)).await), "CANCELED");
+    assert_eq!(state(&child_task(&child, &task).await), "CANCELED");
+}
+
+#[tokio::test]
+async fn s61_rights_of_ours_are_not_lent_to_everybody() {
+    let reply = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nsunny";
+    for (callers, called) in
+        [(vec!["ann".to_owned()], false), (vec!["anonymous".to_owned()], true), (vec![], true)]
+    {
+        let web = backend(Box::leak(Box::new([reply]))).await;
+        let model = model(&[asks("x"), says("done")]).await;
+        let tool = ToolSettings {
+            http: Some(web.url.clone()),
+            agent: None,
+            headers: [("authorization".to_owned(), "Bearer root".to_owned().into())].into(),
+            forward_caller: true,
+            callers,
+            ..sage("")
+        };
+        let task = agent(with(settings(&model), tool)).await.say("go").await;
+        assert_eq!(state(&task), "COMPLETED", "{task}");
+        let requests = web.requests.lock().unwrap();
+        assert_eq!(requests.len(), usize::from(called));
+        assert!(
+            requests.iter().all(|request| request.contains("attache-caller: anonymous\r\n")),
+            "{requests:?}"
+        );
+        let read = request(&model, 1).to_string();
+        assert_eq!(read.contains("refused: this tool may not be called for whoever asks"), !called, "{read}");
+    }
+}

@@ -1,0 +1,102 @@
+//! Which scheme of a card to log in to, and where its tokens come from.
+
+use attache::Endpoints;
+use attache::model::{OAuthFlows, SecurityScheme};
+
+use super::{Flow, refused};
+use crate::failure::{Failure, Outcome};
+use crate::reference::{self, Found};
+use crate::settings::Settings;
+use crate::wire_log;
+
+/// Where tokens come from, as a scheme says.
+pub(super) struct Ways {
+    pub(super) endpoints: Endpoints,
+    /// The only flow it names.
+    flow: Option<Flow>,
+    pub(super) scopes: Vec<String>,
+}
+
+impl Ways {
+    pub(super) async fn of(scheme: &SecurityScheme, settings: &Settings) -> Outcome<Self> {
+        let tls = crate::tls::of(settings)?;
+        let ready = |endpoints: Endpoints| wire_log::watch_endpoints(endpoints.tls(&tls), settings);
+        let described = match scheme {
+            SecurityScheme::OpenIdConnect(oidc) => Some(&oidc.open_id_connect_url),
+            SecurityScheme::OAuth2(oauth) => {
+                let named = oauth.flows.as_ref().and_then(flow);
+                if let (Some((flow, scopes)), Some(endpoints)) = (named, Endpoints::of_scheme(scheme)) {
+                    return Ok(Self { endpoints: ready(endpoints), flow: Some(flow), scopes });
+                }
+                oauth.oauth2_metadata_url.as_ref()
+            }
+            _ => None,
+        };
+        let url = described.ok_or_else(|| {
+            Failure::usage(
+                "the scheme names no flow that we know: not a device code, a browser or a client's secret",
+            )
+            .hint("get a token by other means, and set A2ACLI_BEARER")
+        })?;
+        let found = ready(Endpoints::new("")).discovered(url).await.map_err(|error| refused(&error))?;
+        Ok(Self { endpoints: found, flow: None, scopes: Vec::new() })
+    }
+
+    /// The flow to take where none was asked for: by what the scheme names, by what the user has, by what is offered.
+    pub(super) fn flow(&self, has_secret: bool) -> Flow {
+        match self.flow {
+            Some(flow) => flow,
+            None if has_secret => Flow::Client,
+            None if self.endpoints.device_url().is_none() && self.endpoints.authorization_url().is_some() => {
+                Flow::Code
+            }
+            None => Flow::Device,
+        }
+    }
+}
+
+fn flow(flows: &OAuthFlows) -> Option<(Flow, Vec<String>)> {
+    let (flow, scopes) = match flows {
+        OAuthFlows::DeviceCode(flow) => (Flow::Device, &flow.scopes),
+        OAuthFlows::ClientCredentials(flow) => (Flow::Client, &flow.scopes),
+        OAuthFlows::AuthorizationCode(flow) => (Flow::Code, &flow.scopes),
+        OAuthFlows::Implicit(_) | OAuthFlows::Password(_) => return None,
+    };
+    Some((flow, scopes.keys().cloned().collect()))
+}
+
+/// The scheme to log in to: the one that is named, or the first that is logged in to at all.
+pub(super) fn scheme_of<'a>(found: &'a Found, named: Option<&str>) -> Outcome<(&'a str, &'a SecurityScheme)> {
+    let all = &found.card.security_schemes;
+    let takes = |scheme: &SecurityScheme| {
+        matches!(scheme, SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_))
+    };
+    let chosen = match named {
+        Some(name) => all.iter().find(|(one, _)| *one == name),
+        None => all.iter().find(|(_, scheme)| takes(scheme)),
+    };
+    let names = || all.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match chosen {
+        Some((name, scheme)) if takes(scheme) => Ok((name, scheme)),
+        Some((name, _)) => Err(Failure::usage(format!("{name} is no scheme to log in to"))
+            .hint("only OAuth 2 and OpenID Connect are; for others set A2ACLI_BEARER or A2ACLI_API_KEY")),
+        None => Err(Failure::usage(match all.is_empty() {
+            true => "the card declares no security schemes".to_owned(),
+            false => format!("the card declares no such scheme to log in to, only {}", names()),
+        })
+        .hint("attache card get says what the agent takes")),
+    }
+}
+
+/// A card may name any place; a secret goes to the host of the card, and to hosts that the user allows.
+pub(super) fn trusted(found: &Found, token_url: &str, settings: &Settings) -> Outcome {
+    let to = reference::host_of_url(token_url);
+    let allowed = settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&to));
+    match allowed || found.vouched().is_none_or(|host| host == to) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "the card wants the secret of the client to go to {to}, which is another host than its own"
+        ))
+        .hint(crate::resume::again(&format!("--allow-host {to}")))),
+    }
+}

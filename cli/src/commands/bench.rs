@@ -1,0 +1,163 @@
+//! `attache bench`: how fast is an agent?
+
+use std::time::Duration;
+
+use attache::Client;
+use attache::{ClientSettings, Retries};
+use serde::Serialize;
+
+use crate::args::{Bench, Scenario};
+use crate::bench::{Figures, Plan, Spread, measure};
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, Page};
+use crate::reference::{self, is_loopback};
+use crate::session::Session;
+use crate::settings::{Settings, duration};
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    agent: String,
+    results: Vec<Measured>,
+}
+
+/// One scenario over one interface.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Measured {
+    scenario: Scenario,
+    binding: String,
+    version: &'static str,
+    url: String,
+    connections: usize,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> Outcome<u8> {
+    let plans = plans(&args)?;
+    let found = reference::find(settings).await?;
+    if !found.host().is_none_or(is_loopback) {
+        out.warn("every message is real work for this agent, and may cost money; bound it with --count");
+    }
+    let agent = found.card.name.clone();
+    if !out.is_json() {
+        out.print(&format!("Agent: {}", crate::output::line(&agent)))?;
+    }
+    // Over the binding that a message would take; over each that is named.
+    let sessions = match settings.transports.is_empty() {
+        true => vec![Session::on(settings, &found, out)?],
+        false => Session::each(settings, &found, out)?,
+    };
+    let mut results = Vec::new();
+    for session in &sessions {
+        for plan in &plans {
+            let clients = clients(session, plan.connections)?;
+            let figures = measure(plan, clients, &mut |line| out.note(line)).await;
+            let measured = measured(session, plan, figures);
+            if !out.is_json() {
+                out.page(&page(&measured))?;
+            }
+            results.push(measured);
+        }
+    }
+    let any = results.iter().any(|one| one.figures.done > 0);
+    if out.is_json() {
+        out.json(&Report { schema: "attache.bench/1", agent, results })?;
+    }
+    if !any {
+        out.note("nothing was measured: every attempt failed; see what the agent says: attache send");
+    }
+    Ok(u8::from(!any))
+}
+
+fn plans(args: &Bench) -> Outcome<Vec<Plan>> {
+    let time = time("--for", &args.time)?;
+    let warm_up = match args.warm_up.as_str() {
+        "0" => Duration::ZERO,
+        text => self::time("--warm-up", text)?,
+    };
+    let scenarios = if args.scenarios.is_empty() { &[Scenario::Send][..] } else { &args.scenarios };
+    let plan = |scenario: &Scenario| Plan {
+        scenario: *scenario,
+        connections: args.connections as usize,
+        time,
+        warm_up,
+        count: args.count,
+        message: args.message.clone(),
+    };
+    Ok(scenarios.iter().map(plan).collect())
+}
+
+/// The longest that one scenario may run.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+fn time(flag: &str, text: &str) -> Outcome<Duration> {
+    match duration::parse(text) {
+        Some(time) if time > Duration::ZERO && time <= LONGEST => Ok(time),
+        Some(_) => Err(Failure::usage(format!("{flag} {text}: between 1ms and 1h"))),
+        None => Err(Failure::usage(format!("{flag} {text} is no duration")).hint("say 500ms, 10s, 1m30s")),
+    }
+}
+
+/// One client for each connection. None tries anything again: what fails is counted.
+fn clients(session: &Session<'_>, count: usize) -> Outcome<Vec<Client>> {
+    let retries = Retries { attempts: 0, ..Retries::default() };
+    let settings = ClientSettings { retries, ..session.client.settings().clone() };
+    let client = session.client.clone().with_settings(settings);
+    let tls = crate::tls::of(session.settings)?;
+    Ok((0..count).map(|_| client.clone().with_tls(&tls)).collect())
+}
+
+fn measured(session: &Session<'_>, plan: &Plan, figures: Figures) -> Measured {
+    Measured {
+        scenario: plan.scenario,
+        binding: session.binding.as_str().to_owned(),
+        version: session.version.as_str(),
+        url: session.client.interface().url,
+        connections: plan.connections,
+        figures,
+    }
+}
+
+fn page(measured: &Measured) -> Page {
+    let (figures, mut page) = (&measured.figures, Page::new(false));
+    let (scenario, connections) = (measured.scenario, measured.connections);
+    page.field("Scenario", &format!("{}, {connections} connections", scenario.name()));
+    page.field("Interface", &format!("{} {} {}", measured.binding, measured.version, measured.url));
+    page.field("Done", &format!("{} in {:.1} s", figures.done, figures.seconds));
+    page.field("Failed", &figures.failed.to_string());
+    for (fault, times) in &figures.faults {
+        page.field("Fault", &format!("{times} × {fault}"));
+    }
+    if !matches!(scenario, Scenario::FanOut | Scenario::Idle) {
+        page.field("Per second", &format!("{:.0}", figures.per_second));
+    }
+    let latency = match scenario {
+        Scenario::FanOut => "End seen, behind the first reader",
+        Scenario::Idle => "Opened within",
+        Scenario::Send | Scenario::Get | Scenario::Stream => "Latency",
+    };
+    spread(&mut page, latency, figures.latency_ms.as_ref());
+    spread(&mut page, "First event", figures.first_event_ms.as_ref());
+    if figures.events > 0 {
+        page.field("Events", &format!("{}, {:.0} a second", figures.events, figures.events_per_second));
+    }
+    let own = &figures.generator;
+    let share = own.share * 100.0;
+    page.field("Generator", &format!("{:.2} s of CPU, {share:.0} % of {} cores", own.cpu_seconds, own.cores));
+    if own.was_the_limit {
+        page.field(
+            "Limit",
+            "the generator, not the agent: it may be faster than this; measure from more machines",
+        );
+    }
+    page
+}
+
+fn spread(page: &mut Page, label: &str, spread: Option<&Spread>) {
+    if let Some(Spread { p50, p90, p99, p999, max }) = spread {
+        let text = format!("p50 {p50:.2} ms, p90 {p90:.2}, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}");
+        page.field(label, &text);
+    }
+}

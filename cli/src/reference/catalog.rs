@@ -1,0 +1,116 @@
+//! Agents by their name in a catalog: `<catalog>#<name>`, or `@<name>` with `--catalog`.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::failure::{Failure, Outcome};
+use crate::settings::Settings;
+
+/// Where a server has its catalog.
+pub(super) const WELL_KNOWN: &str = "/.well-known/ai-catalog.json";
+/// The kind of entry that is an agent.
+const CARD: &str = "application/a2a-agent-card+json";
+
+/// A catalog, and who is looked for in it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) catalog: String,
+    pub(super) name: String,
+}
+
+/// What an entry says of a card: where it is, or the card itself.
+#[derive(Debug, PartialEq)]
+pub(super) enum Entry {
+    Url(String),
+    Data(Value),
+}
+
+#[derive(Deserialize)]
+struct Catalog {
+    entries: Vec<Line>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    #[serde(default)]
+    identifier: String,
+    #[serde(default, rename = "displayName")]
+    display_name: String,
+    #[serde(default, rename = "type")]
+    kind: String,
+    url: Option<String>,
+    data: Option<Value>,
+}
+
+/// The entry that a reference names, if it is that of a catalog.
+pub(super) fn named(reference: &str, settings: &Settings) -> Outcome<Option<Named>> {
+    if let Some(name) = reference.strip_prefix('@') {
+        let catalog = settings.catalog.clone().ok_or_else(|| {
+            Failure::usage(format!("{reference} is the name of an entry, and no catalog is named"))
+                .hint("say which: --catalog <host, url or file>, or ATTACHE_CATALOG")
+        })?;
+        return Ok(Some(Named { catalog, name: name.to_owned() }));
+    }
+    Ok(reference
+        .split_once('#')
+        .filter(|(_, name)| !name.is_empty())
+        .map(|(catalog, name)| Named { catalog: catalog.to_owned(), name: name.to_owned() }))
+}
+
+/// The card of who is looked for: by its identifier, or else by the name that people see.
+pub(super) fn find(text: &str, place: &str, name: &str) -> Outcome<Entry> {
+    let catalog: Catalog = serde_json::from_str(text)
+        .map_err(|error| Failure::card_not_found(format!("{place} is no catalog: {error}")))?;
+    let agents: Vec<_> = catalog.entries.into_iter().filter(|one| one.kind == CARD).collect();
+    let listed = agents.iter().map(|one| format!("{} ({})", one.display_name, one.identifier));
+    let listed: Vec<_> = listed.take(20).collect();
+    let by_id = agents.iter().any(|one| one.identifier == name);
+    let is_it = |one: &Line| if by_id { one.identifier == name } else { one.display_name == name };
+    let mut found: Vec<_> = agents.into_iter().filter(is_it).collect();
+    let Some(line) = found.pop() else {
+        let failure = Failure::card_not_found(format!("the catalog at {place} has no agent {name}"));
+        return Err(match listed.is_empty() {
+            true => failure.hint("it has no agents at all"),
+            false => failure.hint(format!("it has {}", listed.join(", "))),
+        });
+    };
+    if !found.is_empty() {
+        let all = found.iter().chain([&line]).map(|one| one.identifier.as_str());
+        let all = all.collect::<Vec<_>>().join(", ");
+        return Err(Failure::usage(format!("the catalog at {place} has several agents {name}"))
+            .hint(format!("name one by its identifier: {all}")));
+    }
+    match (line.url, line.data) {
+        (Some(url), _) => Ok(Entry::Url(url)),
+        (None, Some(data)) => Ok(Entry::Data(data)),
+        (None, None) => Err(Failure::card_not_found(format!(
+            "the entry {name} at {place} says nowhere where its card is"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn card_get_005_an_entry_is_found_by_its_identifier_or_its_name() {
+        let line = |id: &str, name: &str, url: &str| json!({"identifier": id, "displayName": name, "type": CARD, "url": url});
+        let text = json!({"specVersion": "1.0", "entries": [
+            line("urn:a", "Tides", "/a"), line("urn:b", "Twin", "/b"), line("urn:c", "Twin", "/c"),
+            {"identifier": "urn:d", "displayName": "Tool", "type": "application/mcp-server+json", "url": "/d"},
+            {"identifier": "urn:e", "displayName": "Inline", "type": CARD, "data": {"name": "x"}},
+        ]})
+        .to_string();
+        let find = |name: &str| find(&text, "here", name);
+        assert_eq!(find("urn:b").unwrap(), Entry::Url("/b".to_owned()));
+        assert_eq!(find("Tides").unwrap(), Entry::Url("/a".to_owned()));
+        assert_eq!(find("Inline").unwrap(), Entry::Data(json!({"name": "x"})));
+        let several = find("Twin").unwrap_err();
+        assert!(several.exit == 2 && several.hint.as_deref().unwrap().contains("urn:b"), "{several:?}");
+        for nobody in ["Tool", "none"] {
+            assert_eq!(find(nobody).unwrap_err().exit, 3, "{nobody}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Credentials for a card that is not public: only where the user says so, and never in the clear.
+
+use attache::{ClientBuilder, Error, ErrorKind};
+
+use super::{host_of_url, is_loopback};
+use crate::masks::is_credential;
+use crate::settings::Settings;
+
+/// With what the user gave. No card says yet where it goes, so a key goes nowhere.
+pub(super) fn with(
+    mut builder: ClientBuilder,
+    url: &str,
+    settings: &Settings,
+) -> Result<ClientBuilder, Error> {
+    let refused = |why: &'static str| Err(Error::new(ErrorKind::InvalidParams).with_message(why));
+    if !url.starts_with("https://") && !is_loopback(&host_of_url(url)) {
+        return refused("--card-auth sends credentials over https:// alone, or on this machine");
+    }
+    let params: Vec<_> = settings.service_params.iter().filter(|(name, _)| is_credential(name)).collect();
+    if settings.bearer.is_none() && params.is_empty() {
+        return refused("--card-auth has nothing to send: give --bearer, or --svc-param NAME:KEY for a key");
+    }
+    for (name, value) in params {
+        builder = builder.header(name, value.expose())?;
+    }
+    match &settings.bearer {
+        Some(token) => builder.bearer(token),
+        None => Ok(builder),
+    }
+}

@@ -1,0 +1,82 @@
+//! What a running server reads again: its keys and certificates, and its configuration file.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use anyhow::{Context, bail};
+use attache::Running;
+
+use super::{Again, described, listen};
+use crate::access::Reloading;
+use crate::config::{Config, Fixed};
+
+/// Reads things again while a server runs. What cannot be taken in leaves everything as it was.
+pub(super) struct Reload {
+    again: Option<Again>,
+    /// What a process has as long as it runs.
+    fixed: Fixed,
+    folder: Option<PathBuf>,
+    addresses: Vec<SocketAddr>,
+    access: Mutex<Reloading>,
+    running: OnceLock<Running>,
+}
+
+impl Reload {
+    pub(super) fn new(
+        again: Option<Again>,
+        config: &Config,
+        access: Reloading,
+        (folder, addresses): (Option<PathBuf>, Vec<SocketAddr>),
+    ) -> Self {
+        let running = OnceLock::new();
+        Self { again, fixed: config.fixed(), folder, addresses, access: Mutex::new(access), running }
+    }
+
+    /// From now on there is somebody to tell.
+    pub(super) fn begin(&self, running: Running) {
+        let _ = self.running.set(running);
+    }
+
+    /// Keys and certificates.
+    pub(super) fn keys(&self) -> anyhow::Result<()> {
+        self.access.lock().unwrap_or_else(PoisonError::into_inner).reload()
+    }
+
+    /// Keys and certificates, and the configuration file if there is one. Says in the log what came of it.
+    pub(super) fn all(&self) -> anyhow::Result<()> {
+        let taken = match &self.again {
+            Some(again) => self.configuration(again),
+            None => self.keys().map(|()| Vec::new()),
+        };
+        match taken {
+            Ok(later) if later.is_empty() => {
+                tracing::info!("reloaded");
+                Ok(())
+            }
+            Ok(later) => {
+                tracing::warn!(restart_for = later.join(", "), "reloaded, but for what needs a restart");
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(why = format!("{error:#}"), "not reloaded: everything is as it was");
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a configuration in whole, or nothing of it; gives the keys of what waits for a restart.
+    fn configuration(&self, again: &Again) -> anyhow::Result<Vec<String>> {
+        let running = self.running.get().context("the server has not begun to serve")?;
+        let mut access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let (config, agents) = again()?;
+        if agents.is_empty() {
+            bail!("there is no agent left to serve");
+        }
+        let fresh = access.again(&config, self.folder.as_deref())?;
+        listen::check(&config.server, &self.addresses, fresh.asks(&config))?;
+        running.replace(described(agents, &config, &fresh)?)?;
+        *access = fresh;
+        Ok(self.fixed.differs(&config.fixed()))
+    }
+}

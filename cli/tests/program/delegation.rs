@@ -1,0 +1,185 @@
+//! Agents in three processes that work for each other: one answer, one end for all, and a bill for the whole.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{DEADLINE, Serving, attache, call, say, serve_by};
+use crate::llm::{body, calls, says, until};
+
+/// A model that answers as it is told to, question by question: with these events, or by hanging up.
+struct Model {
+    url: String,
+    asked: Receiver<Value>,
+    answer: SyncSender<Option<Vec<Value>>>,
+}
+
+impl Model {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let ((ask, asked), (answer, answers)) = (sync_channel(8), sync_channel::<Option<Vec<Value>>>(8));
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let (Ok(()), Ok(answer)) = (ask.send(body(&mut stream)), answers.recv()) else { return };
+                let Some(mut events) = answer else { continue };
+                events.push(json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}));
+                let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+                // Whoever asked may have gone.
+                let _ = stream.write_all(format!("{head}{events}data: [DONE]\n\n").as_bytes());
+            }
+        });
+        Self { url, asked, answer }
+    }
+
+    /// What it is asked next.
+    fn asked(&self) -> Value {
+        self.asked.recv_timeout(DEADLINE).expect("the model is asked")
+    }
+
+    fn answers(&self, events: Vec<Value>) {
+        self.answer.send(Some(events)).unwrap();
+    }
+
+    /// Passes the work on as soon as it is asked.
+    fn delegates(&self, text: &str) {
+        self.answers(calls(&[("a", "next", json!({"message": text}))]));
+    }
+}
+
+/// A process with one agent that thinks, and maybe one that it calls; it can be killed, and started again where it was.
+struct Node {
+    server: Option<Serving>,
+    model: Model,
+    url: String,
+    file: std::path::PathBuf,
+}
+
+impl Node {
+    fn new(next: Option<&str>) -> Self {
+        let (folder, model) = (TempDir::new().unwrap(), Model::new());
+        let file = folder.path().join("agents.toml");
+        let tool = next.map_or_else(String::new, |url| {
+            format!("[agents.node.tools.next]\ndescription = \"Knows more\"\nagent = \"{url}\"\n")
+        });
+        let text = format!(
+            "[agents.node]\ntype = \"llm\"\nlimits = {{ on_restart = {{ run_again = {{ attempts = 5 }} }} }}\n\
+             model = {{ url = \"{}\", name = \"m\" }}\n{tool}[agents.practice]\ntype = \"practice\"\n",
+            model.url
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = attache(&["serve", file.to_str().unwrap()]);
+        let server = serve_by(&mut command, folder);
+        let url = server.line("Listening on ");
+        Self { server: Some(server), model, url, file }
+    }
+
+    /// Kills it without a word, and starts it again.
+    fn killed(&mut self) {
+        let mut server = self.server.take().unwrap();
+        server.process.kill().unwrap();
+        server.process.wait().unwrap();
+        let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
+        let mut command = attache(&["serve", self.file.to_str().unwrap(), "--listen", address]);
+        let server = serve_by(&mut command, folder);
+        server.line("Listening on ");
+        self.server = Some(server);
+    }
+
+    fn begin(&self) -> Value {
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]});
+        let params = json!({"message": message, "configuration": {"returnImmediately": true}});
+        call(&self.url, "SendMessage", &params)["result"]["task"]["id"].clone()
+    }
+
+    fn task(&self, id: &Value) -> Value {
+        call(&self.url, "GetTask", &json!({"id": id}))["result"].clone()
+    }
+
+    /// The states of all its tasks, the newest first.
+    fn states(&self) -> Vec<String> {
+        let listed = call(&self.url, "ListTasks", &json!({}))["result"]["tasks"].clone();
+        let state = |task: &Value| task["status"]["state"].as_str().unwrap().replace("TASK_STATE_", "");
+        listed.as_array().unwrap().iter().map(state).collect()
+    }
+}
+
+fn three() -> [Node; 3] {
+    let leaf = Node::new(None);
+    let middle = Node::new(Some(&leaf.url));
+    let root = Node::new(Some(&middle.url));
+    [root, middle, leaf]
+}
+
+#[test]
+fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
+    let [root, mut middle, leaf] = three();
+    // Canceled while the last of them thinks.
+    root.model.delegates("ask them");
+    middle.model.delegates("the answer?");
+    let task = root.begin();
+    leaf.model.asked();
+    let canceled = call(&root.url, "CancelTask", &json!({"id": task}));
+    assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
+    until(|| [&root, &middle, &leaf].iter().all(|node| node.states() == ["CANCELED"]));
+    leaf.model.answer.send(None).unwrap();
+    [&root, &middle].map(|node| node.model.asked());
+    // The one in the middle is killed while the last of them thinks: it follows where it was.
+    root.model.delegates("ask them");
+    middle.model.delegates("the answer?");
+    let task = root.begin();
+    [&root, &middle, &leaf].map(|node| node.model.asked());
+    middle.killed();
+    leaf.model.answers(says("42"));
+    let second = middle.model.asked();
+    assert!(second.to_string().contains("42"), "{second}");
+    middle.model.answers(says("they say 42"));
+    root.model.asked();
+    root.model.answers(says("it is 42"));
+    until(|| root.task(&task)["status"]["state"] == "TASK_STATE_COMPLETED");
+    let task = root.task(&task);
+    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "it is 42", "{task}");
+    assert_eq!(leaf.states(), ["COMPLETED", "CANCELED"], "nobody was asked twice");
+    // Two of the root, two of the middle, one of the last: what the kill cut off is not forgotten.
+    let usage = &task["metadata"]["attache.usage"];
+    assert_eq!(
+        (&usage["calls"], &usage["inputTokens"], &usage["outputTokens"]),
+        (&json!(5), &json!(50), &json!(10)),
+        "{usage}"
+    );
+}
+
+#[test]
+fn r43_a_question_from_three_levels_down_survives_restarts_and_is_answered_once() {
+    let leaf = Node::new(None);
+    let mut middle = Node::new(Some(&format!("{}agents/practice/", leaf.url)));
+    let mut root = Node::new(Some(&middle.url));
+    root.model.delegates("ask them");
+    middle.model.delegates("ask");
+    let task = say(&root.url, "go");
+    let request =
+        |task: &Value| task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"].clone();
+    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    assert_eq!(request(&task)["requestId"], "a");
+    [&root, &middle].map(|node| node.model.asked());
+    middle.killed();
+    root.killed();
+    let again = root.task(&task["id"]);
+    assert_eq!(request(&again), request(&task), "the same question, under the same id");
+    middle.model.answers(says("her name is known"));
+    root.model.answers(says("done"));
+    let answer =
+        json!({"messageId": "n", "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": "Ada"}]});
+    let answered =
+        call(&root.url, "SendMessage", &json!({"message": answer.clone()}))["result"]["task"].clone();
+    assert_eq!(answered["status"]["state"], "TASK_STATE_COMPLETED", "{answered}");
+    assert!(middle.model.asked().to_string().contains("Hello, Ada!"));
+    let twice = call(&root.url, "SendMessage", &json!({"message": answer}));
+    assert!(twice["error"].is_object(), "the task has ended: {twice}");
+}

@@ -1,0 +1,164 @@
+//! A configuration file that changes while it is served.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{DEADLINE, Serving, attache, call, send, serve_by};
+
+/// A server of a file, and what it logs.
+struct Served {
+    server: Serving,
+    url: String,
+    log: Receiver<String>,
+}
+
+fn served(text: &str) -> Served {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    fs::write(&file, text).unwrap();
+    let mut command = attache(&["serve", file.to_str().unwrap()]);
+    let mut server = serve_by(command.stderr(Stdio::piped()), folder);
+    let stderr = BufReader::new(server.process.stderr.take().unwrap());
+    let (tell, log) = sync_channel(4096);
+    thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    let url = server.line("Listening on ");
+    Served { server, url, log }
+}
+
+impl Served {
+    fn folder(&self) -> &Path {
+        self.server.folder.path()
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(self.folder().join("agents.toml"), text).unwrap();
+    }
+
+    /// Tells it that the file has changed; gives what it says of that in the log.
+    fn hang_up(&self) -> Value {
+        let process = self.server.process.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &process]).status().unwrap().success());
+        loop {
+            let line = self.log.recv_timeout(DEADLINE).expect("a line of the log");
+            let line: Value = serde_json::from_str(&line).unwrap();
+            if line["message"].as_str().is_some_and(|message| message.contains("reloaded")) {
+                return line;
+            }
+        }
+    }
+}
+
+fn list(url: &str, agent: &str, header: &str) -> Value {
+    ask(url, agent, header, "ListTasks", json!({}))
+}
+
+fn say(url: &str, agent: &str, header: &str) -> Value {
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
+    ask(url, agent, header, "SendMessage", json!({"message": message}))
+}
+
+fn ask(url: &str, agent: &str, header: &str, method: &str, params: Value) -> Value {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let headers = ["Content-Type: application/json", "A2A-Version: 1.0", header];
+    send(&format!("{url}agents/{agent}/"), "POST", &headers, &body)
+}
+
+const BEFORE: &str = "[agents.stays]\ntype = \"echo\"\n[agents.goes]\ntype = \"echo\"\n";
+const AFTER: &str =
+    "[agents.stays]\ntype = \"command\"\ncommand = \"tr a-z A-Z\"\n[agents.comes]\ntype = \"echo\"\n";
+
+/// Whatever happens to the test, its callers come to an end.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn r47_r48_a_file_is_reloaded_under_load_and_no_request_is_lost() {
+    let keys = |folder: &Path, args: &[&str]| {
+        let output = attache(&["keys"]).args(args).arg("--data-dir").arg(folder).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let with_keys = |text: &str| format!("[auth]\nkeys = true\n{text}");
+    let served = served(&with_keys(BEFORE));
+    let bearer = |key: &str| format!("Authorization: Bearer {key}");
+    let ann = bearer(&keys(served.folder(), &["add", "ann"]));
+    let (url, enough) = (&*served.url, AtomicBool::new(false));
+    let lost = thread::scope(|scope| {
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut answers = Vec::new();
+                    while !enough.load(Ordering::Relaxed) {
+                        answers.push(say(url, "stays", &ann));
+                    }
+                    answers
+                })
+            })
+            .collect();
+        let ends = Ends(&enough);
+        // A bad file changes nothing, and the log says why.
+        served.write("[agents.stays]\ntype = \"ecko\"\n");
+        let told = served.hang_up();
+        assert_eq!(told["level"], "ERROR", "{told}");
+        assert!(told["why"].as_str().unwrap().contains("agents.toml:2: agents.stays.type"), "{told}");
+        assert!(list(url, "goes", &ann)["result"].is_object());
+        // A key that is made meanwhile is not held up by it, nor does it bring half a file in.
+        let bob = bearer(&keys(served.folder(), &["add", "bob"]));
+        assert!(list(url, "goes", &bob)["result"].is_object());
+        // One goes, one comes, one changes; what cannot change is named.
+        served.write(&with_keys(&format!(
+            "[server]\nlisten = \"127.0.0.1:1\"\n{AFTER}\n[limits]\nmax_turns = 7\n"
+        )));
+        let told = served.hang_up();
+        assert_eq!(
+            (&told["level"], &told["restart_for"]),
+            (&json!("WARN"), &json!("limits.max_turns")),
+            "{told}"
+        );
+        assert!(list(url, "comes", &bob)["result"].is_object());
+        let card = format!("{}agents/goes/.well-known/agent-card.json", served.url);
+        assert_eq!(send(&card, "GET", &[], "")["error"]["code"], 404);
+        let told = say(url, "goes", &bob);
+        assert!([json!(404), json!(-32001)].contains(&told["error"]["code"]), "gone, or about to: {told}");
+        keys(served.folder(), &["revoke", "bob"]);
+        assert_eq!(list(url, "comes", &bob)["error"]["code"], -31401);
+        // The last word is with the new one.
+        let loud = say(url, "stays", &ann);
+        assert_eq!(loud["result"]["task"]["artifacts"][0]["parts"][0]["text"], "HELLO", "{loud}");
+        drop(ends);
+        let answers = callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect::<Vec<_>>();
+        assert!(answers.len() > 8, "{}", answers.len());
+        let state = |answer: &Value| answer["result"]["task"]["status"]["state"].clone();
+        answers.into_iter().filter(|answer| state(answer) != "TASK_STATE_COMPLETED").collect::<Vec<_>>()
+    });
+    assert!(lost.is_empty(), "{lost:?}");
+}
+
+#[test]
+fn s41_a_reload_never_opens_a_door() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("agents.toml");
+    fs::write(&file, "[auth]\nkeys = true\n[agents.a]\ntype = \"echo\"\n").unwrap();
+    let output = attache(&["keys", "add", "ann", "--data-dir"]).arg(folder.path()).output().unwrap();
+    assert!(output.status.success());
+    let mut command = attache(&["serve", file.to_str().unwrap(), "--listen", "0.0.0.0:0"]);
+    let server = serve_by(&mut command, folder);
+    let url = server.line("Listening on ");
+    fs::write(&file, "[auth]\nkeys = false\n[agents.a]\ntype = \"echo\"\n").unwrap();
+    let (_, told) = crate::operate::admin(server.folder.path(), "POST /reload");
+    assert!(told.contains("nobody would be asked"), "{told}");
+    assert_eq!(call(&url, "ListTasks", &json!({}))["error"]["code"], -31401);
+}
