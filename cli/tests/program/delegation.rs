@@ -129,12 +129,12 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
     until(|| [&root, &middle, &leaf].iter().all(|node| node.states() == ["CANCELED"]));
     leaf.model.answer.send(None).unwrap();
-    [&root, &middle].map(|node| node.model.asked());
+    let _ = [&root, &middle].map(|node| node.model.asked());
     // The one in the middle is killed while the last of them thinks: it follows where it was.
     root.model.delegates("ask them");
     middle.model.delegates("the answer?");
     let task = root.begin();
-    [&root, &middle, &leaf].map(|node| node.model.asked());
+    let _ = [&root, &middle, &leaf].map(|node| node.model.asked());
     middle.killed();
     leaf.model.answers(says("42"));
     let second = middle.model.asked();
@@ -167,7 +167,7 @@ fn r43_a_question_from_three_levels_down_survives_restarts_and_is_answered_once(
         |task: &Value| task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
     assert_eq!(request(&task)["requestId"], "a");
-    [&root, &middle].map(|node| node.model.asked());
+    let _ = [&root, &middle].map(|node| node.model.asked());
     middle.killed();
     root.killed();
     let again = root.task(&task["id"]);

@@ -55,7 +55,7 @@ pub(crate) fn calls(calls: &[(&str, &str, Value)]) -> Vec<Value> {
 }
 
 /// A file with these agents.
-fn file(text: &str) -> (TempDir, String) {
+pub(crate) fn file(text: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, text).unwrap();
