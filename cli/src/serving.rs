@@ -7,13 +7,13 @@ mod tries;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, Served, Server};
+use attache::{Bound, Local, Served, Server};
 use attache_agents::Fault;
 
 use crate::access::{self, Reloading};
@@ -89,6 +89,24 @@ async fn served(serving: Serving, config: &Config) -> anyhow::Result<()> {
         served = until_interrupted(bound, &reload, || greet(&url, &url, &place, (&serving.tries, asks))) => served,
         () = relay.run(mock) => Ok(()),
     }
+}
+
+/// Serves within this process alone, for those who speak for its agents in another way. Where its folder cannot be used,
+/// as when another such process does, tasks are kept in memory, and that is said.
+pub(crate) async fn within(agents: Vec<Served>, folder: &str, config: &Config) -> anyhow::Result<Local> {
+    let server = set_up(server(agents)?, config).push(config.push(false));
+    let server = match config.store.kind {
+        StoreKind::Memory => server,
+        StoreKind::Null => server.store(Memory::null()),
+        StoreKind::Sqlite => match sqlite(folder, config) {
+            Ok((store, _)) => server.store(store),
+            Err(error) => {
+                eprintln!("warning: tasks are kept in memory until the program ends: {error:#}");
+                server
+            }
+        },
+    };
+    Ok(server.local().await?)
 }
 
 async fn until_interrupted(
@@ -183,19 +201,20 @@ fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(
             Ok((server.store(Memory::null()), "nowhere: every answer is a message".to_owned()))
         }
         StoreKind::Sqlite => {
-            let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
-            let file = folder.join("tasks.db");
-            let min_free = config.store.min_free as u64;
-            let store =
-                Sqlite::open(&file, Options { min_free, ..Options::default() }).with_context(|| {
-                    format!(
-                        "cannot keep tasks in {}; name another folder: --data-dir <DIR>",
-                        folder.display()
-                    )
-                })?;
+            let (store, file) = sqlite(folder, config)?;
             Ok((server.store(store), file.display().to_string()))
         }
     }
+}
+
+fn sqlite(folder: &str, config: &Config) -> anyhow::Result<(Sqlite, PathBuf)> {
+    let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
+    let file = folder.join("tasks.db");
+    let options = Options { min_free: config.store.min_free as u64, ..Options::default() };
+    let store = Sqlite::open(&file, options).with_context(|| {
+        format!("cannot keep tasks in {}; name another folder: --data-dir <DIR>", folder.display())
+    })?;
+    Ok((store, file))
 }
 
 /// The first line is for scripts, which wait for it.

@@ -104,9 +104,10 @@ where
     if for_people { lines.boxed() } else { lines.json().flatten_event(true).boxed() }
 }
 
-/// `RUST_LOG` says how much is logged. Spans for traces are never in the log: what is said may be in them.
+/// `RUST_LOG` says how much is logged. Spans for traces are never in the log, nor is what the MCP crate tells of itself: what
+/// is said may be in them.
 fn filter(otherwise: &str) -> EnvFilter {
-    let said = |words: &str| EnvFilter::try_new(format!("{words},{}=off", attache::trace::TARGET));
+    let said = |words: &str| EnvFilter::try_new(format!("{words},rmcp=off,{}=off", attache::trace::TARGET));
     let asked = environment("RUST_LOG").and_then(|words| said(&words).ok());
     asked.or_else(|| said(otherwise).ok()).unwrap_or_default()
 }

@@ -1,7 +1,6 @@
 //! The calls that a model has asked for and that have no result yet.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use attache::Turn;
 use attache::model::{Content, Message, TaskId};
@@ -11,6 +10,7 @@ use tracing::{Instrument, Span};
 
 use super::ask::{Ask, consent, fits, result};
 use super::delegate::{Came, Errand};
+use super::kit::Kit;
 use super::spans;
 use super::steps::{Happened, Step};
 use super::tool::{Given, Tool, Way};
@@ -57,7 +57,7 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
                         known.for_each(|open| open.task = Some(task.clone()));
                     }
                     Step::ToolResult { id, .. } => open.retain(|open| open.call.id != *id),
-                    Step::Reasoning { .. } | Step::Spent { .. } => {}
+                    Step::Reasoning { .. } | Step::ToolProgress { .. } | Step::Spent { .. } => {}
                 }
             }
         }
@@ -68,7 +68,7 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
 /// Works on open calls, at the same time where they do not need the caller.
 pub(super) struct Calls<'a> {
     pub(super) turn: &'a Turn,
-    pub(super) tools: &'a [Arc<Tool>],
+    pub(super) kit: &'a Kit,
     pub(super) leave: Leave,
 }
 
@@ -84,8 +84,8 @@ impl Calls<'_> {
         let mut running = JoinSet::new();
         let mut ids = HashMap::new();
         for (at, open) in open.into_iter().enumerate() {
-            let Some(tool) = self.tools.iter().find(|tool| tool.name == open.call.name).cloned() else {
-                let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+            let Some(tool) = self.kit.tool(&open.call.name).cloned() else {
+                let names: Vec<_> = self.kit.0.iter().map(|tool| tool.name.as_str()).collect();
                 let why = format!("there is no tool of that name; there are: {}", names.join(", "));
                 self.record(&open.call, Err(why), happened).await;
                 continue;
@@ -183,7 +183,7 @@ impl Calls<'_> {
         }
         let must_ask = tool.settings.approval && !open.started;
         if must_ask || matches!(tool.way, Way::Client) {
-            let ask = || if must_ask { Ask::approval(call) } else { Ask::tool(call) };
+            let ask = || if must_ask { Ask::approval(call, tool.has_changed()) } else { Ask::tool(call) };
             let Some(answer) = answer.take_if(|answer| fits(answer, &call.id)) else {
                 return Next::Ask(ask());
             };

@@ -5,11 +5,15 @@
 #[cfg(unix)]
 mod command;
 mod delegation;
+#[cfg(unix)]
+mod dialects;
 mod harness;
 mod http;
 mod llm;
 #[cfg(unix)]
 mod llm_tools;
+#[cfg(unix)]
+mod mcp;
 mod practice;
 mod remote;
 mod router;

@@ -69,7 +69,7 @@ fn shown(page: &str, model: &str) -> (TempDir, String) {
     file(&block.split_once("```").unwrap().0.replace("http://127.0.0.1:11434/v1", model))
 }
 
-fn text(task: &Value) -> &str {
+pub(crate) fn text(task: &Value) -> &str {
     task["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_else(|| panic!("{task}"))
 }
 

@@ -17,6 +17,8 @@ mod harness;
 mod keys;
 #[cfg(unix)]
 mod llm;
+#[cfg(unix)]
+mod mcp;
 mod mock;
 #[cfg(unix)]
 mod nginx;
