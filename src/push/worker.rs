@@ -204,7 +204,6 @@ impl Worker<'_> {
     }
 
     fn request(&self, notice: &Notice, span: &Span) -> Option<Request<Bytes>> {
-        let trace = trace::of(span).or_else(|| self.trace.clone());
         let engine = &self.inner.engine;
         let attempt = || Attempt {
             url: &self.push.registered.config.url,
@@ -220,6 +219,7 @@ impl Worker<'_> {
                 tracing::error!(error = error as &dyn std::error::Error, "a notification cannot be signed");
             })
             .ok()?;
+        let trace = trace::of(span).or_else(|| self.trace.clone());
         notice.request(&self.push, token.as_deref(), trace.as_ref())
     }
 

@@ -14,3 +14,5 @@ mod practice;
 mod remote;
 mod router;
 mod script;
+#[cfg(unix)]
+mod traced;

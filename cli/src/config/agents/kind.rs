@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Llm(Box<LlmSettings>),
     Practice(Nothing),
     Remote(Box<RemoteSettings>),
-    Router(RouterSettings),
+    Router(Box<RouterSettings>),
     Script(ScriptSection),
 }
 
@@ -62,7 +62,7 @@ impl Kind {
             "llm" => Self::Llm(Box::new(tree.take(home)?)),
             "practice" => Self::Practice(tree.take(home)?),
             "remote" => Self::Remote(Box::new(tree.take(home)?)),
-            "router" => Self::Router(tree.take(home)?),
+            "router" => Self::Router(Box::new(tree.take(home)?)),
             "script" => Self::Script(tree.take(home)?),
             _ => return Ok(None),
         }))
@@ -193,7 +193,7 @@ impl Kind {
                 Ok((Shared::new(remote), Vec::new()))
             }
             Self::Router(settings) => {
-                let router = Router::new(settings.clone(), others.iter().cloned());
+                let router = Router::new((**settings).clone(), others.iter().cloned());
                 let router = router.map_err(|bad| (bad.key, bad.to_string()))?;
                 let skills = router.skills().cloned().collect();
                 Ok((Shared::new(router), skills))
