@@ -97,7 +97,17 @@ impl<'a> Session<'a> {
 
     /// What the agent said, in our words.
     pub(crate) fn failure(&self, error: &Error) -> Failure {
-        Failure::of(error, self.binding, self.supplied)
+        let failure = Failure::of(error, self.binding, self.supplied);
+        // Nobody was asked: the card leads where it may not.
+        match failure.message.strip_prefix("cannot connect to the agent: must ") {
+            Some(rule) => {
+                let host = reference::host_of_url(&self.client.interface().url);
+                let message = format!("the card leads to {host}, which must {rule}");
+                let again = crate::resume::again(&format!("--allow-host {}", shell_words::quote(&host)));
+                Failure { message, ..failure }.hint(format!("if you trust it: {again}"))
+            }
+            None => failure,
+        }
     }
 
     /// Why a message was not taken, and what to do next; one that may have arrived is not sent a second time under
