@@ -1,20 +1,20 @@
 //! The only door to the outside: every connection we open is opened here.
 //!
-//! It has two wings. What the operator names is trusted ([`Egress::trusted`]); what a card, a caller or a message names
-//! goes through [`Egress::guarded`], which checks where it leads.
+//! What the operator names is trusted ([`Egress::trusted`]); what a caller or a message names goes through
+//! [`Egress::guarded`], which checks where it leads; and whoever follows a card has a door of both kinds
+//! ([`Egress::led`]).
 //!
 //! Redirects are never followed: whoever asked decides what a 3xx means.
 
-#[cfg(feature = "server")]
 mod address;
 mod connect;
 #[cfg(feature = "server")]
+mod fetch;
 mod guard;
 #[cfg(feature = "server")]
 mod guarded;
-#[cfg(feature = "client")]
+mod led;
 mod plain;
-#[cfg(feature = "server")]
 mod target;
 #[cfg(test)]
 #[cfg(feature = "server")]
@@ -24,7 +24,6 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "egress/no_tls.rs"]
 mod tls;
-#[cfg(feature = "client")]
 mod trusted;
 mod watch;
 
@@ -33,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::Authority;
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Frame, Incoming};
@@ -44,16 +44,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::model::{Error, ErrorKind, Result};
-#[cfg(feature = "tls")]
-pub(crate) use connect::CONNECT_TIMEOUT;
-pub(crate) use connect::Connector;
+pub(crate) use connect::{CONNECT_TIMEOUT, Connector};
 #[cfg(feature = "server")]
+pub use fetch::{Fetched, FileFetcher};
 pub use guard::{Allowed, NotAPlace, Reach};
 #[cfg(all(test, feature = "server"))]
 pub(crate) use guard::{Net, Refused};
 #[cfg(feature = "server")]
 pub(crate) use guarded::{Answer, Caps, Guarded, Silence};
-#[cfg(feature = "client")]
 pub use plain::{Http, HttpResponse};
 #[cfg(not(feature = "tls"))]
 pub(crate) use tls::ClientTls;
@@ -102,6 +100,11 @@ impl Egress {
         Self { watcher: Some(watcher), ..self }
     }
 
+    /// Lets whoever sees what passes there see what passes here.
+    pub(crate) fn watched_as(self, other: &Self) -> Self {
+        Self { watcher: other.watcher.clone(), ..self }
+    }
+
     /// Sends a request and waits for the head of the answer.
     ///
     /// # Errors
@@ -115,13 +118,15 @@ impl Egress {
         if let Some(watcher) = &self.watcher {
             watch::request(watcher, &request);
         }
+        let there = origin(request.uri());
         let response = client.request(request.map(Full::new)).await.map_err(|cause| {
-            match (tls::distrust(&cause), cause.is_connect()) {
-                (Some(why), _) => {
+            match (refusal(&cause), tls::distrust(&cause), cause.is_connect()) {
+                (Some(why), ..) => self.lost(format!("{there} is not connected to: it {why}"), cause),
+                (None, Some(why), _) => {
                     self.lost(format!("the certificate of the agent is not trusted: {why}"), cause)
                 }
-                (None, true) => self.lost("cannot connect to the agent", cause),
-                (None, false) => self.lost(LOST, cause),
+                (None, None, true) => self.lost("cannot connect to the agent", cause),
+                (None, None, false) => self.lost(LOST, cause),
             }
         })?;
         let shown = self.watcher.as_ref().map(|watcher| {
@@ -152,6 +157,25 @@ pub(crate) fn never_arrived(error: &Error) -> bool {
     let cause = source.and_then(|cause| cause.downcast_ref::<legacy::Error>());
     // Whoever is not trusted now is not trusted in a moment.
     cause.is_some_and(|cause| cause.is_connect() && tls::distrust(cause).is_none())
+}
+
+/// Why we did not connect, if that is why there is no answer.
+fn refusal(failed: &(dyn std::error::Error + 'static)) -> Option<guard::Refused> {
+    let mut causes = std::iter::successors(Some(failed), |error| error.source());
+    causes.find_map(|cause| cause.downcast_ref::<guard::Refused>()).copied()
+}
+
+/// Whether a request was not sent because of where it would have gone: it is no use to try again.
+pub(crate) fn was_refused(error: &Error) -> bool {
+    refusal(error).is_some()
+}
+
+/// Scheme, host and port, as a url begins.
+pub(crate) fn origin(url: &Uri) -> String {
+    let host = url.authority().map_or("", Authority::as_str).to_ascii_lowercase();
+    let scheme = url.scheme_str().unwrap_or("http");
+    let default = if scheme == "https" { ":443" } else { ":80" };
+    format!("{scheme}://{}", host.strip_suffix(default).unwrap_or(&host))
 }
 
 /// An error with all that caused it, on one line.

@@ -22,6 +22,8 @@
 
 #[cfg(feature = "server")]
 pub use agent::{Agent, Failure, Outcome, Question, Turn, Writer};
+#[cfg(all(feature = "client", feature = "jws"))]
+pub use client::PushSignatures;
 #[cfg(feature = "blocking")]
 pub use client::blocking;
 #[cfg(feature = "client")]
@@ -34,13 +36,15 @@ pub use client::{
     MemoryCards, Polling, Retries, TaskStream, Traffic,
 };
 #[cfg(feature = "client")]
-pub use client::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
+pub use client::{
+    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+};
 #[cfg(all(feature = "client", feature = "tls"))]
 pub use egress::ClientTls;
-#[cfg(feature = "server")]
-pub use egress::{Allowed, NotAPlace, Reach};
 #[cfg(feature = "client")]
-pub use egress::{Http, HttpResponse};
+pub use egress::{Allowed, Http, HttpResponse, NotAPlace, Reach};
+#[cfg(feature = "server")]
+pub use egress::{Fetched, FileFetcher};
 #[cfg(feature = "server")]
 pub use engine::{AgentSettings, Restart, Settings, Waiting};
 pub use model::AgentCard;
@@ -66,6 +70,8 @@ pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod store;
+#[cfg(feature = "client")]
+pub mod trace;
 pub mod wire;
 
 #[cfg(feature = "server")]
@@ -74,7 +80,7 @@ mod agent;
 mod bus;
 #[cfg(feature = "client")]
 mod client;
-#[cfg(any(feature = "client", feature = "server"))]
+#[cfg(feature = "client")]
 mod egress;
 #[cfg(feature = "server")]
 mod engine;

@@ -7,12 +7,14 @@
 mod deliveries;
 mod notice;
 mod settings;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod verdict;
 mod worker;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,16 +25,19 @@ use tokio_util::task::TaskTracker;
 
 use crate::egress::{Egress, Guarded};
 use crate::engine::Engine;
-use crate::model::{Error, PushConfigId, Result, TaskId};
+use crate::model::{Caller, Error, ErrorKind, PushConfigId, Result, TaskId};
 use crate::store::{Head, Which};
 
 pub use deliveries::{Deliveries, Letter, Stopped};
 pub use settings::PushSettings;
+pub(crate) use signature::Signature;
 
 /// How many webhooks are looked at together.
 const PAGE: usize = 100;
 /// How long to wait where the store has failed.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How long a caller with too many webhooks is told to wait.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Calls webhooks. A clone is the same one.
 #[derive(Clone)]
@@ -42,6 +47,8 @@ struct Inner {
     engine: Engine,
     door: Guarded,
     settings: PushSettings,
+    /// Who signs notifications, if they are signed.
+    signature: Option<Signature>,
     /// Deliveries to webhooks that answer, and to those that did not the last time.
     answering: Semaphore,
     failing: Semaphore,
@@ -57,27 +64,61 @@ struct Inner {
 /// Which webhooks have a worker, and how to stop it.
 #[derive(Default)]
 struct Active {
-    workers: HashMap<Name, (u64, CancellationToken)>,
+    workers: HashMap<Name, Hired>,
+    /// How many webhooks each caller has.
+    callers: HashMap<Caller, usize>,
     last: u64,
 }
 
 type Name = (TaskId, PushConfigId);
+
+/// A worker, for whom, and how to stop it.
+struct Hired {
+    number: u64,
+    caller: Caller,
+    stop: CancellationToken,
+}
+
+impl Active {
+    /// Takes a worker in, in the place of the one that may be there; gives its number.
+    fn hire(&mut self, name: Name, caller: Caller, stop: CancellationToken) -> u64 {
+        self.dismiss(&name);
+        self.last += 1;
+        *self.callers.entry(caller.clone()).or_default() += 1;
+        self.workers.insert(name, Hired { number: self.last, caller, stop });
+        self.last
+    }
+
+    /// Stops the worker of a webhook, if it has one.
+    fn dismiss(&mut self, name: &Name) {
+        let Some(Hired { caller, stop, .. }) = self.workers.remove(name) else { return };
+        stop.cancel();
+        if let Entry::Occupied(mut count) = self.callers.entry(caller) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
 
 impl Pushes {
     /// Calls webhooks, on `tracker`, until `stop` is cancelled.
     pub(crate) fn new(
         engine: Engine,
         settings: PushSettings,
+        signature: Option<Signature>,
         tasks: (TaskTracker, CancellationToken),
     ) -> Self {
         let door = Egress::guarded(settings.reach.clone(), settings.max_deliveries_per_host);
-        Self::through(door, engine, settings, tasks)
+        Self::through(door, engine, settings, signature, tasks)
     }
 
     fn through(
         door: Guarded,
         engine: Engine,
         settings: PushSettings,
+        signature: Option<Signature>,
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
         let most = |number: usize| Semaphore::new(number.clamp(1, Semaphore::MAX_PERMITS));
@@ -88,6 +129,7 @@ impl Pushes {
             failing: most(settings.max_deliveries),
             places: Arc::new(most(settings.max_webhooks)),
             settings,
+            signature,
             active: Mutex::default(),
             left_over: Notify::new(),
             tracker,
@@ -103,6 +145,23 @@ impl Pushes {
         self.0.door.check(url).await.map_err(|why| Error::invalid(field, why.to_string()))
     }
 
+    /// Whether a caller may have one more webhook (S26). Those whom nobody knows are not counted: they are not one.
+    ///
+    /// # Errors
+    /// Rate limited: some of their tasks have to end first.
+    pub(crate) fn room(&self, caller: &Caller, task: &TaskId, id: Option<&PushConfigId>) -> Result<()> {
+        let active = self.0.active();
+        let has = active.callers.get(caller).copied().unwrap_or_default();
+        // One that takes the place of another is not one more.
+        let is_new = id.is_none_or(|id| !active.workers.contains_key(&(task.clone(), id.clone())));
+        match is_new && has >= self.0.settings.max_webhooks_per_caller && *caller != Caller::anonymous() {
+            true => Err(Error::new(ErrorKind::RateLimited)
+                .with_message("as many webhooks of the caller are open as max_webhooks_per_caller allows")
+                .with_retry_after(RETRY_AFTER)),
+            false => Ok(()),
+        }
+    }
+
     /// A webhook was registered, or registered anew: what happens to its task is delivered from now on.
     pub(crate) fn registered(&self, task: &Head, id: &PushConfigId) {
         match self.0.places.clone().try_acquire_owned() {
@@ -113,9 +172,7 @@ impl Pushes {
 
     /// A webhook was removed: what is on its way is dropped.
     pub(crate) fn removed(&self, task: &TaskId, id: &PushConfigId) {
-        if let Some((_, stop)) = self.0.active().workers.remove(&(task.clone(), id.clone())) {
-            stop.cancel();
-        }
+        self.0.active().dismiss(&(task.clone(), id.clone()));
     }
 
     /// Takes up what was left over: by an earlier process, or because there was no place.
@@ -159,15 +216,7 @@ impl Pushes {
     /// Starts a worker, in the place of the one that may be there.
     fn start(&self, task: Head, id: PushConfigId, place: OwnedSemaphorePermit) {
         let (name, stop) = ((task.id.clone(), id.clone()), self.0.stop.child_token());
-        let number = {
-            let mut active = self.0.active();
-            active.last += 1;
-            let number = active.last;
-            if let Some((_, old)) = active.workers.insert(name.clone(), (number, stop.clone())) {
-                old.cancel();
-            }
-            number
-        };
+        let number = self.0.active().hire(name.clone(), task.scope.owner.clone(), stop.clone());
         let inner = self.0.clone();
         self.0.tracker.spawn(async move {
             let left = Left { inner: inner.clone(), name, number };
@@ -188,8 +237,8 @@ struct Left {
 impl Drop for Left {
     fn drop(&mut self) {
         let mut active = self.inner.active();
-        if active.workers.get(&self.name).is_some_and(|(number, _)| *number == self.number) {
-            active.workers.remove(&self.name);
+        if active.workers.get(&self.name).is_some_and(|hired| hired.number == self.number) {
+            active.dismiss(&self.name);
         }
     }
 }

@@ -21,8 +21,8 @@ use crate::agent::Failure;
 use crate::engine::{Accepted, Engine, Opening, Worker};
 use crate::model::{
     Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Json, Limits, ListTasksRequest,
-    ListTasksResponse, Message, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
-    SubscribeToTaskRequest, Task, TaskId,
+    ListTasksResponse, Message, PushConfigId, Request, Response, Result, SendMessageRequest,
+    SendMessageResponse, Seq, SubscribeToTaskRequest, Task, TaskId,
 };
 use crate::push::Pushes;
 use crate::store::{self, Head, Key, Registered};
@@ -258,7 +258,7 @@ impl Service {
             return Err(ErrorKind::TaskNotFound.into());
         }
         let key = self.key(call, &request)?;
-        let config = self.inline_config(call, &mut request).await?;
+        let config = self.inline_config(call, &mut request, key.as_ref()).await?;
         if let Some(head) = self.continued(call, &request).await? {
             let prepared = prepare(Some(&head))?;
             let config = match &config {
@@ -297,9 +297,11 @@ impl Service {
         &self,
         call: &Call,
         request: &mut SendMessageRequest,
+        key: Option<&Key>,
     ) -> Result<Option<Registered>> {
         let configuration = request.configuration.as_mut();
-        let Some(config) = configuration.and_then(|inner| inner.task_push_notification_config.take()) else {
+        let Some(mut config) = configuration.and_then(|inner| inner.task_push_notification_config.take())
+        else {
             return Ok(None);
         };
         if !self.offer.has_push() {
@@ -308,7 +310,10 @@ impl Service {
         }
         let field = "configuration.taskPushNotificationConfig.url";
         let task = request.message.task_id.clone().unwrap_or_default();
-        Ok(Some(self.registered(config, &task, call.version, field).await?))
+        if let Some(key) = key {
+            config.name(&task, call.version, || of_key(key));
+        }
+        Ok(Some(self.registered(call, config, &task, field).await?))
     }
 
     /// Reads a task.
@@ -484,6 +489,14 @@ fn message_key(request: &SendMessageRequest) -> Result<Key> {
     let body = Json::of(&request.message).map_err(Error::internal)?;
     let text = format!("\u{1}{}", request.message.message_id);
     Ok(Key { text, body: Sha256::digest(body.get()).into() })
+}
+
+/// The id of a webhook that came with a message of this key: whoever sends that again names the same webhook, also where the two
+/// race, or the first was lost on its way to the log.
+fn of_key(key: &Key) -> PushConfigId {
+    let digest = Sha256::new().chain_update(key.text.as_bytes()).chain_update(key.body).finalize();
+    let id = digest.iter().take(16).fold(String::new(), |id, byte| format!("{id}{byte:02x}"));
+    PushConfigId::from(id)
 }
 
 /// What a caller is told; one who chose no key has used an id twice.

@@ -117,14 +117,17 @@ impl Command {
 
     /// What a turn is told of itself.
     fn about(turn: &Turn) -> impl Iterator<Item = (&'static str, String)> {
-        let call = turn.call();
+        let (call, trace) = (turn.call(), turn.trace());
+        let place = trace.as_ref().map(|trace| trace.parent().to_owned());
+        let state = trace.as_ref().and_then(|trace| trace.state().map(str::to_owned));
         let told = [
             ("ATTACHE_TASK_ID", turn.task_id().to_string()),
             ("ATTACHE_CONTEXT_ID", turn.context_id().to_string()),
             ("ATTACHE_MESSAGE_ID", turn.message().message_id.to_string()),
             ("ATTACHE_CALLER", turn.caller().name().to_owned()),
             ("ATTACHE_TENANT", call.scope.tenant.to_string()),
-            ("TRACEPARENT", call.traceparent.clone().unwrap_or_default()),
+            ("TRACEPARENT", place.unwrap_or_default()),
+            ("TRACESTATE", state.unwrap_or_default()),
         ];
         // Ids of callers are free text, and no variable can hold a NUL.
         told.into_iter().filter(|(_, value)| !value.is_empty() && !value.contains('\0'))

@@ -5,6 +5,7 @@ mod calls;
 mod delegate;
 mod fence;
 mod settings;
+mod spans;
 mod steps;
 mod talk;
 mod tool;
@@ -16,6 +17,7 @@ use attache::model::{Message, MessageId, Object, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
+use tracing::Instrument;
 
 use crate::lineage::{Budget, Cost, Leave, Lineage, USAGE};
 use crate::model::{Call, Failed, Model, Piece, Said, Usage};
@@ -208,7 +210,15 @@ impl<'a> Work<'a> {
     async fn think(&mut self) -> Result<Said, Failed> {
         let settings = &self.llm.settings;
         let messages = talk::messages(&settings.system, &self.earlier, settings.memory_size, &self.happened);
-        let mut answer = self.llm.model.ask(&messages, &self.llm.offers).await?;
+        let span = spans::chat(&settings.model, &messages);
+        let said = self.listen(&messages).instrument(span.clone()).await;
+        spans::answered(&span, &said);
+        said
+    }
+
+    async fn listen(&mut self, messages: &[Value]) -> Result<Said, Failed> {
+        let settings = &self.llm.settings;
+        let mut answer = self.llm.model.ask(messages, &self.llm.offers, self.turn.trace().as_ref()).await?;
         self.unrecorded.calls += 1;
         let mut writer = None;
         while let Some(piece) = answer.next().await {
@@ -225,6 +235,7 @@ impl<'a> Work<'a> {
         }
         let said = answer.said();
         self.unrecorded = Cost { calls: 0, ..said.usage.of_one_call() }.and(self.unrecorded);
+        self.turn.count_tokens(said.usage.input_tokens, said.usage.output_tokens);
         if let Some(writer) = writer.filter(|_| said.calls.is_empty()) {
             writer.finish().await;
         }

@@ -7,6 +7,7 @@ mod settings;
 use std::fmt;
 use std::time::Duration;
 
+use attache::model::Trace;
 use attache::{Http as Door, HttpResponse};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
@@ -78,11 +79,16 @@ impl Model {
 
     /// Asks; gives the answer as soon as it begins. Asking twice does no harm, so a model that is busy or not there is
     /// asked again.
-    pub(crate) async fn ask(&self, messages: &[Value], tools: &[Value]) -> Result<Answer, Failed> {
+    pub(crate) async fn ask(
+        &self,
+        messages: &[Value],
+        tools: &[Value],
+        trace: Option<&Trace>,
+    ) -> Result<Answer, Failed> {
         let body = Bytes::from(self.body(messages, tools).to_string());
         let mut tries = 0;
         loop {
-            let (failed, pause) = match self.send(body.clone()).await {
+            let (failed, pause) = match self.send(body.clone(), trace).await {
                 Ok(answer) if answer.status().is_success() => {
                     return Ok(Answer::new(answer, &self.settings));
                 }
@@ -105,11 +111,14 @@ impl Model {
         }
     }
 
-    async fn send(&self, body: Bytes) -> Result<HttpResponse, Failed> {
+    async fn send(&self, body: Bytes, trace: Option<&Trace>) -> Result<HttpResponse, Failed> {
         let mut request = Request::post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "text/event-stream, application/json;q=0.9")
             .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in trace.into_iter().flat_map(Trace::headers) {
+            request = request.header(name, value);
+        }
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }

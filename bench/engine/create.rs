@@ -107,7 +107,8 @@ fn new_task(number: usize, keyed: bool) -> NewTask {
         Event::TurnStarted,
         Event::TurnEnded,
     ];
-    let batch = Batch { time, events, state: TaskState::Completed, status_time: time, key, turn: 1 };
+    let state = TaskState::Completed;
+    let batch = Batch { time, events, state, status_time: time, parked: false, key, turn: 1 };
     let scope = Scope { agent: "bench".into(), tenant: "".into(), owner: Caller::anonymous() };
     NewTask { id, scope, context_id, alias: None, config: None, batch }
 }

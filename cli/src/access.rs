@@ -127,6 +127,9 @@ pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) 
     for file in [&config.server.card_signing_key, &config.server.previous_signing_key].into_iter().flatten() {
         server = server.sign_cards(signer(file)?);
     }
+    if let Some(file) = &config.push.signing_key {
+        server = server.sign_notifications(signer(file)?);
+    }
     if let Some(access) = config.access(keys)? {
         server = server.access(access);
     }
@@ -146,7 +149,7 @@ pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A key that signs cards.
+/// A key that signs cards, or notifications.
 fn signer(file: &Path) -> anyhow::Result<attache::jws::Signer> {
     #[cfg(unix)]
     {

@@ -51,8 +51,14 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 
 /// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
 pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()> {
+    let telemetry = telemetry::serving(&config.telemetry)?;
+    let served = served(serving, config).await;
+    telemetry.end().await;
+    served
+}
+
+async fn served(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let folder = data_dir::find(config.store.data_dir.as_deref(), serving.folder);
-    telemetry::serving(&config.telemetry);
     let access = access::prepare(config, folder.as_deref())?;
     let asks = access.asks(config);
     let addresses = listen::allowed(&config.server, asks).await?;
@@ -179,9 +185,14 @@ fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(
         StoreKind::Sqlite => {
             let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
             let file = folder.join("tasks.db");
-            let store = Sqlite::open(&file, Options::default()).with_context(|| {
-                format!("cannot keep tasks in {}; name another folder: --data-dir <DIR>", folder.display())
-            })?;
+            let min_free = config.store.min_free as u64;
+            let store =
+                Sqlite::open(&file, Options { min_free, ..Options::default() }).with_context(|| {
+                    format!(
+                        "cannot keep tasks in {}; name another folder: --data-dir <DIR>",
+                        folder.display()
+                    )
+                })?;
             Ok((server.store(store), file.display().to_string()))
         }
     }
@@ -197,7 +208,10 @@ fn greet(url: &str, public: &str, place: &str, (tries, asks): (&[Try], bool)) ->
     writeln!(out, "Card: {}", tries::card(url))?;
     writeln!(out, "Tasks: {place}")?;
     if asks {
-        writeln!(out, "Callers are asked who they are; with a key add: -H 'Authorization: Bearer <KEY>'")?;
+        writeln!(
+            out,
+            "Callers are asked who they are; with a key set A2ACLI_BEARER=<KEY>, or add -H 'Authorization: Bearer <KEY>'"
+        )?;
     }
     for attempt in tries {
         writeln!(out, "{}:", attempt.about())?;

@@ -12,6 +12,7 @@ use crate::output::Output;
 use crate::reference::{self, Found};
 use crate::resume::Resume;
 use crate::settings::Settings;
+use crate::telemetry;
 use crate::version::{Wanted, rank};
 use crate::wire_log;
 
@@ -70,6 +71,10 @@ impl<'a> Session<'a> {
         let client = client.with_settings(patience);
         let client = client.with_header("a2a-version", &signal).map_err(unusable)?;
         let client = extensions(client, &found.card, settings)?;
+        let client = match telemetry::surrounding() {
+            Some(trace) => client.with_trace(trace),
+            None => client,
+        };
         let (client, supplied) = credentials::attach(client, found, &interface, settings, out)?;
         if settings.debug {
             out.note(&format!("debug: {} {signal} at {}", binding.as_str(), interface.url));

@@ -9,7 +9,6 @@ use jsonwebtoken::{Validation, decode, decode_header};
 use serde::{Deserialize, Serialize};
 
 use super::{Authenticator, Credentials, Identity, Refused, Way};
-use crate::egress::Egress;
 use crate::model::{Error, HttpAuthSecurityScheme, OpenIdConnectSecurityScheme, Result, SecurityScheme};
 use key_set::{KeySet, Source};
 
@@ -103,7 +102,7 @@ impl Jwt {
                 .to_vec(),
             tenant_claim: None,
             discovered: false,
-            keys: KeySet::new(source, Egress::trusted()),
+            keys: KeySet::new(source),
         }
     }
 

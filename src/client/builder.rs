@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::{HeaderMap, HeaderValue};
+use ::http::{HeaderMap, HeaderValue, Uri};
 use tokio_util::task::TaskTracker;
 
 use super::cards::{CardStore, MemoryCards};
@@ -88,7 +88,8 @@ impl ClientBuilder {
         Ok(Self { extensions: Some(headers::extensions(uris)?), ..self })
     }
 
-    /// Sends the headers also to this origin (`https://host:port`), where a card leads there from another one.
+    /// Sends the headers also to this origin (`https://host:port`), where a card leads there from another one, and connects
+    /// to it wherever it is.
     ///
     /// # Errors
     /// Invalid parameters: it is no url.
@@ -138,11 +139,19 @@ impl ClientBuilder {
     }
 
     pub(super) fn egress(&self) -> Egress {
-        let egress = Egress::with_tls(&self.tls, self.settings.budgets.connect);
+        self.watch(Egress::with_tls(&self.tls, self.settings.budgets.connect))
+    }
+
+    fn watch(&self, egress: Egress) -> Egress {
         match &self.watcher {
             Some(watcher) => egress.watched(watcher.clone()),
             None => egress,
         }
+    }
+
+    /// For whoever reads a card at this url and follows it.
+    pub(super) fn led(&self, home: &Uri) -> Egress {
+        self.watch(Egress::led(&self.tls, self.settings.budgets.connect, home, &self.trusted))
     }
 
     pub(super) fn along(&self, egress: Egress, way: Way) -> Client {
@@ -151,6 +160,7 @@ impl ClientBuilder {
             others: Arc::default(),
             headers: self.headers.clone(),
             extensions: self.extensions.clone(),
+            trace: None,
             settings: self.settings.clone(),
             trusted: self.trusted.clone(),
             egress,

@@ -30,7 +30,9 @@ impl Client {
     /// [`card`](Self::card) gives the card.
     ///
     /// The url is that of the agent or of the card itself. Tried are both well-known names below it and at the root
-    /// of its server, and `/v1/card`. A redirect is followed on the same server only.
+    /// of its server, and `/v1/card`. A redirect is followed on the same server only. Where the card names another server,
+    /// it leads no further inside than it came from itself: one from the internet leads to no private address, and none
+    /// from https to http ([`ClientBuilder::trust`] says otherwise).
     ///
     /// # Errors
     /// Of the connection; no card anywhere, with all that was tried; a card without an interface that we speak.
@@ -45,7 +47,8 @@ impl ClientBuilder {
     /// # Errors
     /// As [`Client::discover`].
     pub async fn discover(&self, url: &str) -> Result<Client> {
-        let reader = self.along(self.egress(), Way::new(url, Binding::HttpJson, Version::V1)?);
+        let way = Way::new(url, Binding::HttpJson, Version::V1)?;
+        let reader = self.along(self.led(&way.url), way);
         let limit = self.settings.budgets.total;
         let found = timeout(limit, self.find(&reader)).await;
         let offered = found.unwrap_or_else(|_| Err(late(limit))).and_then(|(from, card)| {

@@ -36,7 +36,7 @@ use tokio_util::task::TaskTracker;
 use crate::egress::ClientTls;
 use crate::egress::Egress;
 pub use crate::egress::{Header, Traffic};
-use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Version};
+use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Trace, Version};
 pub use builder::ClientBuilder;
 pub use cards::{CardStore, KeptCard, MemoryCards};
 use credentials::Wallet;
@@ -45,7 +45,11 @@ pub use credentials::{
 };
 pub use events::EventStream;
 pub use follow::TaskStream;
-pub use receiver::{Notification, PushNotifications, PushReceiver, PushReceiverSettings};
+#[cfg(feature = "jws")]
+pub use receiver::PushSignatures;
+pub use receiver::{
+    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+};
 pub use settings::{Budgets, Choice, ClientSettings, Polling, Retries};
 use way::{Others, Way};
 
@@ -61,6 +65,8 @@ pub struct Client {
     others: Arc<Others>,
     headers: HeaderMap,
     extensions: Option<HeaderValue>,
+    /// Where its calls are in a trace.
+    trace: Option<Trace>,
     settings: Arc<ClientSettings>,
     /// Origins that the headers may go to besides home.
     trusted: Arc<[String]>,
@@ -107,7 +113,12 @@ impl Client {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(self, tls: &ClientTls) -> Self {
-        Self { egress: Egress::with_tls(tls, self.settings.budgets.connect), ..self }
+        let connect = self.settings.budgets.connect;
+        let egress = match &self.home {
+            Some(home) => Egress::led(tls, connect, home, &self.trusted),
+            None => Egress::with_tls(tls, connect),
+        };
+        Self { egress, ..self }
     }
 
     /// Puts this tenant into every request that names none; 0.3 has no tenants.
@@ -129,6 +140,13 @@ impl Client {
         let (name, value) = headers::header(name, value)?;
         self.headers.insert(name, value);
         Ok(self)
+    }
+
+    /// Makes every call part of this trace. Where OpenTelemetry is on, calls are part of what runs when they are made,
+    /// and need not be told.
+    #[must_use]
+    pub fn with_trace(self, trace: Trace) -> Self {
+        Self { trace: Some(trace), ..self }
     }
 
     /// Sends this token as `Authorization: Bearer`, whatever the card says and wherever it leads; rather use

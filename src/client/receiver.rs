@@ -2,6 +2,8 @@
 
 mod seen;
 mod serve;
+#[cfg(feature = "jws")]
+mod signed;
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use ::http::header::{ALLOW, AUTHORIZATION, HeaderValue, RETRY_AFTER};
 use ::http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode};
+use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Body;
@@ -20,6 +23,8 @@ use tokio::time::{Instant, timeout};
 use crate::model::{AuthenticationInfo, Secret, StreamResponse, TaskId, Timestamp};
 use crate::wire::{self, Dialect};
 use seen::Seen;
+#[cfg(feature = "jws")]
+pub use signed::PushSignatures;
 
 /// The token comes under one of two names, or under both.
 const TOKENS: [HeaderName; 2] =
@@ -103,8 +108,40 @@ impl Notification {
 /// is appended to an artifact counts as new unless it has an id.
 pub struct PushReceiver {
     settings: PushReceiverSettings,
+    check: Option<Box<dyn PushCheck>>,
     seen: Mutex<Seen>,
     out: mpsc::Sender<Notification>,
+}
+
+/// Says whether a notification is from whom it should be, beyond the token and credentials of its registration:
+/// `PushSignatures` (feature `jws`) is one, an agreed HMAC would be another.
+#[async_trait]
+pub trait PushCheck: Send + Sync + 'static {
+    /// Looks at a request. Its body is whole.
+    ///
+    /// # Errors
+    /// Nobody vouches for it.
+    async fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<Vouched, NotVouched>;
+}
+
+/// What the sender of a notification vouches for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Vouched {
+    /// The name of this very request: whatever comes under it again is a copy, and dropped.
+    pub request_id: Option<String>,
+    /// The task that it is about.
+    pub task_id: Option<TaskId>,
+    /// What it is called, however often it is sent.
+    pub event_id: Option<String>,
+}
+
+/// Why nobody vouches for a notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotVouched {
+    /// What it brings is not good.
+    NotGood,
+    /// It cannot be told now: the sender is asked to come again.
+    NotNow,
 }
 
 /// What was taken; see [`PushReceiver`].
@@ -124,7 +161,13 @@ impl PushReceiver {
     pub fn new(settings: PushReceiverSettings) -> (Self, PushNotifications) {
         let (out, taken) = mpsc::channel(settings.max_waiting.clamp(1, 1 << 20));
         let seen = Mutex::new(Seen::new(settings.window, settings.max_remembered));
-        (Self { settings, seen, out }, PushNotifications(taken))
+        (Self { settings, check: None, seen, out }, PushNotifications(taken))
+    }
+
+    /// Takes only what this one vouches for.
+    #[must_use]
+    pub fn checked_by(self, check: impl PushCheck) -> Self {
+        Self { check: Some(Box::new(check)), ..self }
     }
 
     /// Answers one request; any path will do.
@@ -146,7 +189,7 @@ impl PushReceiver {
             );
         }
         match timeout(BODY_TIMEOUT, Limited::new(body, self.settings.max_bytes).collect()).await {
-            Ok(Ok(body)) => self.take(&head.headers, &body.to_bytes()),
+            Ok(Ok(body)) => self.checked(&head.headers, &body.to_bytes()).await,
             Ok(Err(cause)) if cause.is::<http_body_util::LengthLimitError>() => {
                 plain(StatusCode::PAYLOAD_TOO_LARGE, "must be smaller")
             }
@@ -155,13 +198,31 @@ impl PushReceiver {
         }
     }
 
-    fn take(&self, headers: &HeaderMap, body: &[u8]) -> Response<Full<Bytes>> {
+    async fn checked(&self, headers: &HeaderMap, body: &[u8]) -> Response<Full<Bytes>> {
+        let vouched = match &self.check {
+            Some(check) => check.check(headers, body).await.map(Some),
+            None => Ok(None),
+        };
+        match vouched {
+            Ok(vouched) => self.take(headers, body, vouched),
+            Err(NotVouched::NotGood) => plain(StatusCode::UNAUTHORIZED, "must be signed by its sender"),
+            Err(NotVouched::NotNow) => later(),
+        }
+    }
+
+    fn take(&self, headers: &HeaderMap, body: &[u8], vouched: Option<Vouched>) -> Response<Full<Bytes>> {
         let event = std::str::from_utf8(body).ok().and_then(|text| wire::read_event(text, &Dialect::V1).ok());
         let Some(event) = event else {
             return plain(StatusCode::BAD_REQUEST, "must be a StreamResponse of 1.0 or a Task of 0.3");
         };
-        let id = headers.get(EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let said = headers.get(EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        // Anybody may write a header; what is signed counts.
+        let id = vouched.as_ref().map_or(said, |vouched| vouched.event_id.clone());
         let notification = Notification { event, id };
+        let meant = vouched.as_ref().and_then(|vouched| vouched.task_id.as_ref());
+        if meant.is_some_and(|task| notification.task_id() != Some(task)) {
+            return plain(StatusCode::UNAUTHORIZED, "must be about the task that it is signed for");
+        }
         if self.is_old(&notification) {
             return plain(StatusCode::BAD_REQUEST, "must not be older than the replay window");
         }
@@ -171,15 +232,15 @@ impl PushReceiver {
             (None, true) => None,
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if name.is_some_and(|name| seen.contains(&name, Instant::now())) {
+        let copy = vouched.and_then(|vouched| Some(digest(&[b"request", vouched.request_id?.as_bytes()])));
+        let names = [name, copy];
+        if names.iter().flatten().any(|name| seen.contains(name, Instant::now())) {
             return plain(StatusCode::OK, "");
         }
         if self.out.try_send(notification).is_err() {
-            let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, "try again later");
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
-            return answer;
+            return later();
         }
-        if let Some(name) = name {
+        for name in names.into_iter().flatten() {
             seen.remember(name, Instant::now());
         }
         plain(StatusCode::OK, "")
@@ -225,6 +286,12 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
         digest.update(part);
     }
     digest.finalize().into()
+}
+
+fn later() -> Response<Full<Bytes>> {
+    let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, "try again later");
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    answer
 }
 
 fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {

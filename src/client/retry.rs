@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Client;
 use super::settings::Retries;
-use crate::egress::never_arrived;
+use crate::egress::{never_arrived, was_refused};
 use crate::model::{Error, ErrorKind, Result};
 
 /// Pauses between tries.
@@ -48,18 +48,19 @@ fn less_by_chance(pause: Duration) -> Duration {
 
 /// Whether the same question may bring an answer in a moment.
 pub(super) fn may_pass(error: &Error) -> bool {
-    is_lost(error) || matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::RateLimited)
+    let for_now = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::RateLimited);
+    is_lost(error) || (for_now && !was_refused(error))
 }
 
 /// Whether the peer went silent, or away: it said nothing itself.
 pub(super) fn is_lost(error: &Error) -> bool {
-    let ours = std::error::Error::source(error).is_some();
+    let ours = std::error::Error::source(error).is_some() && !was_refused(error);
     ours && matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
 }
 
 /// Whether the peer surely did nothing of what it was asked.
 pub(super) fn surely_undone(error: &Error) -> bool {
-    never_arrived(error) || error.kind() == ErrorKind::RateLimited
+    (never_arrived(error) && !was_refused(error)) || error.kind() == ErrorKind::RateLimited
 }
 
 /// Whether the peer does not do this at all, in this way.

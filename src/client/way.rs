@@ -3,11 +3,11 @@
 use std::sync::OnceLock;
 
 use ::http::Uri;
-use ::http::uri::Authority;
 
 use super::grpc;
 use super::settings::Choice;
 use crate::egress;
+pub(super) use crate::egress::origin;
 use crate::model::{AgentCard, AgentInterface, Binding, Error, Result, Version};
 use crate::wire::decide::Asked;
 
@@ -137,14 +137,6 @@ fn absolute(interface: &AgentInterface, card: &Uri) -> Vec<String> {
         path if path.starts_with('/') => vec![format!("{origin}{path}")],
         url => vec![url.to_owned()],
     }
-}
-
-/// Scheme, host and port, as a url begins.
-pub(super) fn origin(url: &Uri) -> String {
-    let host = url.authority().map_or("", Authority::as_str).to_ascii_lowercase();
-    let scheme = url.scheme_str().unwrap_or("http");
-    let default = if scheme == "https" { ":443" } else { ":80" };
-    format!("{scheme}://{}", host.strip_suffix(default).unwrap_or(&host))
 }
 
 #[cfg(test)]

@@ -17,9 +17,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::address::{is_public, meant};
-use super::connect::CONNECT_TIMEOUT;
+use super::connect::{CONNECT_TIMEOUT, Failed};
 use super::target::{Host, Target};
-use crate::metrics;
 
 /// Where others may have us connect: the public internet over TLS, unless more is said.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -227,8 +226,6 @@ pub(crate) struct Guard<N> {
     net: N,
 }
 
-pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
-
 impl<N: Net> Guard<N> {
     pub(super) fn new(reach: Reach, net: N) -> Arc<Self> {
         Arc::new(Self { reach, net })
@@ -245,10 +242,9 @@ impl<N: Net> Guard<N> {
             Host::Name(name) => timeout(RESOLVE_TIMEOUT, self.net.resolve(name, target.port)).await??,
         };
         if addresses.len() > MOST_ADDRESSES {
-            metrics::egress_refused();
             return Err(Refused::Address.into());
         }
-        self.reach.check(&target, &addresses).inspect_err(|_| metrics::egress_refused())?;
+        self.reach.check(&target, &addresses)?;
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
     }
 

@@ -12,12 +12,13 @@ use tokio::time::timeout;
 use super::connect::Connector;
 use super::guard::{Guard, Internet, Net, Reach, Refused};
 use super::target::{Host, Target};
-use super::{ClientTls, Egress, Protocol};
+use super::{ClientTls, Egress, Protocol, refusal};
+use crate::metrics;
 
 /// A door through which only what [`Reach`] allows is reached. A clone is the same door.
 #[derive(Clone)]
 pub(crate) struct Guarded {
-    egress: Egress,
+    pub(super) egress: Egress,
     check: Arc<Check>,
     hosts: Arc<Hosts>,
 }
@@ -101,8 +102,10 @@ impl Guarded {
 
     async fn exchange(&self, request: Request<Bytes>, bytes: usize) -> Result<Answer, Silence> {
         let response = self.egress.send(request, Protocol::Http1).await.map_err(|error| {
-            let refusal = chain(&error).find_map(|cause| cause.downcast_ref::<Refused>());
-            refusal.map_or(Silence::Lost, |refused| Silence::Refused(*refused))
+            refusal(&error).map_or(Silence::Lost, |why| {
+                metrics::egress_refused();
+                Silence::Refused(why)
+            })
         })?;
         let (head, body) = response.into_parts();
         // Read for the sake of the connection alone; what is longer costs the connection.
@@ -112,13 +115,8 @@ impl Guarded {
 }
 
 fn refused(why: &(dyn std::error::Error + Send + Sync + 'static)) -> Refused {
+    metrics::egress_refused();
     why.downcast_ref::<Refused>().copied().unwrap_or(Refused::Address)
-}
-
-fn chain<'a>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error), |error| error.source())
 }
 
 /// How many exchanges there are with each host.

@@ -11,6 +11,7 @@ use http::Request;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio_util::task::TaskTracker;
 
+use super::fetch::FileFetcher;
 use super::guard::{Allowed, Net, Reach, Refused};
 use super::guarded::{Caps, Guarded, Silence};
 use super::target::Target;
@@ -390,4 +391,41 @@ fn plain_http_is_asked_for() {
     assert!(Reach::default().check(&plain, &public).is_err());
     assert_eq!(Reach::default().check(&secure, &public), Ok(()));
     assert_eq!(open().check(&plain, &public), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s29_a_file_is_fetched_through_the_guard_for_those_who_want_it() {
+    let answer = "HTTP/1.1 200 OK\r\ncontent-type: Image/PNG; x=1\r\ncontent-length: 3\r\n\r\ncat";
+    let village = Village::new(answer);
+    let files = FileFetcher::through(village.door(open()));
+    let file = files.get("http://public.example/cat").await.unwrap();
+    assert_eq!((file.media_type.as_deref(), &file.bytes[..]), (Some("image/png"), &b"cat"[..]));
+    let only = |types: &[&'static str]| files.clone().media_types(types.to_vec());
+    assert!(only(&["text/plain", "image/*"]).get("http://public.example/cat").await.is_ok());
+    let kind = only(&["text/plain"]).get("http://public.example/cat").await.unwrap_err().kind();
+    assert_eq!(kind, crate::model::ErrorKind::ContentTypeNotSupported);
+    assert!(files.clone().max_bytes(2).get("http://public.example/cat").await.is_err(), "S25");
+    let before = village.dialled().len();
+    for url in HOSTILE {
+        assert!(files.get(url).await.is_err(), "{url}");
+    }
+    assert_eq!(village.dialled().len(), before, "nobody was asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s20_s25_a_file_that_is_elsewhere_or_has_no_end_leads_nowhere_else() {
+    for (to, hops) in [("http://127.0.0.1/", 1), ("//inside.example/", 1), ("/again", 4), ("file:///x", 1)] {
+        let answer = format!("HTTP/1.1 302 Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+        let village = Village::new(String::leak(answer));
+        let files = FileFetcher::through(village.door(open()));
+        assert!(files.get("http://public.example/").await.is_err(), "{to}");
+        assert!(village.dialled().iter().all(|address| address == "93.184.215.14:80"), "{to}");
+        assert!(village.dialled().len() <= hops, "{to}");
+    }
+    let endless = Village::new("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nendless");
+    let files = FileFetcher::through(endless.door(open())).max_bytes(1 << 16);
+    assert!(files.get("http://public.example/").await.is_err());
+    let silent = FileFetcher::through(Village::new("silence").door(open()));
+    let late = silent.get("http://public.example/").await.unwrap_err();
+    assert_eq!(late.kind(), crate::model::ErrorKind::DeadlineExceeded);
 }

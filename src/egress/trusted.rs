@@ -24,14 +24,20 @@ impl Egress {
 impl Connector {
     /// Over TCP, to the host that the url names, within this time.
     fn tcp(limit: Duration) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(limit));
-        connector.set_nodelay(true);
-        // What goes over it is not its business.
-        connector.enforce_http(false);
+        let connector = tcp(limit);
         Self::new(move |uri| {
             let connecting = connector.clone().call(uri);
             async move { connecting.await.map(TokioIo::into_inner) }
         })
     }
+}
+
+/// Connects over TCP, within this time.
+pub(super) fn tcp(limit: Duration) -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(limit));
+    connector.set_nodelay(true);
+    // What goes over it is not its business.
+    connector.enforce_http(false);
+    connector
 }

@@ -45,6 +45,12 @@ pub(super) struct Calendar {
 }
 
 impl Calendar {
+    /// Begins no later than at a time that is known to have been: a clock that is wrong from the start has jumped too.
+    pub(super) fn begin(&self, known: Timestamp, clock: &dyn Clock) {
+        let begun = Some((clock.passed(), known.min(clock.now())));
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = begun;
+    }
+
     pub(super) fn now(&self, clock: &dyn Clock) -> Timestamp {
         let (passed, wall) = (clock.passed(), clock.now());
         // Put there whole, so a panic elsewhere spoils nothing.

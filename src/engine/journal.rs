@@ -68,12 +68,13 @@ impl Journal {
     }
 
     /// Lets readers see what is durable now, and has the fold kept if much has come since the last time.
-    pub(super) fn publish(&self, task: &Head, live: &Arc<Live>, at: Seq, batch: Batch) {
+    pub(super) fn publish(&self, task: &Head, live: &Arc<Live>, at: Seq, (batch, weight): (Batch, usize)) {
         let turn_ended = matches!(batch.events.last(), Some(Event::TurnEnded));
+        let task_ended = batch.state.is_terminal();
         let end = Seq(at.0 + batch.events.len() as u64);
-        live.publish(batch.into_entries(at).map(|entry| Arc::new(Recorded::new(entry))));
+        live.publish(batch.into_entries(at), weight);
         self.announce(&task.id, end);
-        if live.should_be_kept(self.long, turn_ended) {
+        if live.should_be_kept(self.long, turn_ended, task_ended) {
             let live = live.clone();
             self.keeper.keep(task, move || live.log_to_keep());
         }
@@ -205,7 +206,7 @@ impl Follow {
     /// # Errors
     /// The task is gone, the engine stops, or nothing can be recorded for now. Nothing was skipped: whoever calls
     /// again goes on where they were.
-    pub(crate) async fn next(&mut self) -> Result<Vec<Arc<Recorded>>> {
+    pub(crate) async fn next(&mut self) -> Result<Vec<Recorded>> {
         loop {
             // Seen before reading: what is announced while we read wakes us again.
             self.wake.mark_unchanged();
@@ -226,7 +227,7 @@ impl Follow {
     ///
     /// # Errors
     /// As `next`.
-    pub(crate) async fn ready(&mut self) -> Result<Vec<Arc<Recorded>>> {
+    pub(crate) async fn ready(&mut self) -> Result<Vec<Recorded>> {
         let entries = self.read().await?;
         if let Some(last) = entries.last() {
             self.at = last.seq;
@@ -234,7 +235,7 @@ impl Follow {
         Ok(entries)
     }
 
-    async fn read(&self) -> Result<Vec<Arc<Recorded>>> {
+    async fn read(&self) -> Result<Vec<Recorded>> {
         if let Some(live) = self.journal.registry.get(&self.task.id) {
             match live.after(self.at, PAGE) {
                 Some(entries) if entries.is_empty() && live.is_lost() => return Err(Error::Lost),
@@ -243,7 +244,7 @@ impl Follow {
             }
         }
         let entries = timeout(self.journal.patience, self.stored()).await.unwrap_or(Err(Error::Lost))?;
-        Ok(entries.into_iter().map(|entry| Arc::new(Recorded::new(entry))).collect())
+        Ok(Recorded::all(&Recorded::sheet(entries), 0).collect())
     }
 
     async fn stored(&self) -> Result<Vec<Entry>> {

@@ -8,9 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::log::Log;
-use super::recorded::Recorded;
+use super::recorded::{Recorded, Sheet};
 use super::{Accepted, Result};
-use crate::model::{Call, Message, Object, Seq, Task, TaskId};
+use crate::model::{Call, Entry, Message, Object, Seq, Task, TaskId};
 use crate::store::Key;
 
 /// What others want of the one who works on a task.
@@ -25,6 +25,8 @@ pub(super) enum Wish {
     Recover(Option<OwnedSemaphorePermit>),
     /// It may wait, or be silent, for too long: do as the policy says.
     Expire,
+    /// Too many like it wait for somebody outside: fail, if it does so too.
+    GiveWay,
 }
 
 /// A message on its way to a task, and who waits to hear that it arrived.
@@ -43,14 +45,20 @@ pub(super) struct Live {
 }
 
 struct Tail {
+    /// The fold, as far as somebody has asked for it, or the tail does not reach: most of what is said nobody asks for.
     log: Option<Log>,
+    /// The end of what is durable.
+    end: Seq,
     /// A copy of the fold, made for those who asked and shared by all who ask until there is more: theirs is the
     /// price of it, never that of an append.
     shown: Option<Log>,
     /// Up to where the fold is kept in the store, or short enough to do without.
     kept: Seq,
-    entries: VecDeque<Arc<Recorded>>,
-    /// Of all entries together, in bytes.
+    /// What was recorded together stays together: a batch costs one allocation, and goes as it came.
+    sheets: VecDeque<(Sheet, usize)>,
+    /// Of all entries together.
+    length: usize,
+    /// The same in bytes.
     weight: usize,
     limits: Limits,
     /// The store cannot be written; those who follow are told, and come back later.
@@ -65,9 +73,11 @@ impl Live {
         let (wishes, wished) = mpsc::channel(queue.max(1));
         let tail = Tail {
             log: None,
+            end: Seq(0),
             shown: None,
             kept: Seq(0),
-            entries: VecDeque::new(),
+            sheets: VecDeque::new(),
+            length: 0,
             weight: 0,
             limits,
             lost: false,
@@ -80,25 +90,21 @@ impl Live {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what is durable now. The fold is our own, so that an append costs what it adds and no more.
-    pub(super) fn publish(&self, entries: impl IntoIterator<Item = Arc<Recorded>>) {
+    /// Takes in what is durable now, and how heavy that is. The fold is our own, so that an append costs what it adds and
+    /// no more.
+    pub(super) fn publish(&self, entries: impl Iterator<Item = Entry>, weight: usize) {
         let mut tail = self.tail();
         tail.shown = None;
         tail.lost = false;
-        for entry in entries {
-            if entry.seq == Seq(1) {
-                tail.log = Some(Log::empty());
+        if weight <= tail.limits.1 / 4 {
+            tail.push(Recorded::sheet(entries), weight);
+        } else {
+            // As a whole it would go too soon.
+            for entry in entries {
+                let weight = entry.event.weight();
+                tail.push(Recorded::sheet([entry]), weight);
             }
-            let Some(log) = &mut tail.log else { return };
-            // What does not fit was recorded as ignored, so this cannot fail; if it did, the store has the truth.
-            if log.apply(&entry).is_err() {
-                tail.log = None;
-                tail.clear();
-                return;
-            }
-            tail.push(entry);
         }
-        tail.cut();
     }
 
     /// Begins again from what the store has.
@@ -106,7 +112,7 @@ impl Live {
         let mut tail = self.tail();
         tail.clear();
         (tail.log, tail.shown) = (Some(log.clone()), None);
-        tail.kept = log.at;
+        (tail.end, tail.kept) = (log.at, log.at);
         tail.lost = false;
     }
 
@@ -123,6 +129,7 @@ impl Live {
     /// The fold so far.
     pub(super) fn log(&self) -> Option<Log> {
         let tail = &mut *self.tail();
+        tail.fold();
         let log = tail.log.as_ref()?;
         if tail.shown.as_ref().is_none_or(|shown| shown.at != log.at) {
             tail.shown = Some(log.copied());
@@ -132,15 +139,14 @@ impl Live {
 
     /// Whether so much has come since the fold was last kept that it should be again. What is kept has the size of
     /// the task, so the steps grow with the log: all that is ever kept is a few times as long as the log itself.
-    pub(super) fn should_be_kept(&self, long: u64, turn_ended: bool) -> bool {
+    pub(super) fn should_be_kept(&self, long: u64, turn_ended: bool, task_ended: bool) -> bool {
         let tail = self.tail();
-        let Some(log) = &tail.log else { return false };
         let step = match turn_ended {
-            true if log.task.is_ended() => long,
-            true => long.max(log.at.0 / 8),
+            true if task_ended => long,
+            true => long.max(tail.end.0 / 8),
             false => tail.kept.0.max(8 * long),
         };
-        log.at.0.saturating_sub(tail.kept.0) >= step
+        tail.log.is_some() && tail.end.0.saturating_sub(tail.kept.0) >= step
     }
 
     /// The fold, to be kept.
@@ -151,35 +157,66 @@ impl Live {
     }
 
     /// The entries after `at`, none if the reader has them all; `None` when the tail does not reach back so far.
-    pub(super) fn after(&self, at: Seq, limit: usize) -> Option<Vec<Arc<Recorded>>> {
+    pub(super) fn after(&self, at: Seq, limit: usize) -> Option<Vec<Recorded>> {
         let tail = self.tail();
-        if tail.log.as_ref()?.at <= at {
+        if tail.log.is_some() && tail.end <= at {
             return Some(Vec::new());
         }
-        let first = tail.entries.front()?.seq;
-        let skip = usize::try_from(at.0.checked_sub(first.0.checked_sub(1)?)?).ok()?;
-        Some(tail.entries.iter().skip(skip).take(limit).cloned().collect())
+        // The last sheet that begins no later than what comes next; none if that is not kept any more.
+        let next = Seq(at.0 + 1);
+        let sheet = tail.sheets.partition_point(|(sheet, _)| sheet[0].seq <= next).checked_sub(1)?;
+        let sheets = tail.sheets.iter().skip(sheet).map(|(sheet, _)| sheet);
+        let skip =
+            |sheet: &Sheet| usize::try_from(next.0.saturating_sub(sheet[0].seq.0)).unwrap_or(usize::MAX);
+        Some(sheets.flat_map(|sheet| Recorded::all(sheet, skip(sheet))).take(limit).collect())
     }
 }
 
 impl Tail {
-    fn push(&mut self, entry: Arc<Recorded>) {
-        self.weight += entry.event.weight();
-        self.entries.push_back(entry);
+    /// Takes in what is durable now, and drops the oldest until the rest is within bounds. Those who have not read them find
+    /// them in the store.
+    fn push(&mut self, sheet: Sheet, weight: usize) {
+        let (Some(first), Some(last)) = (sheet.first(), sheet.last()) else { return };
+        if first.seq == Seq(1) {
+            self.log = Some(Log::empty());
+        }
+        if self.log.is_none() {
+            return;
+        }
+        self.end = last.seq;
+        self.length += sheet.len();
+        self.weight += weight;
+        self.sheets.push_back((sheet, weight));
+        let (most, heaviest) = self.limits;
+        while self.length > most.max(1) || self.weight > heaviest {
+            let Some((oldest, weight)) = self.sheets.pop_front() else { return };
+            self.length -= oldest.len();
+            self.weight -= weight;
+            self.fold_in(&oldest);
+        }
     }
 
-    /// Drops the oldest, until the rest is within bounds. Those who have not read them find them in the store.
-    fn cut(&mut self) {
-        let (most, heaviest) = self.limits;
-        while self.entries.len() > most.max(1) || self.weight > heaviest {
-            let Some(oldest) = self.entries.pop_front() else { return };
-            self.weight -= oldest.event.weight();
+    /// Folds all that is durable.
+    fn fold(&mut self) {
+        let sheets: Vec<Sheet> = self.sheets.iter().map(|(sheet, _)| sheet.clone()).collect();
+        sheets.iter().for_each(|sheet| self.fold_in(sheet));
+    }
+
+    /// Folds what of a sheet is not yet. What does not fit was recorded as ignored, so this cannot fail; if it did, the
+    /// store has the truth.
+    fn fold_in(&mut self, sheet: &Sheet) {
+        let Some(log) = &mut self.log else { return };
+        let known = log.at;
+        let mut news = sheet.iter().filter(|entry| entry.seq > known);
+        if news.any(|entry| log.apply(entry).is_err()) {
+            self.log = None;
+            self.clear();
         }
     }
 
     fn clear(&mut self) {
-        self.entries.clear();
-        self.weight = 0;
+        self.sheets.clear();
+        (self.length, self.weight) = (0, 0);
     }
 }
 

@@ -3,7 +3,9 @@
 //! Whoever wants something of a task passes a wish to the one [`runner::Runner`] that works on it, or becomes that
 //! runner. So a log has one writer in this process, and a connection owns nothing.
 
+mod accepted;
 mod clock;
+mod error;
 mod journal;
 mod keeper;
 mod live;
@@ -19,7 +21,6 @@ mod sweep;
 pub(crate) mod tests;
 mod turn;
 
-use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -35,25 +36,23 @@ use tokio_util::task::TaskTracker;
 use crate::agent::Failure;
 use crate::bus::Bus;
 use crate::model::{
-    self, Broken, Call, Caller, ContextId, Entry, ErrorKind, Message, Object, PushConfigId, Scope, Seq, Task,
-    TaskId, TaskState, Timestamp,
+    Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp, Trace,
 };
-use crate::store::{self, Head, Key, Page, Push, Query, Registered, Seen, Store, Unwritable, Which};
+use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Which};
 use clock::{Calendar, Clock};
 use journal::Journal;
 use live::{Incoming, Passed, Registry, Wish};
-use log::Log;
 use resting::Resting;
 use runner::Runner;
 use sweep::Crowd;
 
+pub(crate) use accepted::Accepted;
 pub(crate) use clock::System;
+pub(crate) use error::{Error, Result};
 pub(crate) use journal::Follow;
 pub(crate) use recorded::Recorded;
 pub use settings::{AgentSettings, Restart, Settings, Waiting};
 pub(crate) use staff::{Hire, Staff, Team, Worker};
-
-pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Opens logs, runs the agent, and lets others wait for what comes of it.
 #[derive(Clone)]
@@ -62,6 +61,8 @@ pub(crate) struct Engine {
     staff: Staff,
     clock: Arc<dyn Clock>,
     calendar: Arc<Calendar>,
+    /// The same for what is forgotten when it is old; it does not believe a clock that is ahead at the start.
+    retention: Arc<Calendar>,
     tracker: TaskTracker,
     stop: CancellationToken,
     settings: Arc<Settings>,
@@ -87,14 +88,6 @@ impl From<Message> for Opening {
     fn from(message: Message) -> Self {
         Self { message, key: None, alias: None, config: None, failure: None }
     }
-}
-
-/// A message that is in the log, and the log as it was then.
-#[derive(Debug)]
-pub(crate) struct Accepted {
-    pub(crate) head: Head,
-    log: Log,
-    turn: u64,
 }
 
 impl Engine {
@@ -124,6 +117,7 @@ impl Engine {
             staff,
             clock,
             calendar: Arc::default(),
+            retention: Arc::default(),
             tracker,
             stop,
             turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),
@@ -237,6 +231,12 @@ impl Engine {
         self.in_time(self.journal.task_at(head, at)).await
     }
 
+    /// The trace of the newest message of a task, if it had one.
+    pub(crate) async fn trace(&self, head: &Head) -> Result<Option<Trace>> {
+        let log = self.in_time(self.journal.log(head)).await?;
+        Ok(log.last_trace().cloned())
+    }
+
     /// Now.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
@@ -297,60 +297,6 @@ impl Engine {
         self.answered(canceled, until).await
     }
 
-    /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
-    ///
-    /// # Errors
-    /// The task failed because its agent broke a rule of the protocol, or nothing can be read for now.
-    pub(crate) async fn settled(&self, accepted: Accepted) -> Result<Task> {
-        let task = self.at_rest(accepted).await?;
-        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
-    }
-
-    async fn at_rest(&self, accepted: Accepted) -> Result<Task> {
-        if accepted.log.has_settled(accepted.turn) {
-            return Ok(accepted.into_task().0);
-        }
-        self.followed(accepted, Log::settles).await
-    }
-
-    /// The task at the first entry that is what is waited for.
-    async fn followed(&self, accepted: Accepted, is_it: impl Fn(&Log, u64, &Entry) -> bool) -> Result<Task> {
-        let Accepted { head, mut log, turn } = accepted;
-        let mut follow = self.follow(&head, log.at);
-        loop {
-            for entry in follow.next().await? {
-                log.apply(&entry)?;
-                if is_it(&log, turn, &entry) {
-                    return Ok(Arc::unwrap_or_clone(log.task));
-                }
-            }
-        }
-    }
-
-    /// What a turn came to where tasks are not kept: when it is over its task is dropped, whether or not its caller
-    /// has waited for it.
-    pub(crate) async fn concluded(&self, accepted: Accepted) -> Result<Task> {
-        let (answer, told) = oneshot::channel();
-        let engine = self.clone();
-        self.own(async move {
-            let head = accepted.head.clone();
-            let task = engine.at_end_of_turn(accepted).await;
-            let dropped = engine.in_time(async { Ok(engine.journal.remove(&[head]).await?) }).await;
-            let _ = answer.send(task.and_then(|task| dropped.map(|()| task)));
-        })
-        .await;
-        told.await.unwrap_or(Err(Error::Stopped))
-    }
-
-    async fn at_end_of_turn(&self, accepted: Accepted) -> Result<Task> {
-        let over = |log: &Log, turn, _: &Entry| log.task.is_ended() || log.turn() > turn;
-        let task = match accepted.is_over() {
-            true => accepted.into_task().0,
-            false => self.followed(accepted, over).await?,
-        };
-        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
-    }
-
     /// When those who call now have waited long enough for the store.
     fn until(&self, grace: Duration) -> Instant {
         let now = Instant::now();
@@ -398,128 +344,8 @@ impl Engine {
     }
 }
 
-impl Accepted {
-    /// The number of the turn that takes the message.
-    pub(crate) fn turn(&self) -> u64 {
-        self.turn
-    }
-
-    /// How many turns had ended before.
-    pub(crate) fn turns_ended(&self) -> u64 {
-        self.log.turn() - 1
-    }
-
-    /// Whether the turn that took the message is over, or the task with it. One that waits for credentials in
-    /// mid-turn is not.
-    pub(crate) fn is_over(&self) -> bool {
-        self.log.task.is_ended() || self.log.turn() > self.turn
-    }
-
-    /// The task as it was when it took the message, and the position that stands for.
-    pub(crate) fn into_task(self) -> (Task, Seq) {
-        (Arc::unwrap_or_clone(self.log.task), self.log.at)
-    }
-}
-
-/// What went wrong in the engine.
-#[derive(Debug)]
-pub(crate) enum Error {
-    /// The task has ended and takes no more.
-    Ended(TaskState),
-    /// The task was removed meanwhile.
-    Gone,
-    /// Too much waits already.
-    Overloaded,
-    /// The engine is being stopped.
-    Stopped,
-    /// Nothing can be recorded for now.
-    Lost,
-    /// The store takes no writes.
-    Unwritable(Unwritable),
-    /// Somebody else works on the task: they have begun a turn after ours.
-    Overtaken,
-    /// The store failed.
-    Store(store::Error),
-    /// The agent broke a rule of the protocol, and the task has failed.
-    Invalid(TaskId),
-    /// A log does not fold: it was not written by us.
-    Broken(Broken),
-}
-
-impl From<store::Error> for Error {
-    fn from(error: store::Error) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Broken> for Error {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ended(state) => write!(f, "the task has ended as {state}"),
-            Self::Gone => f.write_str("the task was removed"),
-            Self::Overloaded => f.write_str("too much waits already"),
-            Self::Stopped => f.write_str("the engine is being stopped"),
-            Self::Lost => f.write_str("nothing can be recorded for now"),
-            Self::Unwritable(why) => write!(f, "the store cannot be written: {why}"),
-            Self::Overtaken => f.write_str("somebody else works on the task"),
-            Self::Invalid(_) => f.write_str("the agent broke a rule of the protocol"),
-            Self::Store(error) => fmt::Display::fmt(error, f),
-            Self::Broken(broken) => fmt::Display::fmt(broken, f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Store(error) => std::error::Error::source(error),
-            Self::Ended(_)
-            | Self::Gone
-            | Self::Overloaded
-            | Self::Stopped
-            | Self::Lost
-            | Self::Unwritable(_)
-            | Self::Overtaken
-            | Self::Invalid(_)
-            | Self::Broken(_) => None,
-        }
-    }
-}
-
 /// How long a store may take to say that it is there.
 const CHECK_TIME: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// How long a caller is told to wait before trying again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
 /// Longer than anybody waits, and no time that a clock cannot tell.
 const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
-
-impl From<Error> for model::Error {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Ended(state) => Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str()),
-            Error::Gone => ErrorKind::TaskNotFound.into(),
-            Error::Invalid(task) => Self::new(ErrorKind::InvalidAgentResponse).with("taskId", task.as_str()),
-            Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
-                Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
-            }
-            Error::Unwritable(_) => Self::new(ErrorKind::Unavailable).with_message(error.to_string()),
-            Error::Store(store::Error::KeyReused) => {
-                Self::invalid("Idempotency-Key", "was used before with another body")
-            }
-            // Somebody has just taken the name that was to be given: it is there when they come again.
-            Error::Store(error @ (store::Error::Failed(_) | store::Error::Conflict)) => {
-                Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER).with_source(error)
-            }
-            Error::Store(error) => Self::internal(error),
-            Error::Broken(broken) => Self::internal(broken),
-        }
-    }
-}

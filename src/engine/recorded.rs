@@ -7,26 +7,45 @@ use bytes::Bytes;
 
 use crate::model::Entry;
 
-/// An entry of a log. Everybody who follows the log shares it, and what it looks like on the wire.
-#[derive(Debug)]
+/// An entry of a log, with those that were recorded at the same time. Everybody who follows the log shares it, and what it
+/// looks like on the wire.
+#[derive(Debug, Clone)]
 pub(crate) struct Recorded {
+    sheet: Sheet,
+    at: usize,
+}
+
+/// Entries that were recorded at the same time: one allocation for all of them.
+pub(super) type Sheet = Arc<[Written]>;
+
+#[derive(Debug)]
+pub(super) struct Written {
     entry: Entry,
     /// Few are asked for, most often one.
     forms: Mutex<Vec<(u8, Arc<OnceLock<Bytes>>)>>,
 }
 
 impl Recorded {
-    pub(super) fn new(entry: Entry) -> Self {
-        Self { entry, forms: Mutex::default() }
+    /// Makes a sheet of entries.
+    pub(super) fn sheet(entries: impl IntoIterator<Item = Entry>) -> Sheet {
+        entries.into_iter().map(|entry| Written { entry, forms: Mutex::default() }).collect()
+    }
+
+    /// The entries of a sheet, from one of them on.
+    pub(super) fn all(sheet: &Sheet, from: usize) -> impl Iterator<Item = Self> {
+        (from..sheet.len()).map(|at| Self { sheet: sheet.clone(), at })
     }
 
     /// The entry in a wire form: the first who asks writes it, the others share the bytes. What a form is, is
     /// nothing that we need to know.
     pub(crate) fn form(&self, form: u8, write: impl FnOnce(&Entry) -> Bytes) -> Bytes {
+        let written = &self.sheet[self.at];
         // Written outside the lock: whoever wants another form need not wait for this one.
-        self.place(form).get_or_init(|| write(&self.entry)).clone()
+        written.place(form).get_or_init(|| write(&written.entry)).clone()
     }
+}
 
+impl Written {
     fn place(&self, form: u8) -> Arc<OnceLock<Bytes>> {
         // Places are added whole, so a panic elsewhere spoils nothing.
         let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,6 +62,14 @@ impl Deref for Recorded {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
+        &self.sheet[self.at].entry
+    }
+}
+
+impl Deref for Written {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
         &self.entry
     }
 }
@@ -52,10 +79,14 @@ mod tests {
     use super::*;
     use crate::model::{Event, Seq, Timestamp};
 
+    fn recorded() -> Recorded {
+        let entry = Entry { seq: Seq(1), time: Timestamp::default(), event: Event::TurnStarted };
+        Recorded::all(&Recorded::sheet([entry]), 0).next().unwrap()
+    }
+
     #[test]
     fn a_form_is_written_once() {
-        let recorded =
-            Recorded::new(Entry { seq: Seq(1), time: Timestamp::default(), event: Event::TurnStarted });
+        let recorded = recorded();
         let first = recorded.form(1, |_| Bytes::from("first"));
         assert_eq!(recorded.form(1, |_| unreachable!("it is there")), first);
         assert_eq!(recorded.form(2, |entry| entry.seq.0.to_string().into()), "1");
@@ -63,8 +94,7 @@ mod tests {
 
     #[test]
     fn a_form_that_takes_long_to_write_holds_up_no_other() {
-        let recorded =
-            Recorded::new(Entry { seq: Seq(1), time: Timestamp::default(), event: Event::TurnStarted });
+        let recorded = recorded();
         let slow = recorded.form(1, |_| recorded.form(2, |_| Bytes::from("quick")));
         assert_eq!(slow, "quick");
     }

@@ -39,6 +39,7 @@ pub(super) struct Runner {
     pub(super) weight: usize,
     /// What is folded and not durable yet, and when the first of it was.
     pending: Vec<Event>,
+    pending_weight: usize,
     since: Timestamp,
     /// The end of what is durable; 0 as long as the task does not exist.
     durable: Seq,
@@ -90,8 +91,9 @@ impl Runner {
         let mut runner = Self::new(engine, id, call.scope.clone());
         (runner.failure, runner.birth) = (failure, Some(Birth { context_id, key, alias, config, answer }));
         runner.version = call.version;
+        let traced = call.trace.clone().map(Event::Traced);
         runner.calls.push_back((1, call));
-        runner.plan([created, Event::Message(message)]);
+        runner.plan([created, Event::Message(message)].into_iter().chain(traced));
         runner.begin_turn();
         if runner.permit.is_none() {
             // Taken before the first wait, so that a thousand who come at once count as a thousand.
@@ -127,6 +129,7 @@ impl Runner {
             log: Log::empty(),
             weight: 0,
             pending: Vec::new(),
+            pending_weight: 0,
             since: Timestamp::default(),
             durable: Seq(0),
             head: None,
@@ -240,7 +243,7 @@ impl Runner {
                 }
                 news = self.news() => match news {
                     // Somebody does work on it.
-                    News::Wish(Wish::Recover(_) | Wish::Expire) => {}
+                    News::Wish(Wish::Recover(_) | Wish::Expire | Wish::GiveWay) => {}
                     News::Wish(wish) => self.grant(wish).await?,
                     News::Elsewhere => self.catch_up().await?,
                 }
@@ -284,6 +287,8 @@ impl Runner {
             }
             Wish::Recover(_place) => self.recover().await,
             Wish::Expire => self.expire().await,
+            Wish::GiveWay if self.log.is_parked() => self.give_up("expired").await,
+            Wish::GiveWay => Ok(()),
         }
     }
 
@@ -294,7 +299,11 @@ impl Runner {
             self.calls.pop_front();
         }
         let call = self.calls.pop_front_if(|(number, _)| *number == turn);
-        call.map_or_else(|| Call::new(self.scope.clone()), |(_, call)| call)
+        call.map(|(_, call)| call).unwrap_or_else(|| {
+            // Before us, or elsewhere: of all that surrounded it the log has this.
+            let trace = self.log.trace_of(turn).cloned();
+            Call { trace, ..Call::new(self.scope.clone()) }
+        })
     }
 
     /// Tells the agent that a task of its was canceled while it did nothing for it. The task has ended whatever it does.

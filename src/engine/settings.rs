@@ -61,10 +61,16 @@ pub struct Settings {
     /// How long a task may wait for somebody outside, whatever `on_waiting` says, before it fails as expired.
     #[serde(with = "TimeOrNever")]
     pub max_parked_age: Option<Duration>,
+    /// Tasks of callers whom nobody knows that may wait for somebody outside, for each agent and tenant: beyond that the
+    /// oldest fail as expired. Those who are known have an allowance each, and are refused a new task instead.
+    pub max_parked_tasks: u64,
     /// How long a task may be silent that has work left and on which nobody here works; then it is seen to as after
     /// a restart. For stores that several processes share, where one may end and leave its tasks to the others.
     #[serde(with = "TimeOrNever")]
     pub max_silent_age: Option<Duration>,
+    /// Whether every status that an agent's turn brings names its place in a trace, as `traceId` and `spanId` in its
+    /// metadata: for clients that look for it there.
+    pub trace_metadata: bool,
     /// How often what has become too old or too many is looked for.
     #[serde(with = "Time")]
     pub sweep_every: Duration,
@@ -152,7 +158,9 @@ impl Default for Settings {
             max_age: None,
             idempotent_message_ids: false,
             max_parked_age: None,
+            max_parked_tasks: 10_000,
             max_silent_age: None,
+            trace_metadata: false,
             sweep_every: Duration::from_secs(60),
         }
     }

@@ -1,18 +1,20 @@
 //! What nobody asks for: tasks that were cut off, that wait too long, that are too old or too many.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::MissedTickBehavior;
 
+use super::clock::Calendar;
 use super::live::{Passed, Wish};
 use super::runner::Runner;
 use super::{Engine, Result, Waiting};
-use crate::model::{Scope, Timestamp};
-use crate::store::Head;
+use crate::model::{Caller, Scope, TaskId, TaskState, Timestamp};
+use crate::store::{Head, Query};
 
 /// How long to wait before trying again where the store has failed.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -24,28 +26,64 @@ const PAGE: usize = 500;
 /// How many tasks are read and seen to at the same time after a restart: as many as the store commits together.
 const AT_ONCE: usize = 256;
 
-/// Tasks that have ended since the last sweep, and whether there are so many that it should come sooner.
+/// Tasks that have ended, or begun to wait for strangers, since the last sweep, and whether there are so many that it should
+/// come sooner.
 #[derive(Debug, Default)]
 pub(super) struct Crowd {
     ended: AtomicU64,
+    parked: AtomicU64,
+    /// Where strangers have left tasks waiting: as many as there are agents and tenants.
+    strangers: Mutex<HashSet<Scope>>,
     news: Notify,
+}
+
+impl Crowd {
+    /// Counts one more, and calls for a sweep if there are a tenth more than may be kept.
+    fn count(&self, counted: &AtomicU64, most: u64) {
+        if counted.fetch_add(1, Ordering::Relaxed) + 1 >= (most / 10).max(100) {
+            counted.store(0, Ordering::Relaxed);
+            self.news.notify_one();
+        }
+    }
+
+    fn strangers(&self) -> MutexGuard<'_, HashSet<Scope>> {
+        // A scope is put in whole.
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which tasks are looked for.
+#[derive(Clone, Copy)]
+enum Sought {
+    /// Those with work left, also where they wait for somebody outside: a message may have come that nobody worked on.
+    CutOff,
+    /// Those that may wait, or be silent, for too long.
+    Overdue,
 }
 
 impl Engine {
     /// A task has ended. Where only so many are kept, they must not pile up between two sweeps.
     pub(super) fn count_end(&self) {
-        let Some(most) = self.settings.max_tasks else { return };
-        if self.crowd.ended.fetch_add(1, Ordering::Relaxed) + 1 >= (most / 10).max(100) {
-            self.crowd.ended.store(0, Ordering::Relaxed);
-            self.crowd.news.notify_one();
+        if let Some(most) = self.settings.max_tasks {
+            self.crowd.count(&self.crowd.ended, most);
+        }
+    }
+
+    /// A task waits for somebody outside. Strangers have no allowance, so they must not pile these up either.
+    pub(super) fn count_parked(&self, scope: &Scope) {
+        if scope.owner == Caller::anonymous() {
+            self.crowd.strangers().insert(scope.clone());
+            self.crowd.count(&self.crowd.parked, self.settings.max_parked_tasks);
         }
     }
 
     /// Looks at every task that has not ended and has nobody who works on it, and does as the policy says. Call it
     /// once before serving.
     pub(crate) async fn recover(&self) -> Result<()> {
-        // Those parked on somebody outside too: a message may have come that nobody worked on.
-        self.each_unfinished(|_, place| Some(Wish::Recover(place))).await
+        if let Some(newest) = self.journal.store.newest().await? {
+            self.retention.begin(newest, &*self.clock);
+        }
+        self.each(Sought::CutOff).await
     }
 
     /// Sees to what waits or is silent too long, and forgets what is too old or too many, for as long as it runs.
@@ -56,7 +94,7 @@ impl Engine {
             let swept = tokio::select! {
                 biased;
                 _ = every.tick() => self.sweep().await,
-                () = self.crowd.news.notified() => self.forget_oldest().await,
+                () = self.crowd.news.notified() => self.make_room().await,
             };
             if let Err(error) = swept {
                 tracing::warn!(error = &error as &dyn std::error::Error, "sweep failed");
@@ -68,12 +106,42 @@ impl Engine {
     pub(crate) async fn sweep(&self) -> Result<()> {
         let ages = self.settings.max_parked_age.or(self.settings.max_silent_age);
         if ages.is_some() || self.staff.any_waits_only_so_long(&self.settings) {
-            self.each_unfinished(|head, _| self.is_overdue(head).then_some(Wish::Expire)).await?;
+            self.each(Sought::Overdue).await?;
         }
         if let Some(age) = self.settings.max_age {
-            self.forget_before(self.before(age)).await?;
+            // What is forgotten does not come back, so this time is not taken from the clock alone, not even at the start.
+            self.forget_before(self.before_in(&self.retention, age)).await?;
         }
-        self.forget_oldest().await
+        self.make_room().await
+    }
+
+    async fn make_room(&self) -> Result<()> {
+        self.forget_oldest().await?;
+        let strangers: Vec<Scope> = self.crowd.strangers().iter().cloned().collect();
+        for scope in strangers {
+            self.expire_oldest(&scope).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets the oldest of a scope's tasks that wait for somebody outside fail, as long as there are too many.
+    async fn expire_oldest(&self, scope: &Scope) -> Result<()> {
+        let mut over = 0;
+        for state in [TaskState::InputRequired, TaskState::AuthRequired] {
+            let query = Query { state: Some(state), limit: 1, ..Query::default() };
+            over += self.journal.store.list(scope, &query).await?.total;
+        }
+        over = over.saturating_sub(self.settings.max_parked_tasks);
+        while over > 0 {
+            let limit = usize::try_from(over).unwrap_or(PAGE).min(PAGE);
+            let oldest = self.journal.store.parked(scope, limit).await?;
+            for head in &oldest {
+                self.wish(head, Wish::GiveWay).await?;
+            }
+            // Some may have gone on meanwhile, or be about to: the next sweep counts anew.
+            over = if oldest.len() < limit { 0 } else { over - limit as u64 };
+        }
+        Ok(())
     }
 
     /// How long a task may wait for somebody outside before something happens.
@@ -99,21 +167,30 @@ impl Engine {
 
     /// So long ago. A clock that jumps makes nothing old.
     pub(super) fn before(&self, time: Duration) -> Timestamp {
+        self.before_in(&self.calendar, time)
+    }
+
+    fn before_in(&self, calendar: &Calendar, time: Duration) -> Timestamp {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        let now = self.calendar.now(&*self.clock);
+        let now = calendar.now(&*self.clock);
         Timestamp::from_millis(now.as_millis().saturating_sub(millis)).unwrap_or_default()
     }
 
-    async fn each_unfinished(
-        &self,
-        wish: impl Fn(&Head, Option<OwnedSemaphorePermit>) -> Option<Wish>,
-    ) -> Result<()> {
-        let (mut after, places) = (None, Arc::new(Semaphore::new(AT_ONCE)));
+    /// Goes through tasks of every scope and does as the policy says with those that nobody works on.
+    async fn each(&self, sought: Sought) -> Result<()> {
+        let (mut after, places) = (None::<TaskId>, Arc::new(Semaphore::new(AT_ONCE)));
         loop {
-            let heads = self.journal.store.unfinished(after.as_ref(), PAGE).await?;
+            let heads = match sought {
+                Sought::CutOff => self.journal.store.with_work(after.as_ref(), PAGE).await?,
+                Sought::Overdue => self.journal.store.unfinished(after.as_ref(), PAGE).await?,
+            };
             for head in &heads {
                 let place = places.clone().acquire_owned().await.ok();
-                if let Some(wish) = wish(head, place)
+                let wish = match sought {
+                    Sought::CutOff => Some(Wish::Recover(place)),
+                    Sought::Overdue => self.is_overdue(head).then_some(Wish::Expire),
+                };
+                if let Some(wish) = wish
                     && let Passed::Back(wish, live, wished) = self.journal.registry.pass(&head.id, wish)
                 {
                     let runner = Runner::resuming(self.clone(), head.clone(), live, wished);

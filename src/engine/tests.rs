@@ -24,8 +24,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn};
 use crate::bus::Local;
-use crate::model::{Caller, Event, MessageId, Timestamp};
-use crate::store::Memory;
+use crate::model::{self, Caller, ErrorKind, Event, MessageId, TaskState, Timestamp};
+use crate::store::{self, Memory};
 
 struct Still(AtomicU64);
 

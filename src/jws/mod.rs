@@ -1,11 +1,15 @@
-//! Signatures over cards: JSON Web Signatures whose payload is the card itself, in canonical form.
+//! Signatures over cards: JSON Web Signatures whose payload is the card itself, in canonical form. And tokens, which carry
+//! what is signed.
 
 mod card;
 #[cfg(feature = "client")]
 mod fetch;
 mod key;
 mod pem;
+#[cfg(feature = "client")]
+mod published;
 mod signer;
+mod token;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,7 +19,10 @@ use crate::model::{AgentCard, AgentCardSignature, Error, ErrorKind, Result};
 #[cfg(feature = "client")]
 pub use fetch::CardVerifier;
 pub use key::KeySet;
+#[cfg(feature = "client")]
+pub use published::PublishedKeys;
 pub use signer::Signer;
+pub use token::TokenVerdict;
 
 /// More signatures than a change of keys explains are not looked at.
 const MAX_SIGNATURES: usize = 16;
@@ -80,7 +87,11 @@ struct Header {
 
 impl Header {
     fn read(signature: &AgentCardSignature) -> Option<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(&signature.protected).ok()?;
+        Self::decode(&signature.protected)
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         serde_json::from_slice(&bytes).ok().filter(|header: &Self| header.crit.is_none())
     }
 }

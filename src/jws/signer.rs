@@ -1,4 +1,4 @@
-//! Signs cards.
+//! Signs cards, and claims.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{Header, card, pem};
 use crate::model::{AgentCard, AgentCardSignature, Error, Result};
 
-/// A private key that signs cards: EC (P-256, P-384), Ed25519 or RSA.
+/// A private key that signs cards and tokens: EC (P-256, P-384), Ed25519 or RSA.
 #[derive(Clone)]
 pub struct Signer {
     pub(super) key: Arc<Private>,
@@ -100,14 +100,7 @@ impl Signer {
         if payloads.is_empty() {
             return Err(Error::invalid("card", "must have numbers that JSON can say exactly"));
         }
-        let header = Header {
-            alg: self.key.alg().to_owned(),
-            jku: self.jku.clone(),
-            kid: self.kid.clone(),
-            typ: Some("JOSE".to_owned()),
-            crit: None,
-        };
-        let protected = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header).map_err(Error::internal)?);
+        let protected = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self.header()).map_err(Error::internal)?);
         for payload in payloads {
             let input = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
             let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes())?);
@@ -118,6 +111,18 @@ impl Signer {
             });
         }
         Ok(())
+    }
+}
+
+impl Signer {
+    pub(super) fn header(&self) -> Header {
+        Header {
+            alg: self.key.alg().to_owned(),
+            jku: self.jku.clone(),
+            kid: self.kid.clone(),
+            typ: Some("JOSE".to_owned()),
+            crit: None,
+        }
     }
 }
 

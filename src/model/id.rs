@@ -156,11 +156,28 @@ fn check(id: &str, field: &str) -> Result<(), Violation> {
 mod tests {
     use super::*;
 
+    /// A million of them: no two alike, in no order, and none like the next in how it begins.
     #[test]
-    fn s12_random_ids_are_version_4_and_never_repeat() {
-        let ids: std::collections::HashSet<_> = (0..10_000).map(|_| TaskId::random()).collect();
-        assert_eq!(ids.len(), 10_000);
-        assert!(ids.iter().all(|id| id.as_str().len() == 36 && id.as_str().as_bytes()[14] == b'4'));
+    fn s12_random_ids_are_version_4_and_neither_repeat_nor_follow_each_other() {
+        const NUMBER: usize = 1_000_000;
+        let mut begins = Vec::with_capacity(NUMBER);
+        let mut by_digit = [0_usize; 16];
+        for _ in 0..NUMBER {
+            let id = TaskId::random();
+            let (high, low) = uuid::Uuid::parse_str(id.as_str()).unwrap().as_u64_pair();
+            assert_eq!((high >> 12 & 0xf, low >> 62), (4, 0b10), "122 bits are random, the others say so");
+            by_digit[(high >> 60) as usize] += 1;
+            begins.push(high);
+        }
+        let rising = begins.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!(
+            (NUMBER * 49 / 100..NUMBER * 51 / 100).contains(&rising),
+            "{rising} are larger than the one before"
+        );
+        assert!(by_digit.iter().all(|count| (60_000..65_000).contains(count)), "{by_digit:?}");
+        begins.sort_unstable();
+        begins.dedup();
+        assert_eq!(begins.len(), NUMBER);
     }
 
     #[test]

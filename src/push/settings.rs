@@ -35,6 +35,8 @@ pub struct PushSettings {
     pub max_deliveries_per_host: usize,
     /// Webhooks that are followed at the same time; more wait until one has nothing to deliver.
     pub max_webhooks: usize,
+    /// Webhooks of one caller whom we know, of tasks that have not ended: more are refused.
+    pub max_webhooks_per_caller: usize,
 }
 
 impl Default for PushSettings {
@@ -48,6 +50,7 @@ impl Default for PushSettings {
             max_deliveries: 128,
             max_deliveries_per_host: 8,
             max_webhooks: 20_000,
+            max_webhooks_per_caller: 1_000,
         }
     }
 }

@@ -15,13 +15,15 @@ use std::time::Duration;
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Server;
 use super::connections::{Bytes, Handshake};
@@ -118,7 +120,7 @@ impl Admin {
             }
             None => None,
         };
-        Ok(Doors { socket: socket.ok(), gate, reload: self.reload })
+        Ok(Doors { socket: socket.ok(), gate, reload: self.reload, tasks: TaskTracker::new() })
     }
 
     async fn take(&self) -> io::Result<Door> {
@@ -145,6 +147,8 @@ pub(super) struct Doors {
     socket: Option<Door>,
     gate: Option<Gate>,
     pub(super) reload: Reloads,
+    /// Where everything of these doors runs.
+    tasks: TaskTracker,
 }
 
 impl Doors {
@@ -156,13 +160,13 @@ impl Doors {
     pub(super) async fn serve(&self, desk: Arc<Desk>) -> Infallible {
         let socket = async {
             match &self.socket {
-                Some(door) => door.serve(&desk).await,
+                Some(door) => door.serve(&desk, &self.tasks).await,
                 None => std::future::pending().await,
             }
         };
         let gate = async {
             match &self.gate {
-                Some(gate) => gate.serve(&desk).await,
+                Some(gate) => gate.serve(&desk, &self.tasks).await,
                 None => std::future::pending().await,
             }
         };
@@ -170,6 +174,12 @@ impl Doors {
             never = socket => never,
             never = gate => never,
         }
+    }
+
+    /// Waits until nobody is served any more, after [`serve`](Self::serve) was dropped.
+    pub(super) async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 }
 
@@ -180,12 +190,12 @@ struct Door {
 }
 
 impl Door {
-    async fn serve(&self, desk: &Arc<Desk>) -> Infallible {
+    async fn serve(&self, desk: &Arc<Desk>, tasks: &TaskTracker) -> Infallible {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     let desk = desk.clone();
-                    served(stream, move |request| {
+                    served(stream, tasks, move |request| {
                         let desk = desk.clone();
                         async move { desk.answer(&request).await }
                     })
@@ -211,12 +221,13 @@ struct Gate {
 }
 
 impl Gate {
-    async fn serve(&self, desk: &Arc<Desk>) -> Infallible {
+    async fn serve(&self, desk: &Arc<Desk>, tasks: &TaskTracker) -> Infallible {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let mut visits = JoinSet::new();
+        let over = CancellationToken::new();
+        // Also when this future is dropped: no visit outlives it.
+        let _ends = over.clone().drop_guard();
         loop {
             let place = places.clone().acquire_owned().await;
-            while visits.try_join_next().is_some() {}
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -225,21 +236,22 @@ impl Gate {
                 }
             };
             let (desk, keys, handshake) = (desk.clone(), self.keys.clone(), self.handshake.clone());
-            visits.spawn(async move {
+            let streams = tasks.clone();
+            tasks.spawn(over.clone().run_until_cancelled_owned(async move {
                 let answer = move |request| {
                     let (desk, keys) = (desk.clone(), keys.clone());
                     async move { asked(&desk, &keys, peer, request).await }
                 };
                 match handshake {
-                    None => served(stream, answer).await,
+                    None => served(stream, &streams, answer).await,
                     Some(handshake) => {
                         if let Ok(Ok((stream, _))) = timeout(PATIENCE, handshake.shake(stream)).await {
-                            served(stream, answer).await;
+                            served(stream, &streams, answer).await;
                         }
                     }
                 }
                 drop(place);
-            });
+            }));
         }
     }
 }
@@ -269,6 +281,7 @@ async fn unaccepted(error: &io::Error) {
 /// Serves a connection. Whoever takes too long, or says nothing that makes sense, is let go.
 async fn served<F>(
     stream: impl Bytes + 'static,
+    tasks: &TaskTracker,
     answer: impl Fn(Request<Incoming>) -> F + Send + Sync + 'static,
 ) where
     F: Future<Output = Reply> + Send + 'static,
@@ -277,10 +290,29 @@ async fn served<F>(
         let answer = answer(request);
         async { Ok::<_, Infallible>(answer.await) }
     });
-    let mut http = auto::Builder::new(TokioExecutor::new());
+    let over = CancellationToken::new();
+    // What HTTP/2 has begun ends with its connection, whatever ends that.
+    let _ends = over.clone().drop_guard();
+    let mut http = auto::Builder::new(Streams { tasks: tasks.clone(), over });
     http.http1().timer(TokioTimer::new());
     http.http2().timer(TokioTimer::new()).max_concurrent_streams(8);
     let _ = timeout(PATIENCE, http.serve_connection(TokioIo::new(stream), service)).await;
+}
+
+/// Where HTTP/2 has its streams, as long as their connection lasts.
+#[derive(Clone)]
+struct Streams {
+    tasks: TaskTracker,
+    over: CancellationToken,
+}
+
+impl<F> Executor<F> for Streams
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.tasks.spawn(self.over.clone().run_until_cancelled_owned(future));
+    }
 }
 
 impl Server {
@@ -289,5 +321,43 @@ impl Server {
     pub fn admin(mut self, admin: Admin) -> Self {
         self.admin = Some(admin);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http_body_util::Empty;
+    use hyper::client::conn::http2;
+
+    use super::*;
+
+    /// A call over HTTP/2 that is never answered ends with the door, and nothing of it is left.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_still_waits_when_the_doors_close_is_let_go() {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let (doors, client) = (TaskTracker::new(), TaskTracker::new());
+        let door = async {
+            served(far, &doors, |_| std::future::pending()).await;
+        };
+        let executor = Streams { tasks: client.clone(), over: CancellationToken::new() };
+        let asking = async {
+            let (mut sender, connection) = http2::handshake(executor, TokioIo::new(near)).await.unwrap();
+            client.spawn(async { drop(connection.await) });
+            let request = Request::get("http://admin/metrics").body(Empty::<Bytes>::new()).unwrap();
+            let asked = client.spawn(sender.send_request(request));
+            // The stream has a task of its own now.
+            while doors.is_empty() {
+                tokio::task::yield_now().await;
+            }
+            asked
+        };
+        let asked = tokio::select! {
+            () = door => panic!("it waits"),
+            asked = asking => asked,
+        };
+        doors.close();
+        timeout(Duration::from_millis(1), doors.wait()).await.expect("nothing outlives the door");
+        assert!(asked.await.unwrap().is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
@@ -20,10 +20,12 @@ const FREE: usize = 64 << 10;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Refuses what does not say that it is JSON; saying nothing is fine. A browser cannot send these types to another
-/// site without asking first.
+/// site without asking first. Nothing is ever unpacked, so what is packed is refused by name.
 pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
     let all_json = |value: &HeaderValue| value.to_str().is_ok_and(is_json);
-    match headers.get_all(CONTENT_TYPE).iter().all(all_json) {
+    let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    let is_unpacked = headers.get_all(CONTENT_ENCODING).iter().all(is_plain);
+    match is_unpacked && headers.get_all(CONTENT_TYPE).iter().all(all_json) {
         true => Ok(()),
         false => Err(ErrorKind::UnsupportedMediaType.into()),
     }

@@ -51,7 +51,7 @@ use crate::auth::{Access, Allowance};
 use crate::bus;
 use crate::engine::{Engine, Settings, Staff, System};
 use crate::model::{AgentCard, Error, ErrorKind, Limits, Result};
-use crate::push::{Deliveries, PushSettings, Pushes};
+use crate::push::{Deliveries, PushSettings, Pushes, Signature};
 use crate::store::{self, Store};
 use connections::Handshake;
 #[cfg(unix)]
@@ -97,6 +97,8 @@ pub struct Server {
     public_url: Option<String>,
     #[cfg(feature = "jws")]
     signers: Vec<crate::jws::Signer>,
+    #[cfg(feature = "jws")]
+    push_signer: Option<crate::jws::Signer>,
     handshake: Option<Arc<dyn Handshake>>,
 }
 
@@ -143,6 +145,8 @@ impl Server {
             public_url: None,
             #[cfg(feature = "jws")]
             signers: Vec::new(),
+            #[cfg(feature = "jws")]
+            push_signer: None,
             handshake: None,
         }
     }
@@ -258,7 +262,11 @@ impl Server {
     /// Puts everything together for callers who come to this address.
     async fn build(self, address: SocketAddr) -> Result<Built> {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let (plan, Rest { store, settings, push, handshake }) = self.parts()?;
+        let (plan, rest) = self.parts()?;
+        let Rest { store, settings, push, handshake, .. } = rest;
+        #[cfg(feature = "jws")]
+        let push_signer = rest.push_signer;
+        let root = plan.root(address, handshake.is_some())?;
         let engine = Engine::new(
             store,
             Arc::new(bus::Local::default()),
@@ -268,19 +276,25 @@ impl Server {
             (tasks.clone(), stop.clone()),
         );
         engine.recover().await?;
-        let pushes = pushes(&engine, push, &stop);
+        #[cfg(feature = "jws")]
+        let signature = push_signer.clone().map(|signer| seal::signature(signer, &root));
+        #[cfg(not(feature = "jws"))]
+        let signature = None;
+        let pushes = pushes(&engine, push, signature, &stop);
         let ground = Ground {
             address,
             is_secure: handshake.is_some(),
             places: plan.places(),
             reading: Arc::default(),
+            #[cfg(feature = "jws")]
+            push_signer,
             drain: CancellationToken::new(),
             engine,
             pushes,
         };
         let team = ground.engine.team();
         let routes = plan.routes(&ground, &team, None)?;
-        let (root, current) = (routes.root.clone(), Arc::new(Current::new(routes)));
+        let current = Arc::new(Current::new(routes));
         Ok(Built { root, running: Running::new(ground, current), handshake, tasks, stop })
     }
 
@@ -299,8 +313,14 @@ impl Server {
             #[cfg(feature = "jws")]
             signers: self.signers,
         };
-        let rest =
-            Rest { store: self.store, settings: self.settings, push: self.push, handshake: self.handshake };
+        let rest = Rest {
+            store: self.store,
+            settings: self.settings,
+            push: self.push,
+            #[cfg(feature = "jws")]
+            push_signer: self.push_signer,
+            handshake: self.handshake,
+        };
         plan.check()?;
         Ok((plan, rest))
     }
@@ -311,15 +331,22 @@ struct Rest {
     store: Arc<dyn Store>,
     settings: Settings,
     push: PushSettings,
+    #[cfg(feature = "jws")]
+    push_signer: Option<crate::jws::Signer>,
     handshake: Option<Arc<dyn Handshake>>,
 }
 
 /// Who calls webhooks, beside what the server waits for when it is to stop.
-fn pushes(engine: &Engine, settings: PushSettings, stop: &CancellationToken) -> Pushes {
+fn pushes(
+    engine: &Engine,
+    settings: PushSettings,
+    signature: Option<Signature>,
+    stop: &CancellationToken,
+) -> Pushes {
     if settings.reach.loopback {
         tracing::warn!("webhooks on this machine are called: for development only");
     }
-    Pushes::new(engine.clone(), settings, (TaskTracker::new(), stop.child_token()))
+    Pushes::new(engine.clone(), settings, signature, (TaskTracker::new(), stop.child_token()))
 }
 
 impl Bound {
@@ -398,6 +425,10 @@ impl Bound {
             never = operator => match never {},
         }
         stopped.cancel();
+        #[cfg(unix)]
+        if let Some(doors) = &self.doors {
+            doors.ended().await;
+        }
         pushes.ended().await;
         tracing::info!(address = %self.address, "server stopped");
         Ok(())

@@ -42,6 +42,9 @@ pub(super) struct Ground {
     pub(super) pushes: Pushes,
     pub(super) places: Arc<Places>,
     pub(super) reading: Arc<Reading>,
+    /// Its key is shown beside those of the cards.
+    #[cfg(feature = "jws")]
+    pub(super) push_signer: Option<crate::jws::Signer>,
     /// Cancelled when the server is to stop.
     pub(super) drain: CancellationToken,
 }
@@ -58,16 +61,24 @@ impl Plan {
         Places::new(self.serving.most())
     }
 
+    /// Where clients reach what listens there.
+    ///
+    /// # Errors
+    /// Invalid: the public url is none.
+    pub(super) fn root(&self, address: SocketAddr, is_secure: bool) -> Result<Place> {
+        match &self.public_url {
+            Some(url) => Place::public(url),
+            None => Ok(Place::listening(address, is_secure)),
+        }
+    }
+
     /// What is served by it, to callers of the ground; `team` are its agents. Those who were served `before` and are no
     /// longer are there until what they have begun has ended.
     ///
     /// # Errors
     /// Invalid: something that cannot be so, with its name.
     pub(super) fn routes(self, ground: &Ground, team: &Team, before: Option<&Routes>) -> Result<Routes> {
-        let root = match &self.public_url {
-            Some(url) => Place::public(url)?,
-            None => Place::listening(ground.address, ground.is_secure),
-        };
+        let root = self.root(ground.address, ground.is_secure)?;
         let browsers = Browsers::new(&self.serving.cors_origins, ground.address, self.public_url.as_deref());
         let allowed =
             self.allowance.as_ref().or(self.access.as_ref().map(|access| access.allowed())).cloned();
@@ -79,7 +90,7 @@ impl Plan {
         let kept = before.filter(|before| before.allowed == allowed).map(|before| before.meter.clone());
         let meter = kept.unwrap_or_else(|| allowed.as_ref().map(|allowed| Arc::new(Meter::new(allowed))));
         #[cfg(feature = "jws")]
-        let seal = Seal::new(self.signers, &root, self.public_url.is_some())?;
+        let seal = Seal::new(self.signers, ground.push_signer.clone(), &root, self.public_url.is_some())?;
         #[cfg(feature = "jws")]
         let key_set = seal.key_set();
         #[cfg(not(feature = "jws"))]

@@ -1,4 +1,4 @@
-//! Signs the cards that the server shows, and shows the keys to check them with.
+//! Signs the cards that the server shows and the notifications that it sends, and shows the keys to check them with.
 
 use serde_json::json;
 
@@ -7,9 +7,13 @@ use super::card::KEY_SET;
 use super::place::Place;
 use crate::jws::Signer;
 use crate::model::{AgentCard, Error, Result};
+use crate::push::Signature;
 
 /// Those who sign.
-pub(super) struct Seal(Vec<Signer>);
+pub(super) struct Seal {
+    cards: Vec<Signer>,
+    push: Option<Signer>,
+}
 
 impl Seal {
     /// What is signed says where the agent is, so that has to be said by the operator: a card made of what a request says of
@@ -17,12 +21,17 @@ impl Seal {
     ///
     /// # Errors
     /// Invalid: nobody has said where clients reach the server.
-    pub(super) fn new(signers: Vec<Signer>, root: &Place, is_public: bool) -> Result<Self> {
+    pub(super) fn new(
+        signers: Vec<Signer>,
+        push: Option<Signer>,
+        root: &Place,
+        is_public: bool,
+    ) -> Result<Self> {
         if !signers.is_empty() && !is_public {
             return Err(Error::invalid("public_url", "must be set where cards are signed"));
         }
         let url = format!("{}{KEY_SET}", root.url().trim_end_matches('/'));
-        Ok(Self(signers.into_iter().map(|signer| signer.key_set_url(&url)).collect()))
+        Ok(Self { cards: signers.into_iter().map(|signer| signer.key_set_url(&url)).collect(), push })
     }
 
     /// Adds a signature of each to a card.
@@ -31,17 +40,28 @@ impl Seal {
     /// Invalid: something that has to be in a signed card is not in this one.
     pub(super) fn sign(&self, card: &mut AgentCard) -> Result<()> {
         // Those that it came with are of another card: ours says where it is, and what is asked of callers.
-        if !self.0.is_empty() {
+        if !self.cards.is_empty() {
             card.signatures.clear();
         }
-        self.0.iter().try_for_each(|signer| signer.sign(card))
+        self.cards.iter().try_for_each(|signer| signer.sign(card))
     }
 
     /// The public keys, if there are any.
     pub(super) fn key_set(&self) -> Option<String> {
-        let keys: Vec<_> = self.0.iter().map(Signer::public_key).collect();
+        let mut keys: Vec<_> = Vec::new();
+        for key in self.cards.iter().chain(&self.push).map(Signer::public_key) {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
         (!keys.is_empty()).then(|| json!({"keys": keys}).to_string())
     }
+}
+
+/// Who signs notifications; its name is where the server is.
+pub(super) fn signature(signer: Signer, root: &Place) -> Signature {
+    let issuer = root.url().trim_end_matches('/').to_owned();
+    Signature::new(issuer, Box::new(move |claims| signer.token(claims)))
 }
 
 impl Server {
@@ -50,6 +70,15 @@ impl Server {
     #[must_use]
     pub fn sign_cards(mut self, signer: Signer) -> Self {
         self.signers.push(signer);
+        self
+    }
+
+    /// Signs every notification: a JSON Web Token goes along with it, in `A2A-Notification-JWT`, and in `Authorization` where
+    /// the registration says nothing of that. It has `iss` (where the server is), `aud` (the url of the webhook), `iat`, `exp`
+    /// (five minutes later), `jti` and `request_body_sha256`; the key is shown at `/.well-known/jwks.json`.
+    #[must_use]
+    pub fn sign_notifications(mut self, signer: Signer) -> Self {
+        self.push_signer = Some(signer);
         self
     }
 }

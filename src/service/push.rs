@@ -3,7 +3,7 @@
 use super::{Service, not_found};
 use crate::model::{
     Call, DeletePushConfigRequest, Error, GetPushConfigRequest, ListPushConfigsRequest,
-    ListPushConfigsResponse, PushConfig, Result, TaskId, Version,
+    ListPushConfigsResponse, PushConfig, Result, TaskId,
 };
 use crate::store::{Head, Registered};
 
@@ -12,7 +12,7 @@ impl Service {
     pub(super) async fn create_push_config(&self, call: &Call, config: PushConfig) -> Result<PushConfig> {
         let id = config.task_id.clone().unwrap_or_default();
         let head = self.find(call, &id).await?;
-        let registered = self.registered(config, &head.id, call.version, "url").await?;
+        let registered = self.registered(call, config, &head.id, "url").await?;
         self.register(&head, &registered).await?;
         Ok(registered.config)
     }
@@ -64,13 +64,15 @@ impl Service {
     /// call is refused (S22: on every way in).
     pub(super) async fn registered(
         &self,
+        call: &Call,
         mut config: PushConfig,
         task: &TaskId,
-        version: Version,
         field: &'static str,
     ) -> Result<Registered> {
+        let version = call.version;
         self.pushes.check(&config.url, field).await?;
         config.name(task, version, || self.engine.fresh_id().into());
+        self.pushes.room(call.caller(), task, config.id.as_ref())?;
         config.task_id = (!task.is_empty()).then(|| task.clone());
         Ok(Registered { config, version })
     }

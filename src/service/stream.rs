@@ -1,6 +1,5 @@
 //! What happens to a task, as it happens: where such a stream begins, what is in it, and when it ends.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -17,7 +16,7 @@ pub(crate) enum Item {
     /// What happened next.
     Update {
         /// The entry; everybody who follows the task shares it.
-        entry: Arc<Recorded>,
+        entry: Recorded,
         /// Whether nothing follows.
         closes: bool,
     },
@@ -156,7 +155,7 @@ impl Stream {
     }
 
     /// The next entries. What a turn ends with is never torn in two, so that it can be told from what goes on.
-    async fn read(&mut self) -> Option<engine::Result<Vec<Arc<Recorded>>>> {
+    async fn read(&mut self) -> Option<engine::Result<Vec<Recorded>>> {
         let follow = self.follow.as_mut()?;
         let next = follow.next();
         let read = match self.patience.filter(|_| self.parked) {
@@ -176,7 +175,7 @@ impl Stream {
         Some(Ok(entries))
     }
 
-    fn take(&mut self, entries: Vec<Arc<Recorded>>) -> Result<Vec<Item>> {
+    fn take(&mut self, entries: Vec<Recorded>) -> Result<Vec<Item>> {
         let mut items = Vec::with_capacity(entries.len());
         let mut entries = entries.into_iter().peekable();
         while let Some(entry) = entries.next() {
@@ -200,6 +199,7 @@ impl Stream {
                 Event::TurnEnded => self.turns_ended += 1,
                 Event::Created { .. }
                 | Event::Message(_)
+                | Event::Traced(_)
                 | Event::TurnStarted
                 | Event::CancelRequested { .. }
                 | Event::Ignored { .. } => {}

@@ -29,7 +29,7 @@ async fn office() -> Office {
     ids.reverse();
     let places = Places::new(Most { in_all: 10, per_task: 10, per_caller: 10 });
     let offer = Offer::default();
-    let pushes = Pushes::new(engine.clone(), PushSettings::default(), Default::default());
+    let pushes = Pushes::new(engine.clone(), PushSettings::default(), None, Default::default());
     let service = Service::new(engine, None, offer, Limits::default(), (places, pushes), (None, None));
     Office { service, store, ids }
 }

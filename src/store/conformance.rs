@@ -73,7 +73,8 @@ fn key(text: &str, body: u8) -> Option<Key> {
 }
 
 fn batch(events: Vec<Event>, state: TaskState, status_time: i64) -> Batch {
-    Batch { time: at(status_time), events, state, status_time: at(status_time), key: None, turn: 0 }
+    let (time, status_time) = (at(status_time), at(status_time));
+    Batch { time, events, state, status_time, parked: false, key: None, turn: 0 }
 }
 
 fn ending(state: TaskState, status_time: i64) -> Batch {

@@ -1,6 +1,7 @@
 //! Logs in memory: gone with the process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -24,6 +25,7 @@ struct Shelf {
     /// By scope, in the order that lists have: newest status first.
     by_scope: HashMap<Scope, BTreeSet<Place>>,
     unfinished: BTreeSet<TaskId>,
+    with_work: BTreeSet<TaskId>,
     ended: BTreeSet<(Timestamp, TaskId)>,
     keys: HashMap<(Scope, String), Used>,
     aliases: HashMap<(Scope, TaskId), TaskId>,
@@ -46,6 +48,7 @@ type Place = std::cmp::Reverse<(Timestamp, TaskId)>;
 #[derive(Debug)]
 struct Log {
     head: Head,
+    parked: bool,
     entries: Vec<Entry>,
     hooks: Vec<Hook>,
     kept: Option<(Seq, Folded)>,
@@ -126,7 +129,7 @@ impl Shelf {
         let old = log.head.clone();
         log.entries.extend(batch.entries(old.position));
         log.head.position = Seq(log.entries.len() as u64);
-        (log.head.state, log.head.status_time) = (batch.state, batch.status_time);
+        (log.head.state, log.head.status_time, log.parked) = (batch.state, batch.status_time, batch.parked);
         let new = log.head.clone();
         if let Some(key) = &batch.key {
             log.keys.push(key.text.clone());
@@ -134,7 +137,7 @@ impl Shelf {
             self.keys.insert((new.scope.clone(), key.text.clone()), used);
         }
         self.unlist(&old);
-        self.enlist(&new);
+        self.enlist(&new, batch.parked);
         new.position
     }
 
@@ -152,13 +155,16 @@ impl Shelf {
         self.hooks.insert(number, task.clone());
     }
 
-    fn enlist(&mut self, head: &Head) {
+    fn enlist(&mut self, head: &Head, parked: bool) {
         let place = std::cmp::Reverse((head.status_time, head.id.clone()));
         self.by_scope.entry(head.scope.clone()).or_default().insert(place);
         if head.state.is_terminal() {
             self.ended.insert((head.status_time, head.id.clone()));
         } else {
             self.unfinished.insert(head.id.clone());
+            if !parked {
+                self.with_work.insert(head.id.clone());
+            }
         }
     }
 
@@ -172,6 +178,7 @@ impl Shelf {
         }
         self.ended.remove(&(head.status_time, head.id.clone()));
         self.unfinished.remove(&head.id);
+        self.with_work.remove(&head.id);
     }
 
     fn remove(&mut self, head: &Head) {
@@ -194,6 +201,11 @@ impl Shelf {
     fn heads<'a>(&self, ids: impl Iterator<Item = &'a TaskId>, limit: usize) -> Vec<Head> {
         ids.filter_map(|id| self.logs.get(id)).map(|log| log.head.clone()).take(limit).collect()
     }
+}
+
+/// Those after one of them.
+fn behind<'a>(ids: &'a BTreeSet<TaskId>, after: Option<&TaskId>) -> impl Iterator<Item = &'a TaskId> {
+    ids.range::<TaskId, _>((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
 }
 
 #[async_trait]
@@ -223,7 +235,7 @@ impl Store for Memory {
         let (state, status_time) = (batch.state, batch.status_time);
         let head = Head { id: id.clone(), scope, context_id, position: Seq(0), state, status_time };
         let (entries, hooks, keys) = (Vec::new(), Vec::new(), Vec::new());
-        let log = Log { head: head.clone(), entries, hooks, kept: None, keys, alias };
+        let log = Log { head: head.clone(), parked: batch.parked, entries, hooks, kept: None, keys, alias };
         shelf.logs.insert(id.clone(), log);
         if let Some(config) = config {
             shelf.put_hook(&id, &config, Seq(0));
@@ -280,8 +292,25 @@ impl Store for Memory {
 
     async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
         let shelf = self.shelf();
-        let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-        Ok(shelf.heads(shelf.unfinished.range::<TaskId, _>((from, std::ops::Bound::Unbounded)), limit))
+        Ok(shelf.heads(behind(&shelf.unfinished, after), limit))
+    }
+
+    async fn with_work(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
+        let shelf = self.shelf();
+        Ok(shelf.heads(behind(&shelf.with_work, after), limit))
+    }
+
+    async fn parked(&self, scope: &Scope, limit: usize) -> Result<Vec<Head>> {
+        let shelf = self.shelf();
+        let places = shelf.by_scope.get(scope).into_iter().flatten().rev();
+        let logs = places.filter_map(|place| shelf.logs.get(&place.0.1));
+        Ok(logs.filter(|log| log.parked).map(|log| log.head.clone()).take(limit).collect())
+    }
+
+    async fn newest(&self) -> Result<Option<Timestamp>> {
+        let shelf = self.shelf();
+        let newest = shelf.by_scope.values().filter_map(BTreeSet::first);
+        Ok(newest.map(|place| place.0.0).max())
     }
 
     async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {

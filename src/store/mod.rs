@@ -17,7 +17,7 @@ use async_trait::async_trait;
 
 use crate::model::{
     ContextId, Entry, Event, Message, PushConfig, PushConfigId, Scope, Seq, Task, TaskId, TaskState,
-    Timestamp, Version,
+    Timestamp, Trace, Version,
 };
 
 pub use conformance::conformance;
@@ -81,6 +81,23 @@ pub trait Store: Send + Sync + 'static {
 
     /// Tasks of every scope that have not ended, by id, after the given one. For the engine's own sweeps.
     async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>>;
+
+    /// Those of them that have work left, and so are not [`parked`](Batch::parked). For the engine's own sweeps. A store that
+    /// does not tell them apart gives all of them.
+    async fn with_work(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
+        self.unfinished(after, limit).await
+    }
+
+    /// Tasks of the scope that are [`parked`](Batch::parked), oldest status first; none from a store that does not tell.
+    async fn parked(&self, _scope: &Scope, _limit: usize) -> Result<Vec<Head>> {
+        Ok(Vec::new())
+    }
+
+    /// The newest time that is recorded with any task, or one not much older; `None` where nothing is recorded, or from a
+    /// store that does not tell. A clock that says more may be right, or wrong.
+    async fn newest(&self) -> Result<Option<Timestamp>> {
+        Ok(None)
+    }
 
     /// Tasks of every scope that ended before this time, oldest first. For the engine's own sweeps.
     async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>>;
@@ -185,6 +202,8 @@ pub struct Batch {
     pub state: TaskState,
     /// When the task took that state.
     pub status_time: Timestamp,
+    /// Whether the task then waits for somebody outside and has nothing else to do: no message, no turn.
+    pub parked: bool,
     /// The key of the message in it, if the caller gave one.
     pub key: Option<Key>,
     /// The number of the turn that takes that message: kept with the key, and nothing that a store need understand.
@@ -213,6 +232,8 @@ pub struct Folded {
     pub task: Arc<Task>,
     /// The messages that no turn has answered yet, oldest first.
     pub waiting: Vec<Arc<Message>>,
+    /// The traces of those messages, and of the last one that had any, by the number of their turn.
+    pub traces: Vec<(u64, Trace)>,
     /// How many turns have ended.
     pub turns_ended: u64,
     /// How often the turn that runs now was begun; none runs at 0.

@@ -170,6 +170,20 @@ impl Store for Sqlite {
         self.readers.ask(move |connection, _| read::unfinished(connection, after.as_ref(), limit)).await
     }
 
+    async fn with_work(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
+        let after = after.cloned();
+        self.readers.ask(move |connection, _| read::with_work(connection, after.as_ref(), limit)).await
+    }
+
+    async fn parked(&self, scope: &Scope, limit: usize) -> Result<Vec<Head>> {
+        let scope = scope.clone();
+        self.readers.ask(move |connection, _| read::parked(connection, &scope, limit)).await
+    }
+
+    async fn newest(&self) -> Result<Option<Timestamp>> {
+        self.readers.ask(|connection, _| read::newest(connection)).await
+    }
+
     async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
         self.readers.ask(move |connection, _| read::ended(connection, before, limit)).await
     }

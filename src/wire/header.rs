@@ -10,6 +10,8 @@ pub const EVENT_ID: &str = "a2a-event-id";
 pub const EVENT_SEQUENCE: &str = "a2a-event-sequence";
 /// The headers in which a webhook looks for its token: some SDKs know one, some the other.
 pub const NOTIFICATION_TOKENS: &[&str] = &["x-a2a-notification-token", "a2a-notification-token"];
+/// The token that says who sent a notification: a JSON Web Token.
+pub const NOTIFICATION_JWT: &str = "a2a-notification-jwt";
 /// Where a reader of server-sent events goes on.
 pub const LAST_EVENT_ID: &str = "last-event-id";
 

@@ -79,6 +79,24 @@ pub(crate) async fn works(address: std::net::SocketAddr, form: Form, number: usi
     }
 }
 
+/// What is packed is not unpacked, however small it is and however much it would become.
+#[tokio::test]
+async fn s62_a_packed_body_is_refused_and_never_unpacked() {
+    let server = start_with(Echo, |server| server).await;
+    for form in FORMS {
+        for (coding, status) in [("gzip", 415), ("br, gzip", 415), ("identity", 200)] {
+            let answer = server.ask(&send(form, "hi").with("Content-Encoding", coding)).await;
+            let refused = answer.body.contains("-32005") || answer.status == status;
+            assert!(
+                refused
+                    && (answer.body.contains("completed") || answer.body.contains("COMPLETED"))
+                        == (status == 200),
+                "{coding}: {answer:?}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn s62_a_body_over_the_limit_is_refused_and_the_limit_is_named() {
     let settings = serving(|settings| settings.max_body_bytes = 1000);

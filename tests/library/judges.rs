@@ -3,6 +3,8 @@
 //!
 //! The judges need Python and two packages for it, so `./test quick` does without them.
 
+#[cfg(all(feature = "jws", feature = "server"))]
+mod receivers;
 mod v03;
 mod v10;
 

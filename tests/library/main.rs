@@ -3,6 +3,7 @@
 
 #[cfg(feature = "server")]
 mod ambiguous;
+mod attacks;
 #[cfg(feature = "server")]
 mod besieged;
 mod bindings;
@@ -39,7 +40,7 @@ mod many;
 mod operations;
 #[cfg(feature = "grpc")]
 mod proto;
-#[cfg(all(feature = "client", feature = "sqlite"))]
+#[cfg(all(feature = "jws", feature = "sqlite"))]
 mod pushing;
 mod refusals;
 #[cfg(all(feature = "client", feature = "server"))]
@@ -60,6 +61,8 @@ mod tasks;
 mod tls;
 #[cfg(feature = "server")]
 mod tools;
+#[cfg(all(feature = "grpc", feature = "otel"))]
+mod trace;
 #[cfg(feature = "server")]
 mod transport;
 #[cfg(feature = "server")]

@@ -4,13 +4,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use attache::jws::{PublishedKeys, Signer};
 use attache::model::{
     AuthenticationInfo, Binding, Message, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest,
     SendMessageResponse, Version,
 };
 use attache::store::Sqlite;
 use attache::store::sqlite::Options;
-use attache::{Client, PushSettings};
+use attache::{Client, PushReceiver, PushReceiverSettings, PushSettings, PushSignatures};
+use bytes::Bytes;
+use http_body_util::Full;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -35,6 +38,8 @@ struct State {
 struct Got {
     head: String,
     body: Value,
+    /// The body as it came.
+    raw: String,
     answer: &'static str,
 }
 
@@ -87,12 +92,13 @@ async fn answer_all(mut stream: TcpStream, state: Arc<State>) {
         };
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
         let answer = *state.answer.lock().unwrap();
-        let mut got = Got { head, body: Value::Null, answer };
+        let mut got = Got { head, body: Value::Null, raw: String::new(), answer };
         let length: usize = got.header("content-length").parse().unwrap();
         while bytes.len() < end + 4 + length {
             let Ok(1..) = stream.read_buf(&mut bytes).await else { return };
         }
-        got.body = serde_json::from_slice(&bytes[end + 4..end + 4 + length]).unwrap();
+        got.raw = String::from_utf8(bytes[end + 4..end + 4 + length].to_vec()).unwrap();
+        got.body = serde_json::from_str(&got.raw).unwrap();
         bytes.drain(..end + 4 + length);
         state.got.send_modify(|all| all.push(got));
         if stream.write_all(answer.as_bytes()).await.is_err() {
@@ -208,4 +214,79 @@ async fn s15_s24_a_private_webhook_is_refused_over_the_wire() {
         let words = error["message"].as_str().unwrap();
         assert!(words.contains("url") && words.contains("must lead to a public address"), "{words}");
     }
+}
+
+/// A request as a webhook got it, with some headers changed.
+fn again(got: &Got, body: &str, change: impl FnOnce(&mut http::HeaderMap)) -> http::Request<Full<Bytes>> {
+    let mut request = http::Request::post("/hook").body(Full::from(body.to_owned())).unwrap();
+    for name in ["a2a-notification-jwt", "authorization", "a2a-event-id"] {
+        request.headers_mut().insert(name, got.header(name).parse().unwrap());
+    }
+    change(request.headers_mut());
+    request
+}
+
+/// S73, S74: what a server signs is taken once; a copy, another body, another audience and another sender are not.
+#[tokio::test]
+async fn s73_s74_a_signed_notification_is_taken_once_and_only_as_it_was_sent() {
+    let signer = || Signer::named_by_its_key(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let own = signer();
+    let server = start_with(Echo, |server| server.push(local_webhooks()).sign_notifications(own)).await;
+    let stranger = start_with(Echo, |server| server.sign_notifications(signer())).await;
+    let webhook = Webhook::start(WELL).await;
+    let task = server.say("hi", serde_json::json!({})).await["id"].clone();
+    let config = serde_json::json!({"url": webhook.url});
+    let params = serde_json::json!({"message": crate::harness::message("hi", serde_json::json!({})),
+        "configuration": {"taskPushNotificationConfig": config}});
+    let other = server.result("SendMessage", params).await["task"]["id"].clone();
+    assert_ne!(task, other);
+    let got = webhook.until(has_ended).await;
+    let (first, second) = (&got[0], &got[1]);
+    assert_eq!(first.header("authorization"), format!("Bearer {}", first.header("a2a-notification-jwt")));
+    let issuer = format!("http://{}", server.address);
+    let checks = |from: &Running| {
+        let keys = PublishedKeys::at(&format!("http://{}/.well-known/jwks.json", from.address)).unwrap();
+        PushSignatures::by(keys)
+    };
+    let receiver = |check| {
+        let (receiver, taken) = PushReceiver::new(PushReceiverSettings::default());
+        (receiver.checked_by(check), taken)
+    };
+    let post =
+        async |receiver: &PushReceiver, request| soon(receiver.answer(request)).await.status().as_u16();
+    let same = |got: &Got| again(got, &got.raw, |_| {});
+    let (ours, mut taken) = receiver(checks(&server).issuer(&issuer).audience(&webhook.url));
+    let altered = first.raw.replace(other.as_str().unwrap(), task.as_str().unwrap());
+    for request in [
+        again(first, &altered, |_| {}),
+        again(first, &second.raw, |_| {}),
+        again(first, &format!("{} ", first.raw), |_| {}),
+        again(first, &first.raw, |headers| headers.clear()),
+        again(first, &first.raw, |headers| {
+            drop(headers.insert("a2a-notification-jwt", "a.b.c".parse().unwrap()))
+        }),
+    ] {
+        assert_eq!(post(&ours, request).await, 401);
+    }
+    assert_eq!(post(&ours, same(first)).await, 200);
+    // A copy is dropped, also under another name.
+    assert_eq!(post(&ours, same(first)).await, 200);
+    let renamed =
+        again(first, &first.raw, |headers| drop(headers.insert("a2a-event-id", "new".parse().unwrap())));
+    assert_eq!(post(&ours, renamed).await, 200);
+    // Where the token has no name of its own, as other senders have it.
+    let plain = again(second, &second.raw, |headers| drop(headers.remove("a2a-notification-jwt")));
+    assert_eq!(post(&ours, plain).await, 200);
+    let ids: Vec<_> =
+        [soon(taken.next()).await, soon(taken.next()).await].map(|one| one.unwrap().id.unwrap()).to_vec();
+    assert_eq!(ids, [first.header("a2a-event-id"), second.header("a2a-event-id")], "and nothing else");
+    for check in [
+        checks(&server).audience("http://127.0.0.1:9/other"),
+        checks(&server).issuer("http://elsewhere.example"),
+        checks(&stranger),
+    ] {
+        assert_eq!(post(&receiver(check).0, same(first)).await, 401);
+    }
+    drop(ours);
+    assert!(soon(taken.next()).await.is_none());
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use attache::auth::{Access, Certificates};
-use attache::{ErrorKind, Tls};
+use attache::auth::{Access, Certificates, Keys};
+use attache::{ErrorKind, Outcome, Tls};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::harness::{Answer, Echo, Running, message, request, soon, start_with};
+use crate::harness::{Answer, Echo, Puppet, Running, message, request, soon, start_with};
 
 struct Issued {
     certificate: String,
@@ -177,15 +177,56 @@ async fn s39_a_certificate_is_of_whom_its_alternative_name_says() {
     }
 }
 
+/// R48: certificates and keys change while somebody reads a stream, and the stream goes on.
 #[tokio::test]
-async fn a_certificate_is_renewed_while_the_server_runs() {
+async fn r48_certificates_and_keys_are_renewed_and_no_stream_is_cut() {
     let (old, new) = (issue(), issue());
     let tls = Tls::from_pem(old.certificate.as_bytes(), old.key.as_bytes()).unwrap();
-    let server = start_with(Echo, |server| server.tls(tls.clone())).await;
-    assert_eq!(ask(&server, &old, None).await, Some(404));
+    let (keys, (puppet, mut strings)) = (Keys::new(), Puppet::new());
+    let first = keys.issue("ann", |ann| ann);
+    let (access, own) = (Access::by(keys.clone()), tls.clone());
+    let server = start_with(puppet, |server| server.tls(own).access(access)).await;
+    let mut stream = connect(&server, &old, b"http/1.1").await;
+    let body = request("SendStreamingMessage", &json!({"message": message("hi", json!({}))}));
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {}\r\nContent-Length: {}\r\n\r\n",
+        first.expose(),
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    strings.began().await;
     assert!(tls.renew(new.certificate.as_bytes(), old.key.as_bytes()).is_err());
-    assert_eq!(ask(&server, &old, None).await, Some(404), "what does not belong together changes nothing");
+    assert_eq!(ask(&server, &old, None).await, Some(401), "what does not belong together changes nothing");
     tls.renew(new.certificate.as_bytes(), new.key.as_bytes()).unwrap();
-    assert_eq!(ask(&server, &new, None).await, Some(404));
+    assert_eq!(ask(&server, &new, None).await, Some(401));
     assert_eq!(ask(&server, &old, None).await, None);
+    // Two keys of one caller overlap for as long as it takes.
+    let second = keys.issue("ann", |ann| ann);
+    for key in [&first, &second] {
+        assert_eq!(with_key(&server, &new, key.expose()).await, 404);
+    }
+    keys.replace([]);
+    assert_eq!(with_key(&server, &new, first.expose()).await, 401);
+    strings.say("still here").await;
+    strings.end(Outcome::Completed).await;
+    let mut read = String::new();
+    while !read.contains("TASK_STATE_COMPLETED") {
+        let mut bytes = [0; 4096];
+        let length = soon(stream.read(&mut bytes)).await.unwrap();
+        assert!(length > 0, "the stream was cut: {read}");
+        read.push_str(&String::from_utf8_lossy(&bytes[..length]));
+    }
+    assert!(read.contains("still here"), "{read}");
+}
+
+/// What somebody hears with a key who asks for a task that is not there.
+async fn with_key(server: &Running, issued: &Issued, key: &str) -> u16 {
+    let mut stream = connect(server, issued, b"http/1.1").await;
+    let head = format!(
+        "GET /tasks/none HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\nX-API-Key: {key}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    soon(stream.read_to_string(&mut answer)).await.unwrap();
+    Answer::read(&answer).status
 }

@@ -7,9 +7,11 @@ use attache::Turn;
 use attache::model::{Content, Message, TaskId};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
 
 use super::ask::{Ask, consent, fits, result};
 use super::delegate::{Came, Errand};
+use super::spans;
 use super::steps::{Happened, Step};
 use super::tool::{Given, Tool, Way};
 use crate::lineage::{Budget, Cost, Leave};
@@ -105,10 +107,13 @@ impl Calls<'_> {
                     self.start(&open.call, happened).await;
                     let (turn, call) = (self.turn.clone(), open.call);
                     let named = call.clone();
-                    let handle = running.spawn(async move {
+                    let span = spans::tool(&call);
+                    let called = async move {
                         let given = tool.call(&turn, &call, &arguments).await;
+                        spans::given(&Span::current(), &given);
                         (at, call, Ok(given), Cost::default())
-                    });
+                    };
+                    let handle = running.spawn(called.instrument(span));
                     ids.insert(handle.id(), named);
                 }
                 Next::Errand(errand) => {
@@ -117,10 +122,15 @@ impl Calls<'_> {
                     }
                     let (turn, call, leave) = (self.turn.clone(), open.call, self.leave.clone());
                     let named = call.clone();
-                    let handle = running.spawn(async move {
+                    let span = spans::tool(&call);
+                    let gone = async move {
                         let (came, cost) = errand_of(&tool, &turn, &call, errand, leave).await;
+                        if let Ok(given) = &came {
+                            spans::given(&Span::current(), given);
+                        }
                         (at, call, came, cost)
-                    });
+                    };
+                    let handle = running.spawn(gone.instrument(span));
                     ids.insert(handle.id(), named);
                 }
             }

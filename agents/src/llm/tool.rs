@@ -2,7 +2,7 @@
 
 use attache::Http as Door;
 use attache::Turn;
-use attache::model::Secret;
+use attache::model::{Secret, Trace};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, Uri};
@@ -108,8 +108,9 @@ impl Tool {
             .header(CONTENT_TYPE, "application/json")
             .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")))
             .header("idempotency-key", format!("{}:{}", turn.task_id(), call.id));
-        if let Some(trace) = &turn.call().traceparent {
-            request = request.header("traceparent", trace);
+        let trace = turn.trace();
+        for (name, value) in trace.iter().flat_map(Trace::headers) {
+            request = request.header(name, value);
         }
         if self.settings.forward_caller {
             request = request.header("attache-caller", turn.caller().name());

@@ -1,6 +1,6 @@
 //! A model that says who takes a task. What it reads is data, and whom it may name is not for anything it reads to say.
 
-use attache::model::Message;
+use attache::model::{Message, Trace};
 use serde_json::json;
 
 use super::Choice;
@@ -23,6 +23,7 @@ pub(super) async fn choose<'a>(
     model: &Model,
     choices: &'a [Choice],
     asked: &Message,
+    trace: Option<&Trace>,
 ) -> Result<Option<&'a Choice>, Failed> {
     let names: Vec<_> = choices.iter().map(|choice| choice.name.as_str()).collect();
     let system = format!("{TASK}\nThe agents: {}.\n\n{RULE}", names.join(", "));
@@ -34,7 +35,7 @@ pub(super) async fn choose<'a>(
         fenced(&clean(&asked.text(), MAX_REQUEST))
     );
     let messages = [json!({"role": "system", "content": system}), json!({"role": "user", "content": user})];
-    let mut answer = model.ask(&messages, &[]).await?;
+    let mut answer = model.ask(&messages, &[], trace).await?;
     let mut read = 0;
     while let Some(piece) = answer.next().await {
         let (Piece::Text(text) | Piece::Reasoning(text)) = piece?;

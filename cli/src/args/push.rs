@@ -92,6 +92,9 @@ pub(crate) struct PushListen {
     /// What follows the scheme; better ATTACHE_PUSH_CREDENTIALS
     #[arg(long, value_name = "CREDENTIALS", requires = "auth_scheme")]
     pub(crate) auth_credentials: Option<String>,
+    /// Refuse notifications that are not signed with a key of the set at this url, such as https://host/.well-known/jwks.json
+    #[arg(long, value_name = "URL")]
+    pub(crate) key_set: Option<String>,
     /// End after so many [default: with the task, or with Ctrl-C]
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,

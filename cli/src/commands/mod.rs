@@ -205,6 +205,12 @@ async fn talk(
         (true, false) => out.warn("certificates are not checked (--insecure)"),
         (false, _) => {}
     }
+    for file in settings.exposed() {
+        let file = file.display();
+        out.warn(&format!(
+            "others on this machine can read {file}, which holds a credential: chmod 600 {file}"
+        ));
+    }
     let result = match Interrupts::new() {
         Ok(interrupts) => bounded(verb, interrupts, &settings, &mut out).await,
         Err(error) => Err(error.into()),

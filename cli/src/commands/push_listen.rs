@@ -1,9 +1,10 @@
 //! `attache push listen`: takes the push notifications of agents, and prints them.
 
+use attache::jws::PublishedKeys;
 use attache::model::{
     AuthenticationInfo, DeletePushConfigRequest, MessageId, PushConfig, Secret, StreamResponse,
 };
-use attache::{ErrorKind, PushReceiver, PushReceiverSettings};
+use attache::{ErrorKind, PushReceiver, PushReceiverSettings, PushSignatures};
 
 use crate::args::PushListen;
 use crate::failure::{Failure, Outcome};
@@ -25,11 +26,16 @@ pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output)
     let listener = tokio::net::TcpListener::bind(&args.listen).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
     let url = args.url.unwrap_or_else(|| format!("http://{address}/"));
-    let (receiver, mut notifications) = PushReceiver::new(PushReceiverSettings {
+    let (mut receiver, mut notifications) = PushReceiver::new(PushReceiverSettings {
         token: token.clone(),
         authentication: authentication.clone(),
         ..PushReceiverSettings::default()
     });
+    if let Some(keys) = &args.key_set {
+        let keys = PublishedKeys::at(keys);
+        let keys = keys.map_err(|error| Failure::usage(format!("--key-set: {}", error.message())))?;
+        receiver = receiver.checked_by(PushSignatures::by(keys).audience(&url));
+    }
     // Each notification is a result of its own, so each has its line.
     out.stream = true;
     out.note(&format!("listening on {url}"));

@@ -26,7 +26,7 @@ pub(crate) use layers::{Environment, Given};
 pub(crate) use print::print;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
-pub(crate) use telemetry::{LogFormat, TelemetrySection};
+pub(crate) use telemetry::{LogFormat, Names, TelemetrySection};
 use tree::Tree;
 
 /// What a new file begins with.
@@ -37,6 +37,7 @@ const STORED: &[&str] = &[
     "max_tasks",
     "max_age",
     "max_parked_age",
+    "max_parked_tasks",
     "max_silent_age",
     "max_resting_bytes",
     "store_timeout",
@@ -127,7 +128,11 @@ impl Config {
 
 /// The section that a setting of the engine stands in.
 fn home_of(key: &str) -> &'static str {
-    if STORED.contains(&key) { "store" } else { "limits" }
+    match key {
+        _ if STORED.contains(&key) => "store",
+        "trace_metadata" => "telemetry",
+        _ => "limits",
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use attache::model::measure::Size;
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,10 +67,14 @@ pub(crate) struct PushSection {
     /// Call webhooks on this machine too, for development: whoever may send a message could make the server post to
     /// anything that listens here.
     pub(crate) local_webhooks: bool,
+    /// Sign notifications with this private key: a PEM file (EC, Ed25519 or RSA) that only its owner can read. Receivers find the
+    /// public one at `/.well-known/jwks.json`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signing_key: Option<PathBuf>,
 }
 
 /// Where tasks are kept.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreSection {
     /// In a SQLite file, in memory until the program ends, or nowhere: then every answer is a message.
@@ -77,6 +82,15 @@ pub(crate) struct StoreSection {
     /// The folder of the SQLite file; `attache` in your data directory if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// With less room than this on the disk `/readyz` says no, while writes still get through.
+    #[serde(with = "Size")]
+    pub(crate) min_free: usize,
+}
+
+impl Default for StoreSection {
+    fn default() -> Self {
+        Self { kind: StoreKind::Sqlite, data_dir: None, min_free: 256 << 20 }
+    }
 }
 
 /// Where tasks are kept.

@@ -22,8 +22,7 @@ fn every_scenario_is_measured_over_every_binding_and_version() {
     let server = serve(&["demo", "--store", "memory"]);
     let url = server.line("Listening on ");
     for version in ["1.0", "0.3"] {
-        let args =
-            ["send", "get", "stream", "--count", "9", "--message", "hello", "--a2a-version", version];
+        let args = ["send", "get", "stream", "--count", "9", "--message", "hello", "--a2a-version", version];
         let bindings = ["--transport", "jsonrpc", "--transport", "http+json", "--transport", "grpc"];
         let (code, results, _) = bench(&url, &[&args[..], &bindings[..]].concat());
         assert_eq!((code, results.len()), (Some(0), 9), "{results:?}");

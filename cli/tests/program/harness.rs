@@ -97,7 +97,12 @@ pub(crate) fn complaint(args: &[&str]) -> (Option<i32>, String) {
 pub(crate) fn attache(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_attache"));
     // The practice agent panics when it is asked to: no need to see where.
-    for name in ["RUST_LOG", "TASK_STORE_TYPE", "ATTACHE_STORE", "ATTACHE_LISTEN"] {
+    for name in
+        ["RUST_LOG", "TASK_STORE_TYPE", "ATTACHE_STORE", "ATTACHE_LISTEN", "TRACEPARENT", "TRACESTATE"]
+    {
+        command.env_remove(name);
+    }
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_")) {
         command.env_remove(name);
     }
     command.args(args).env("RUST_BACKTRACE", "0").stdin(Stdio::null());

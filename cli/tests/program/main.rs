@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod bench;
+#[cfg(unix)]
+mod canary;
 mod chat;
 mod clients;
 mod config;
@@ -23,6 +25,10 @@ mod operate;
 #[cfg(unix)]
 mod operators;
 #[cfg(unix)]
+mod pushes;
+#[cfg(unix)]
 mod reload;
 mod remote;
 mod serve;
+#[cfg(unix)]
+mod traces;

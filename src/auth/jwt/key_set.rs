@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::super::Refused;
-use crate::egress::{Egress, Protocol};
+use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol};
 use crate::model::{Error, ErrorKind, Result};
 
 /// How long keys are good before they are fetched again.
@@ -64,8 +64,10 @@ struct Keys {
 }
 
 impl KeySet {
-    pub(super) fn new(source: Source, egress: Egress) -> Self {
+    pub(super) fn new(source: Source) -> Self {
         let (Source::Url(url) | Source::Discovery { url, .. }) = &source;
+        // The operator names the issuer; where its keys are, the issuer says.
+        let egress = Egress::led(&ClientTls::new(), CONNECT_TIMEOUT, url, &[]);
         let source_text = url.to_string();
         Self { source, source_text, egress, pause: PAUSE, kept: RwLock::default(), asking: Mutex::default() }
     }

@@ -12,9 +12,7 @@ use tokio::time::timeout;
 
 use super::super::headers::value_of;
 use super::{is_private, unauthenticated};
-#[cfg(feature = "tls")]
-use crate::egress::ClientTls;
-use crate::egress::{Egress, Protocol, Traffic};
+use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol, Traffic};
 use crate::model::{Error, ErrorKind, OAuthFlows, Result, Secret, SecurityScheme};
 
 /// How much of an answer is read.
@@ -31,6 +29,7 @@ pub struct Endpoints {
     pub(super) device: Option<String>,
     pub(super) authorization: Option<String>,
     pub(super) issuer: Option<String>,
+    tls: ClientTls,
     egress: Egress,
 }
 
@@ -49,6 +48,7 @@ impl Endpoints {
             device: None,
             authorization: None,
             issuer: None,
+            tls: ClientTls::new(),
             egress: Egress::trusted(),
         }
     }
@@ -87,7 +87,7 @@ impl Endpoints {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, tls: &ClientTls) -> Self {
-        Self { egress: Egress::with_tls(tls, crate::egress::CONNECT_TIMEOUT), ..self }
+        Self { tls: tls.clone(), egress: Egress::with_tls(tls, CONNECT_TIMEOUT), ..self }
     }
 
     /// Lets somebody see all that passes between us and the authorization server, secrets included. Comes after
@@ -153,11 +153,14 @@ impl Endpoints {
             return Err(Error::new(ErrorKind::InvalidAgentResponse)
                 .with_message("Invalid agent response: the configuration is that of another issuer"));
         }
+        // The caller trusts the issuer; where its endpoints are, the issuer says.
+        let egress = Egress::led(&self.tls, CONNECT_TIMEOUT, &private(&place)?, &[]);
         Ok(Self {
             token: found.token_endpoint,
             device: found.device_authorization_endpoint,
             authorization: found.authorization_endpoint,
             issuer: Some(found.issuer),
+            egress: egress.watched_as(&self.egress),
             ..self
         })
     }

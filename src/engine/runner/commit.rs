@@ -25,15 +25,29 @@ const PAGE: usize = 1000;
 impl Runner {
     /// Folds events that will be written with the next commit.
     pub(in crate::engine) fn plan(&mut self, events: impl IntoIterator<Item = Event>) {
+        let mut weight = 0;
+        self.fold(events.into_iter().inspect(|event| weight += event.weight()));
+        self.grow(weight);
+    }
+
+    /// The same for events that were weighed before, all together.
+    pub(in crate::engine) fn plan_weighed(&mut self, events: impl IntoIterator<Item = Event>, weight: usize) {
+        self.fold(events);
+        self.grow(weight);
+    }
+
+    fn fold(&mut self, events: impl IntoIterator<Item = Event>) {
         let now = self.engine.clock.now();
         if self.pending.is_empty() {
             self.since = now;
         }
-        let (log, weight) = (&mut self.log, &mut self.weight);
-        self.pending.extend(events.into_iter().map(|event| {
-            *weight += event.weight();
-            log.take(now, event)
-        }));
+        let log = &mut self.log;
+        self.pending.extend(events.into_iter().map(|event| log.take(now, event)));
+    }
+
+    fn grow(&mut self, by: usize) {
+        self.weight += by;
+        self.pending_weight += by;
     }
 
     pub(in crate::engine) fn has_plans(&self) -> bool {
@@ -46,13 +60,13 @@ impl Runner {
             return self.open(last).await;
         }
         while self.has_plans() {
-            let batch = self.batch(key.clone());
+            let (batch, weight) = self.batch(key.clone());
             let Some(head) = self.head.clone() else { return Ok(()) };
             let begun = Instant::now();
             match self.patiently(self.engine.journal.append(&head, self.durable, &batch)).await {
                 Ok(()) => {
                     self.count(&metrics::states(&batch.events), batch.events.len(), begun);
-                    self.written(batch.events.len(), Some(batch));
+                    self.written(batch.events.len(), Some((batch, weight)));
                     return Ok(());
                 }
                 Err(store::Error::Conflict) => {
@@ -112,11 +126,13 @@ impl Runner {
     }
 
     /// All that was planned; whoever takes it writes it, or plans it again.
-    fn batch(&mut self, key: Option<Key>) -> Batch {
+    fn batch(&mut self, key: Option<Key>) -> (Batch, usize) {
         let status = &self.log.task.status;
         let status_time = status.timestamp.unwrap_or(self.since);
         let (state, events) = (status.state, std::mem::take(&mut self.pending));
-        Batch { time: self.since, events, state, status_time, key, turn: self.log.last_turn() }
+        let (parked, turn) = (self.log.is_parked(), self.log.last_turn());
+        let batch = Batch { time: self.since, events, state, status_time, parked, key, turn };
+        (batch, std::mem::take(&mut self.pending_weight))
     }
 
     fn count(&self, states: &metrics::States, events: usize, begun: Instant) {
@@ -125,11 +141,13 @@ impl Runner {
     }
 
     /// So many events are durable now; those who follow see the batch.
-    fn written(&mut self, events: usize, batch: Option<Batch>) {
+    fn written(&mut self, events: usize, batch: Option<(Batch, usize)>) {
         let at = self.durable;
         self.durable = Seq(at.0 + events as u64);
         if self.log.task.is_ended() {
             self.engine.count_end();
+        } else if self.log.is_parked() {
+            self.engine.count_parked(&self.scope);
         }
         match (&self.live, &self.head, batch) {
             (Some(live), Some(head), Some(batch)) => self.engine.journal.publish(head, live, at, batch),
@@ -140,14 +158,14 @@ impl Runner {
     /// Opens the log with all that was planned. Where a key finds an earlier task, that one is the answer.
     async fn open(&mut self, last: bool) -> Result<()> {
         let Some(birth) = self.birth.take() else { return Ok(()) };
-        let batch = self.batch(birth.key);
+        let (batch, weight) = self.batch(birth.key);
         if !last {
             // Before anybody can find the task, so that nobody else begins to work on it.
             let (live, wished) = self.engine.journal.registry.claim(&self.id);
             (self.live, self.wished) = (Some(live), Some(wished));
         }
         // A quick turn is over before anybody could follow it.
-        let (events, shown) = (batch.events.len(), (!last).then(|| batch.clone()));
+        let (events, shown) = (batch.events.len(), (!last).then(|| (batch.clone(), weight)));
         let (states, begun) = (metrics::states(&batch.events), Instant::now());
         let task = NewTask {
             id: self.id.clone(),
@@ -186,7 +204,7 @@ impl Runner {
     pub(super) async fn reload(&mut self) -> Result<()> {
         let Some(head) = &self.head else { return Ok(()) };
         self.log = self.engine.journal.stored(head).await?;
-        (self.durable, self.pending) = (self.log.at, Vec::new());
+        (self.durable, self.pending, self.pending_weight) = (self.log.at, Vec::new(), 0);
         self.weight = self.log.task.weight();
         if let Some(live) = &self.live {
             live.reset(&self.log);

@@ -53,12 +53,12 @@ impl Runner {
     /// Begins a turn without the answer that the last one asked for.
     async fn go_on(&mut self) -> Result<()> {
         let silence = self.addressed(reason::silence(self.engine.clock.id().into()));
-        self.plan_message(Arc::new(silence));
+        self.plan_message(Arc::new(silence), None);
         self.commit(None, false).await
     }
 
     /// Ends the task as failed, and says why in a word.
-    async fn give_up(&mut self, reason: &'static str) -> Result<()> {
+    pub(super) async fn give_up(&mut self, reason: &'static str) -> Result<()> {
         if self.log.task.is_ended() {
             return Ok(());
         }
@@ -171,6 +171,6 @@ pub(super) fn refuse(wish: Wish, error: Error) {
     match wish {
         Wish::Message(incoming) => drop(incoming.answer.send(Err(error))),
         Wish::Cancel { answer, .. } => drop(answer.send(Err(error))),
-        Wish::Late | Wish::Recover(_) | Wish::Expire => {}
+        Wish::Late | Wish::Recover(_) | Wish::Expire | Wish::GiveWay => {}
     }
 }

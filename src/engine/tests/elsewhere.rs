@@ -24,7 +24,8 @@ impl Both {
         let events: Vec<_> = events.into_iter().map(|event| log.take(time, event)).collect();
         let status = &log.task.status;
         let status_time = status.timestamp.unwrap();
-        let batch = Batch { time, events, state: status.state, status_time, key: None, turn: 0 };
+        let (state, parked) = (status.state, log.is_parked());
+        let batch = Batch { time, events, state, status_time, parked, key: None, turn: 0 };
         let at = self.engine.journal.store.append(head, at, &batch).await.unwrap();
         if told {
             self.engine.journal.announce(&head.id, at);

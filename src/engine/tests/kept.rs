@@ -127,6 +127,24 @@ async fn r43_parked_tasks_are_not_read_whole_at_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r43_a_task_that_waits_for_its_caller_is_not_read_at_the_start() {
+    let store = Arc::new(Faulty::default());
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let (short, _) = send(&engine, &chunks(100, "ask")).await;
+    let (auth, _) = send(&engine, "say auth").await;
+    let cut_off = start(&engine, "hang").await.head;
+    kill(&engine).await;
+    let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
+    let before = read(&store);
+    soon(engine.recover()).await.unwrap();
+    settle_down().await;
+    assert!(read(&store) - before <= 5, "{} entries were read", read(&store) - before);
+    assert_eq!(get(&engine, &cut_off).await.status.state, TaskState::Failed);
+    assert_eq!(get(&engine, &short).await.status.state, TaskState::InputRequired);
+    assert_eq!(get(&engine, &auth).await.status.state, TaskState::AuthRequired);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_short_log_is_never_kept() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());

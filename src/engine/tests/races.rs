@@ -215,7 +215,7 @@ async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order(store: A
     };
     assert_eq!(log.len(), 2_000 + 6);
     while let Some(seen) = soon(readers.join_next()).await {
-        assert!(seen.unwrap().iter().map(|entry| &***entry).eq(log.iter()));
+        assert!(seen.unwrap().iter().map(|entry| &**entry).eq(log.iter()));
     }
 }
 

@@ -162,8 +162,8 @@ async fn r25_a_log_that_cannot_be_read_at_the_start_is_recovered_later() {
         store.heal();
     }
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
-    // The sweep itself passes, every read after it fails for a while.
-    let next = store.calls() + 2;
+    // The time and the sweep itself pass, every read after them fails for a while.
+    let next = store.calls() + 3;
     store.fail(next..next + 5, Fault::Before);
     soon(engine.recover()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -261,8 +261,8 @@ async fn r10_only_so_many_tasks_are_seen_to_at_once() {
     let recovering = engine.clone();
     let mut recovered = tokio::task::JoinSet::new();
     recovered.spawn(async move { recovering.recover().await });
-    // The first page of them, and then nothing is read.
-    store.let_pass(1);
+    // The time and the first page of them, and then nothing is read.
+    store.let_pass(2);
     settle_down().await;
     let seen_to = heads.iter().filter(|head| engine.journal.registry.get(&head.id).is_some()).count();
     assert_eq!(seen_to, 256);

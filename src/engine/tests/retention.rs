@@ -219,8 +219,15 @@ async fn r10_a_task_that_its_process_left_silent_is_seen_to_by_another() {
         let entry = Event::CancelRequested { metadata: None };
         let (state_then, status_time) = (TaskState::Working, Timestamp::from_millis(0).unwrap());
         let time = Timestamp::from_millis(30_000).unwrap();
-        let batch =
-            store::Batch { time, events: vec![entry], state: state_then, status_time, key: None, turn: 0 };
+        let batch = store::Batch {
+            time,
+            events: vec![entry],
+            state: state_then,
+            status_time,
+            parked: false,
+            key: None,
+            turn: 0,
+        };
         let at = Seq(entries(&engine, &speaks).await.len() as u64);
         store.append(&speaks, at, &batch).await.unwrap();
         clock.set(60_001);
@@ -281,4 +288,81 @@ async fn a_house_is_kept_whatever_the_store_does() {
     let zero = Settings { sweep_every: Duration::ZERO, ..Settings::default() };
     let hasty = engine_on(house.store.clone(), Obeys::default(), zero);
     timeout(Duration::from_secs(1), hasty.keep_house()).await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn r32_a_clock_that_is_ahead_at_the_start_deletes_nothing() {
+    const YEAR: i64 = 365 * 24 * 60 * 60 * 1_000;
+    let settings = || Settings { max_age: Some(Duration::from_secs(10)), ..Settings::default() };
+    let before = house(settings());
+    let ended = before.send_at(1_000, "done").await;
+    kill(&before.engine).await;
+    let clock = Hands::at(YEAR);
+    let engine = engine_with(before.store.clone(), Obeys::default(), settings(), clock.clone());
+    let house = House { engine, clock, store: before.store };
+    soon(house.engine.recover()).await.unwrap();
+    soon(house.engine.sweep()).await.unwrap();
+    assert!(house.has(&ended).await, "nothing has shown yet that a year has passed");
+    // What really passes counts, twice, until the clock is believed.
+    house.clock.set(YEAR + 4_000);
+    soon(house.engine.sweep()).await.unwrap();
+    assert!(house.has(&ended).await);
+    house.clock.set(YEAR + 6_000);
+    soon(house.engine.sweep()).await.unwrap();
+    assert!(!house.has(&ended).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s65_the_oldest_questions_to_strangers_give_way() {
+    let house = house(Settings { max_parked_tasks: 2, ..Settings::default() });
+    let scope = |owner| Scope { owner, ..super::scope() };
+    let asked = async |millis, owner, text: &str| {
+        house.clock.set(millis);
+        let accepted = soon(house.engine.start(Call::new(scope(owner)), opening(text))).await.unwrap();
+        settle_down().await;
+        accepted.head
+    };
+    let state = async |head: &Head| {
+        let head = house.engine.find(&head.scope, &head.id).await.unwrap().unwrap();
+        house.engine.task(&head).await.unwrap().0.status.state
+    };
+    let mut strangers = Vec::new();
+    for (millis, text) in [(30, "ask"), (10, "auth"), (20, "ask"), (5, "hang"), (40, "ask")] {
+        strangers.push(asked(millis, Caller::anonymous(), text).await);
+    }
+    let mut known = Vec::new();
+    for millis in 0..4 {
+        known.push(asked(millis, Caller::named("ann"), "ask").await);
+    }
+    soon(house.engine.sweep()).await.unwrap();
+    settle_down().await;
+    let mut states = Vec::new();
+    for head in strangers.iter().chain(&known) {
+        states.push(state(head).await);
+    }
+    use TaskState::{Failed, InputRequired, Working};
+    assert_eq!(
+        states[..5],
+        [InputRequired, Failed, Failed, Working, InputRequired],
+        "the oldest, and no other"
+    );
+    assert_eq!(states[5..], [InputRequired; 4], "who is known has an allowance of their own");
+}
+
+/// Between two sweeps too.
+#[tokio::test(start_paused = true)]
+async fn s65_strangers_do_not_pile_up_questions() {
+    let settings =
+        Settings { max_parked_tasks: 50, sweep_every: Duration::from_secs(3600), ..Settings::default() };
+    let house = house(settings);
+    let engine = house.engine.clone();
+    let mut keeping = tokio::task::JoinSet::new();
+    keeping.spawn(async move { engine.keep_house().await });
+    let scope = Scope { owner: Caller::anonymous(), ..super::scope() };
+    for _ in 0..400 {
+        soon(house.engine.start(Call::new(scope.clone()), opening("ask"))).await.unwrap();
+        settle_down().await;
+    }
+    let parked = house.store.parked(&scope, 1_000).await.unwrap().len();
+    assert!((50..=150).contains(&parked), "{parked}");
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::Semaphore;
 
+use super::super::log::Log;
 use super::super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn, Writer};
 use crate::bus::Local;
 use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
-use crate::store::{Batch, Folded, Memory, NewTask, Opened, Push, Seen, Which};
+use crate::store::{self, Batch, Folded, Memory, NewTask, Opened, Push, Seen, Which};
 
 pub(crate) use super::{call, scope, soon};
 
@@ -247,6 +248,18 @@ impl Store for Faulty {
         self.read(self.memory.unfinished(after, limit)).await
     }
 
+    async fn with_work(&self, after: Option<&TaskId>, limit: usize) -> store::Result<Vec<Head>> {
+        self.read(self.memory.with_work(after, limit)).await
+    }
+
+    async fn parked(&self, scope: &Scope, limit: usize) -> store::Result<Vec<Head>> {
+        self.read(self.memory.parked(scope, limit)).await
+    }
+
+    async fn newest(&self) -> store::Result<Option<Timestamp>> {
+        self.read(self.memory.newest()).await
+    }
+
     async fn ended(&self, before: Timestamp, limit: usize) -> store::Result<Vec<Head>> {
         self.read(self.memory.ended(before, limit)).await
     }
@@ -456,6 +469,7 @@ pub(super) async fn words(engine: &Engine, head: &Head) -> Vec<String> {
     let word = |entry: &Entry| match &entry.event {
         Event::Created { .. } => "created".to_owned(),
         Event::Message(message) => format!("message {}", message.text()),
+        Event::Traced(_) => "trace".to_owned(),
         Event::TurnStarted => "turn".to_owned(),
         Event::Status { status, .. } => {
             status.state.as_str().trim_start_matches("TASK_STATE_").to_lowercase()
@@ -533,8 +547,8 @@ pub(super) async fn settle_down() {
 }
 
 /// Follows a log to its end, through every error.
-pub(super) async fn follow_to_end(mut follow: Follow) -> Vec<Arc<Recorded>> {
-    let mut seen: Vec<Arc<Recorded>> = Vec::new();
+pub(super) async fn follow_to_end(mut follow: Follow) -> Vec<Recorded> {
+    let mut seen: Vec<Recorded> = Vec::new();
     loop {
         match follow.next().await {
             Ok(entries) => seen.extend(entries),

@@ -201,7 +201,7 @@ impl Process {
         let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
         let engine = engine_with(store.clone(), agent.clone(), Settings::default(), Hands::at(1_000));
         let door = Guarded::new(settings.reach.clone(), settings.max_deliveries_per_host, webhooks.clone());
-        let pushes = Pushes::through(door, engine.clone(), settings, (tracker.clone(), stop.clone()));
+        let pushes = Pushes::through(door, engine.clone(), settings, None, (tracker.clone(), stop.clone()));
         let delivering = pushes.clone();
         let delivering = async move { match delivering.keep_delivering().await {} };
         tracker.spawn(stop.clone().run_until_cancelled_owned(delivering));

@@ -1,8 +1,8 @@
 //! Lists and sweeps.
 
-use super::{at, ending, find, given, ids, new_task, new_task_at, open, open_all, same, scope};
+use super::{at, ending, find, given, ids, new_task, new_task_at, open, open_all, rule, same, scope};
 use crate::model::{Seq, TaskState, Timestamp};
-use crate::store::{Head, NewTask, Page, Query, Store};
+use crate::store::{Batch, Head, NewTask, Page, Query, Store};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     lists_go_from_the_newest_status(&make().await).await;
@@ -11,6 +11,8 @@ pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     a_cursor_outlives_what_happens_around_it(&make().await).await;
     unfinished_tasks_are_swept_by_id(&make().await).await;
     ended_tasks_are_swept_by_age(&make().await).await;
+    parked_tasks_have_no_work(&make().await).await;
+    the_newest_time_is_known(&make().await).await;
 }
 
 async fn list(store: &dyn Store, query: &Query) -> Page {
@@ -185,4 +187,43 @@ async fn ended_tasks_are_swept_by_age(store: &dyn Store) {
     same(count().await, 1, "the count follows what is removed");
     let left = given(store.unfinished(None, 10).await, "unfinished tasks can be swept");
     same(ids(&left), vec!["d"], "an ended task is not unfinished");
+}
+
+async fn parked_tasks_have_no_work(store: &dyn Store) {
+    let ids_of = async |after: Option<&str>| {
+        let after = after.map(Into::into);
+        let heads = given(store.with_work(after.as_ref(), 10).await, "tasks with work can be swept");
+        heads.iter().map(|head| head.id.to_string()).collect::<Vec<_>>()
+    };
+    let parked = async |owner, limit| {
+        let heads = given(store.parked(&scope(owner), limit).await, "parked tasks can be asked for");
+        heads.iter().map(|head| head.id.to_string()).collect::<Vec<_>>()
+    };
+    let heads = open_all(store, ["c", "a", "e", "b", "d"].map(new_task)).await;
+    let parks = |time| Batch { parked: true, ..ending(TaskState::InputRequired, time) };
+    for (head, batch) in heads.iter().zip([parks(3_000), parks(2_000), parks(4_000)]) {
+        given(store.append(head, Seq(1), &batch).await, "a batch is added");
+    }
+    // A store that does not tell has all that are unfinished, and none that are parked.
+    let all = ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
+    if ids_of(None).await == all {
+        return same(parked("ann", 10).await, Vec::new(), "what is parked has no work");
+    }
+    same(ids_of(None).await, vec!["b".to_owned(), "d".to_owned()], "what is parked has no work");
+    same(ids_of(Some("b")).await, vec!["d".to_owned()], "a sweep goes on behind an id");
+    same(parked("ann", 2).await, vec!["a".to_owned(), "c".to_owned()], "parked tasks come oldest first");
+    same(parked("bob", 10).await, Vec::new(), "parked tasks of another scope are not there");
+    given(store.append(&heads[1], Seq(2), &ending(TaskState::Working, 5_000)).await, "a batch is added");
+    given(store.append(&heads[2], Seq(2), &ending(TaskState::Failed, 5_000)).await, "a batch is added");
+    same(ids_of(None).await.len(), 3, "a task that goes on has work");
+    same(parked("ann", 10).await, vec!["c".to_owned()], "what goes on or has ended is not parked");
+}
+
+async fn the_newest_time_is_known(store: &dyn Store) {
+    let newest = async || given(store.newest().await, "the newest time can be asked for");
+    same(newest().await, None, "where nothing is recorded there is no time");
+    let heads = open_all(store, [new_task_at("a", 1_000), new_task_at("b", 2_000)]).await;
+    given(store.append(&heads[0], Seq(1), &ending(TaskState::Completed, 5_000)).await, "a batch is added");
+    let told = newest().await;
+    rule(told.is_none_or(|time| time == at(5_000)), "the newest time is that of what was recorded last");
 }

@@ -1,8 +1,9 @@
 //! Where the task of an id is, and the key of a text.
 //!
 //! Both are random. An index that took each as it comes would write a page of its own for nearly every new task. So the
-//! newest names are in memory, and move into the index in its own order, many to a page. Nothing is lost with the
-//! memory: the rows they name are in the file, behind a mark that says how far the index reaches.
+//! newest names are in memory, and move into a small index in its own order, many to a page, and from there in the same way
+//! into the large one. Nothing is lost with the memory: the rows they name are in the file, behind a mark that says how
+//! far the indexes reach.
 //!
 //! A name is a hint. Whoever follows one compares what it finds with what it looks for.
 
@@ -16,8 +17,12 @@ use crate::model::TaskId;
 /// A hash, and the number of a task or, below zero, of a key.
 pub(super) type Name = (i64, i64);
 
-/// How many names gather before they move: some of each page of an index of a million.
+/// How many names gather before they move.
 const ROUND: usize = 1 << 15;
+
+/// So many rounds are in the small index: a round has some twenty names for each of its pages, and so has it for each page of
+/// an index of two million.
+const ROUNDS: i64 = 8;
 
 /// The names, shared by the writer and all readers.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ struct Newest {
     last: Numbers,
     /// What these were when the old ones began to move.
     mark: Numbers,
+    /// The hash up to which those in the small index have gone on into the large one.
+    swept: i64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -67,6 +74,9 @@ fn short(hash: u64) -> i64 {
     (hash >> 16).cast_signed()
 }
 
+/// Beyond all hashes.
+const HASHES: i64 = 1 << 48;
+
 impl Names {
     /// Takes up the work where it was left.
     pub(super) fn load(connection: &mut Connection) -> rusqlite::Result<Self> {
@@ -74,10 +84,10 @@ impl Names {
     }
 
     pub(super) fn load_in_rounds(connection: &mut Connection, round: usize) -> rusqlite::Result<Self> {
-        let mark = "SELECT task, key FROM named";
-        let mark =
-            connection.query_row(mark, (), |row| Ok(Numbers { task: row.get(0)?, key: row.get(1)? }))?;
-        let mut newest = Newest { last: mark, ..Newest::default() };
+        let mark = "SELECT task, key, swept FROM named";
+        let (mark, swept) = connection
+            .query_row(mark, (), |row| Ok((Numbers { task: row.get(0)?, key: row.get(1)? }, row.get(2)?)))?;
+        let mut newest = Newest { last: mark, swept, ..Newest::default() };
         newest.last.task =
             load(connection, &mut newest.young, mark.task, round, "task", "number, id", |row| {
                 Ok((of_task(&row.get_ref(1)?.as_str()?.into()), row.get(0)?))
@@ -125,13 +135,15 @@ impl Names {
         hash: i64,
         mut follow: impl FnMut(i64) -> rusqlite::Result<Option<T>>,
     ) -> rusqlite::Result<Option<T>> {
-        // Memory first: what has moved meanwhile is in the index by now.
+        // Memory first: what has moved meanwhile is in an index by now.
         for number in self.newest(hash) {
             if let Some(found) = follow(number)? {
                 return Ok(Some(found));
             }
         }
-        let mut statement = connection.prepare_cached("SELECT number FROM name WHERE hash = ?1")?;
+        let sql =
+            "SELECT number FROM recent WHERE hash = ?1 UNION ALL SELECT number FROM name WHERE hash = ?1";
+        let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([hash])?;
         while let Some(row) = rows.next()? {
             if let Some(found) = follow(row.get(0)?)? {
@@ -154,8 +166,8 @@ impl Names {
         newest.young.len() + newest.old.len()
     }
 
-    /// Moves some names into the index, within the transaction that has added so many; gives those to be dropped once
-    /// that is committed.
+    /// Moves some names into the small index, within the transaction that has added so many, and about as many from
+    /// there into the large one; gives those to be dropped from memory once that is committed.
     pub(super) fn settle(&self, connection: &Connection, added: usize) -> rusqlite::Result<Vec<Name>> {
         if added == 0 || !self.is_moving() {
             return Ok(Vec::new());
@@ -166,12 +178,31 @@ impl Names {
         let is_last = moving.len() == newest.old.len();
         let mark = newest.mark;
         std::mem::drop(newest);
-        insert(connection, &moving)?;
+        insert(connection, "recent", &moving)?;
+        let swept = self.sweep(connection, moving.len())?;
         if is_last {
-            let sql = "UPDATE named SET task = ?1, key = ?2";
-            connection.prepare_cached(sql)?.execute([mark.task, mark.key])?;
+            let sql = "UPDATE named SET task = ?1, key = ?2, swept = ?3";
+            connection.prepare_cached(sql)?.execute([mark.task, mark.key, swept])?;
         }
         Ok(moving)
+    }
+
+    /// Moves the names of the next hashes from the small index into the large one. Hashes are even, so those that stand
+    /// for as many names as have come keep the small index at its size; what they really hold need not be counted.
+    fn sweep(&self, connection: &Connection, come: usize) -> rusqlite::Result<i64> {
+        let size = ROUNDS.saturating_mul(i64::try_from(self.round).unwrap_or(i64::MAX));
+        let step = (HASHES / size).saturating_mul(i64::try_from(come).unwrap_or(i64::MAX));
+        let from = self.read().swept;
+        let to = from.saturating_add(step).min(HASHES);
+        let copy =
+            "INSERT OR IGNORE INTO name SELECT hash, number FROM recent WHERE hash >= ?1 AND hash < ?2";
+        connection.prepare_cached(copy)?.execute([from, to])?;
+        let delete = "DELETE FROM recent WHERE hash >= ?1 AND hash < ?2";
+        connection.prepare_cached(delete)?.execute([from, to])?;
+        // What a transaction that comes to nothing leaves behind goes on the next time round.
+        let swept = if to < HASHES { to } else { 0 };
+        self.write().swept = swept;
+        Ok(swept)
     }
 
     /// Whether there is something to move; begins the next round when it is full.
@@ -216,16 +247,16 @@ fn load(
         }
         names.sort_unstable();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        insert(&transaction, &names)?;
+        insert(&transaction, "name", &names)?;
         transaction.execute(&format!("UPDATE named SET {table} = ?1"), [mark])?;
         transaction.commit()?;
     }
 }
 
-fn insert(connection: &Connection, names: &[Name]) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, index: &str, names: &[Name]) -> rusqlite::Result<()> {
     // What a round that was cut short has moved is there already.
-    let mut statement =
-        connection.prepare_cached("INSERT OR IGNORE INTO name (hash, number) VALUES (?1, ?2)")?;
+    let sql = format!("INSERT OR IGNORE INTO {index} (hash, number) VALUES (?1, ?2)");
+    let mut statement = connection.prepare_cached(&sql)?;
     for (hash, number) in names {
         statement.execute([hash, number])?;
     }

@@ -231,15 +231,52 @@ pub(super) fn unfinished(
     after: Option<&TaskId>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Head>> {
+    by_id(connection, "INDEXED BY task_unfinished", "ended = 0", after, limit)
+}
+
+pub(super) fn with_work(
+    connection: &Connection,
+    after: Option<&TaskId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
+    by_id(connection, "INDEXED BY task_with_work", "ended = 0 AND parked = 0", after, limit)
+}
+
+fn by_id(
+    connection: &Connection,
+    index: &str,
+    which: &str,
+    after: Option<&TaskId>,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
     let condition = if after.is_some() { "AND task.id > ?2" } else { "" };
     let sql = format!(
-        "SELECT {HEAD}, agent, tenant, owner FROM task INDEXED BY task_unfinished
-         JOIN scope ON scope.number = task.scope WHERE ended = 0 {condition} ORDER BY task.id LIMIT ?1"
+        "SELECT {HEAD}, agent, tenant, owner FROM task {index}
+         JOIN scope ON scope.number = task.scope WHERE {which} {condition} ORDER BY task.id LIMIT ?1"
     );
     let mut values = vec![Value::Integer(limited(limit))];
     values.extend(after.map(|id| Value::Text(id.to_string())));
     let mut statement = connection.prepare_cached(&sql)?;
     statement.query_map(params_from_iter(values), scoped_head)?.collect()
+}
+
+pub(super) fn parked(connection: &Connection, scope: &Scope, limit: usize) -> rusqlite::Result<Vec<Head>> {
+    let Some(number) = scope_number(connection, scope)? else { return Ok(Vec::new()) };
+    let sql = format!(
+        "SELECT {HEAD} FROM task INDEXED BY task_parked
+         WHERE ended = 0 AND parked = 1 AND scope = ?1 ORDER BY status_time LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    statement.query_map([number, limited(limit)], |row| head(row, scope.clone()))?.collect()
+}
+
+/// Of the task that was made last, and of the one that ended last: both are found at once.
+pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Option<Timestamp>> {
+    let sql = "SELECT max(time) FROM (
+                 SELECT max(status_time) AS time FROM task INDEXED BY task_ended WHERE ended = 1 UNION ALL
+                 SELECT status_time FROM task WHERE number = (SELECT max(number) FROM task))";
+    let newest: Option<i64> = connection.prepare_cached(sql)?.query_row((), |row| row.get(0))?;
+    Ok(newest.and_then(Timestamp::from_millis))
 }
 
 pub(super) fn ended(connection: &Connection, before: Timestamp, limit: usize) -> rusqlite::Result<Vec<Head>> {

@@ -199,7 +199,7 @@ fn time(millis: i64) -> Timestamp {
 
 fn batch(text: &str, state: TaskState, millis: i64) -> Batch {
     let events = vec![Event::Ignored { reason: text.to_owned() }];
-    Batch { time: time(millis), events, state, status_time: time(millis), key: None, turn: 0 }
+    Batch { time: time(millis), events, state, status_time: time(millis), parked: false, key: None, turn: 0 }
 }
 
 fn new_task(id: &str) -> NewTask {

@@ -29,6 +29,7 @@ pub(super) struct Addition {
     rows: Vec<(u64, Vec<u8>)>,
     state: TaskState,
     status_time: Timestamp,
+    parked: bool,
     key: Option<Key>,
     turn: u64,
 }
@@ -38,7 +39,7 @@ impl Addition {
         let row = |events: &[_]| Ok((events.len() as u64, checked(codec::write_events(batch.time, events))?));
         let rows = batch.events.chunks(EVENTS_PER_ROW).map(row).collect::<Result<_>>()?;
         let (state, status_time, key) = (batch.state, batch.status_time, batch.key.clone());
-        Ok(Self { rows, state, status_time, key, turn: batch.turn })
+        Ok(Self { rows, state, status_time, parked: batch.parked, key, turn: batch.turn })
     }
 }
 
@@ -120,6 +121,7 @@ struct Row {
     position: Seq,
     state: TaskState,
     status_time: Timestamp,
+    parked: bool,
 }
 
 impl<'a> Work<'a> {
@@ -213,9 +215,11 @@ impl<'a> Work<'a> {
             self.connection.prepare_cached(sql)?.execute(params![scope, state, by])?;
         }
         let moved = self.names.settle(self.connection, self.memo.added.len())?;
-        let sql = "DELETE FROM name WHERE hash = ?1 AND number = ?2";
         for (hash, number) in &self.memo.removed {
-            self.connection.prepare_cached(sql)?.execute([hash, number])?;
+            for index in ["recent", "name"] {
+                let sql = format!("DELETE FROM {index} WHERE hash = ?1 AND number = ?2");
+                self.connection.prepare_cached(&sql)?.execute([hash, number])?;
+            }
         }
         self.memo.removed.extend(moved);
         Ok(())
@@ -259,8 +263,8 @@ impl<'a> Work<'a> {
             return Ok(None);
         }
         let sql = "INSERT INTO task
-                   (id, scope, context, context_hash, alias, position, state, ended, status_time, number)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
+                   (id, scope, context, context_hash, alias, position, state, ended, status_time, parked, number)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
         let position = task.batch.rows.iter().map(|(count, _)| count).sum();
         let number = self.names.next_task();
         let inserted = self.connection.prepare_cached(sql)?.execute(params![
@@ -273,6 +277,7 @@ impl<'a> Work<'a> {
             state_number(task.batch.state),
             task.batch.state.is_terminal(),
             task.batch.status_time.as_millis(),
+            task.batch.parked,
             number,
         ])?;
         if inserted == 0 {
@@ -302,19 +307,21 @@ impl<'a> Work<'a> {
     }
 
     fn move_head(&mut self, row: &Row, position: Seq, batch: &Addition) -> rusqlite::Result<()> {
-        if (row.state, row.status_time) == (batch.state, batch.status_time) {
+        if (row.state, row.status_time, row.parked) == (batch.state, batch.status_time, batch.parked) {
             // No index knows the position, so that the many chunks of a stream touch none.
             let sql = "UPDATE task SET position = ?2 WHERE number = ?1";
             self.connection.prepare_cached(sql)?.execute(params![row.number, signed(position)])?;
             return Ok(());
         }
-        let sql = "UPDATE task SET position = ?2, state = ?3, ended = ?4, status_time = ?5 WHERE number = ?1";
+        let sql = "UPDATE task SET position = ?2, state = ?3, ended = ?4, status_time = ?5, parked = ?6
+                   WHERE number = ?1";
         self.connection.prepare_cached(sql)?.execute(params![
             row.number,
             signed(position),
             state_number(batch.state),
             batch.state.is_terminal(),
             batch.status_time.as_millis(),
+            batch.parked,
         ])?;
         self.count(row.scope, row.state, -1);
         self.count(row.scope, batch.state, 1);
@@ -332,7 +339,7 @@ impl<'a> Work<'a> {
 
     fn row(&mut self, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<Row>> {
         let Some(scope) = self.known_scope(scope)? else { return Ok(None) };
-        let columns = "number, position, state, status_time";
+        let columns = "number, position, state, status_time, parked";
         read::named(self.connection, self.names, scope, id, columns, |row| {
             Ok(Row {
                 number: row.get(0)?,
@@ -340,6 +347,7 @@ impl<'a> Work<'a> {
                 position: read::seq(row, 1)?,
                 state: state_in(row, 2)?,
                 status_time: read::time(row, 3)?,
+                parked: row.get(4)?,
             })
         })
     }

@@ -178,13 +178,16 @@ async fn s49_what_a_card_says_of_streams_is_believed_until_it_is_seen_to_be_wron
 async fn s48_cards_that_are_bombs_are_refused() {
     let skills: Vec<_> = (0..20_000).map(|n| json!({"id": n.to_string()})).collect();
     let many = json!({"name": "Many", "skills": skills}).to_string();
-    for body in [many, " ".repeat(50 << 20)] {
+    let deep = format!("{{\"name\":\"Deep\",\"x\":{}1{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    let twice = r#"{"name":"A","name":"B","url":"/","protocolVersion":"0.3.0"}"#.to_owned();
+    let large = " ".repeat(50 << 20);
+    for (body, why) in
+        [(many, "more than 10000 skills"), (large, "larger than"), (deep, "nest"), (twice, "twice")]
+    {
         let peer = Peer::with(vec![reply(200, "", &body)]).await;
         let error = soon(Client::discover(&peer.url)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
-        assert!(
-            error.message().contains("more than 10000 skills") || error.message().contains("larger than")
-        );
+        assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse, "{error}");
+        assert!(error.message().contains(why), "{error}");
     }
 }
 
@@ -205,6 +208,24 @@ async fn s28_a_card_does_not_lead_to_what_is_no_agent() {
         let error = soon(Client::discover(&peer.url)).await.unwrap_err();
         assert!(!error.message().contains("secret"), "{error}");
         assert_eq!(error.violations()[0].field(), "url", "{url}");
+    }
+}
+
+/// Not even a card of this machine leads to what is nobody's; and it leads back to where it came from all the same.
+#[tokio::test]
+async fn s28_a_card_does_not_lead_inside() {
+    for url in ["http://169.254.169.254/", "http://0.0.0.0:1/", "http://[fe80::1]/", "http://0x7f.1/"] {
+        let inside = json!({"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
+        let peer = Peer::with(vec![answer(200, &card(&json!([inside]), false))]).await;
+        let client = soon(Client::builder().settings(quick()).discover(&peer.url)).await.unwrap();
+        let error = soon(client.send(Message::user("hi"))).await.unwrap_err();
+        assert!(error.message().contains("is not connected to"), "{url}: {error}");
+        let home = json!({"url": "/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
+        let both = json!([inside, home]);
+        let peer = Peer::with(vec![answer(200, &card(&both, false)), got("COMPLETED")]).await;
+        let client = soon(Client::discover(&peer.url)).await.unwrap();
+        ask(&client).await.unwrap();
+        peer.asked().await;
     }
 }
 

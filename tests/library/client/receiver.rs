@@ -194,3 +194,58 @@ async fn it_serves_by_itself() {
         }
     }
 }
+
+/// S73: how old a token may be, and what it has to say, whoever signed it.
+#[cfg(feature = "jws")]
+#[tokio::test]
+async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
+    use super::peer::{Peer, json as answer};
+    use attache::jws::{PublishedKeys, Signer};
+
+    let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let signer = Signer::from_pem(&pem, "k").unwrap();
+    let peer = Peer::with(vec![answer(200, &json!({"keys": [signer.public_key()]}))]).await;
+    let keys = PublishedKeys::at(&format!("{}/keys", peer.url)).unwrap();
+    let (receiver, mut taken) =
+        PushReceiver::new(PushReceiverSettings { window: LONG, ..Default::default() });
+    let receiver = receiver.checked_by(attache::PushSignatures::by(keys).audience("https://me.example/hook"));
+    let golden: Value = serde_json::from_str(STATUS).unwrap();
+    let body = golden["request"]["body"].to_string();
+    let digest: String = sha2::Digest::finalize(<sha2::Sha256 as sha2::Digest>::new_with_prefix(&body))
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let now = jiff::Timestamp::now().as_second();
+    let mut number = 0;
+    let mut token = |change: Value| {
+        number += 1;
+        let mut claims = json!({"iss": "https://a.example", "aud": "https://me.example/hook", "iat": now,
+            "exp": now + 300, "jti": number.to_string(), "request_body_sha256": digest});
+        claims.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        signer.token(&claims).unwrap()
+    };
+    let posted = |token: String| {
+        let request = Request::post("/").header("a2a-notification-jwt", token);
+        request.body(Full::from(body.clone())).unwrap()
+    };
+    for (why, change) in [
+        ("expired", json!({"iat": now - 500, "exp": now - 120})),
+        ("old, however long it is good", json!({"iat": now - 3600, "exp": now + 3600})),
+        ("from tomorrow", json!({"iat": now + 3600, "exp": now + 7200})),
+        ("for others", json!({"aud": ["https://other.example/"]})),
+        ("for nobody", json!({"aud": null})),
+        ("without a name", json!({"jti": ""})),
+        ("without a digest", json!({"request_body_sha256": null})),
+        ("of another task", json!({"taskId": "another"})),
+    ] {
+        assert_eq!(post(&receiver, posted(token(change))).await, 401, "{why}");
+    }
+    let forged = token(json!({})).replace("eyJ", "eyK");
+    assert_eq!(post(&receiver, posted(forged)).await, 401);
+    let stranger = Signer::from_pem(&rcgen::KeyPair::generate().unwrap().serialize_pem(), "k").unwrap();
+    assert_eq!(post(&receiver, posted(stranger.token(&json!({"jti": "x"})).unwrap())).await, 401);
+    assert!(is_empty(&mut taken));
+    assert_eq!(post(&receiver, posted(token(json!({"aud": ["x", "https://me.example/hook"]})))).await, 200);
+    assert!(soon(taken.next()).await.is_some());
+    assert_eq!(peer.asked().await.len(), 1, "the keys were read once");
+}

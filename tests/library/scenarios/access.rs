@@ -254,6 +254,28 @@ async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
     .await;
 }
 
+/// Bytes are counted apart from calls, and by caller too.
+#[tokio::test]
+async fn s67_a_caller_who_says_too_much_waits_and_the_others_do_not() {
+    everywhere_on(
+        || few(|allowance| allowance.bytes_per_minute = NonZeroU32::new(6_000)),
+        async |client: Client| {
+            let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+            let long = || message(&"x".repeat(4_000));
+            ann.send_message(long()).await.unwrap();
+            let refusal = ann.send_message(long()).await.unwrap_err();
+            assert_eq!(refusal.kind(), ErrorKind::RateLimited);
+            assert!(refusal.message().contains("bytes"), "{refusal}");
+            if has_retry_hint(&client) {
+                assert!(refusal.retry_after().is_some());
+            }
+            bob.send_message(long()).await.unwrap();
+            assert_eq!(refused(find(&ann, &"x".into()).await), ErrorKind::TaskNotFound, "a word has room");
+        },
+    )
+    .await;
+}
+
 #[tokio::test]
 async fn s67_what_is_left_is_told() {
     let running = run(few(|allowance| allowance.burst = NonZeroU32::new(1).unwrap())).await;

@@ -1,5 +1,6 @@
 //! Webhook registrations: 04 §3.7, row by row.
 
+use attache::auth::Access;
 use attache::model::{
     AuthenticationInfo, Binding, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest,
     ListPushConfigsRequest, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest, Task, TaskId,
@@ -7,8 +8,9 @@ use attache::model::{
 };
 use attache::{Client, Result, Server};
 
+use super::strangers::{ANN, BOB, by, keys};
 use super::{Obeys, begin, configured, get, message, refused, say, send, to};
-use crate::everywhere::{card, everywhere_on, version};
+use crate::everywhere::{card, everywhere_on, open, version};
 use crate::harness::local_webhooks;
 
 const URL: &str = "http://127.0.0.1:9/hook";
@@ -151,6 +153,56 @@ async fn s21_only_the_web_is_called() {
     .await;
 }
 
+/// S22: the same rule, whichever way a webhook comes in.
+#[tokio::test]
+async fn s22_no_way_in_is_without_the_guard() {
+    let strict = || Server::new(card(), Obeys);
+    everywhere_on(strict, async |client: Client| {
+        let task = say(&client, "ask").await;
+        for url in
+            ["https://127.0.0.1/", "https://10.0.0.1/", "https://[fd00::1]/", "http://[::ffff:7f00:1]/"]
+        {
+            let inline = || PushConfig::new(url);
+            let kinds = [
+                refused(client.create_push_config(config(&task, Some("w"), url)).await),
+                refused(client.send_message(with_inline(message("hi"), inline())).await),
+                refused(client.send_message(with_inline(to(&task, "x"), inline())).await),
+                refused(open(client.send_streaming_message(with_inline(message("hi"), inline()))).await),
+                refused(open(client.send_streaming_message(with_inline(to(&task, "x"), inline()))).await),
+            ];
+            assert_eq!(kinds, [ErrorKind::InvalidParams; 5], "{url}");
+        }
+        assert_eq!(list(&client, &task.id).await.unwrap(), []);
+        assert_eq!(get(&client, &task).await, task, "nothing was taken");
+    })
+    .await;
+}
+
+/// S26: of tasks that are open; one that takes the place of another is not one more.
+#[tokio::test]
+async fn s26_a_caller_has_only_so_many_webhooks() {
+    let few = || {
+        let mut push = local_webhooks();
+        push.max_webhooks_per_caller = 2;
+        Server::new(card(), Obeys).push(push).access(Access::by(keys()))
+    };
+    everywhere_on(few, async |client: Client| {
+        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+        let (task, other) = (say(&ann, "ask").await, say(&ann, "ask").await);
+        for (task, id) in [(&task, "one"), (&other, "two"), (&task, "one")] {
+            ann.create_push_config(config(task, Some(id), URL)).await.unwrap();
+        }
+        let third = ann.create_push_config(config(&task, Some("three"), URL)).await;
+        assert_eq!(refused(third), ErrorKind::RateLimited);
+        let inline = || with_inline(message("ask"), PushConfig::new(URL));
+        assert_eq!(refused(ann.send_message(inline()).await), ErrorKind::RateLimited);
+        send(&bob, inline()).await;
+        delete(&ann, &task.id, "one").await.unwrap();
+        send(&ann, inline()).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_task_has_only_so_many_webhooks() {
     let limits = attache::model::Limits { max_push_configs: 2, ..Default::default() };
@@ -224,6 +276,28 @@ async fn r17_a_message_that_comes_again_does_not_register_again() {
         delete(&client, &task.id, id.as_str()).await.unwrap();
         send(&keyed, request).await;
         assert_eq!(list(&client, &task.id).await.unwrap(), [], "what was removed stays removed");
+    })
+    .await;
+}
+
+/// Also where the two race, to a task that is there and for a new one.
+#[tokio::test]
+async fn r17_a_webhook_that_comes_twice_under_one_key_is_registered_once() {
+    everywhere_on(server, async |client: Client| {
+        let keyed = |key| client.clone().with_header("Idempotency-Key", key).unwrap();
+        let asked = say(&client, "ask").await;
+        for (key, request) in [("k-1", to(&asked, "ask")), ("k-2", message("ask"))] {
+            let (once, request) = (keyed(key), with_inline(request, PushConfig::new(URL)));
+            let (one, two, three) = tokio::join!(
+                send(&once, request.clone()),
+                send(&once, request.clone()),
+                send(&once, request.clone())
+            );
+            assert_eq!((&one.id, &one.id), (&two.id, &three.id), "{key}");
+            assert_eq!(list(&client, &one.id).await.unwrap().len(), 1, "{key}");
+            let again = send(&once, request).await;
+            assert_eq!(list(&client, &again.id).await.unwrap().len(), 1, "{key}");
+        }
     })
     .await;
 }

@@ -1,0 +1,97 @@
+//! What a caller waits for: the end of the turn that took their message.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::log::Log;
+use super::{Engine, Error, Result, reason};
+use crate::model::{Entry, Seq, Task};
+use crate::store::Head;
+
+/// A message that is in the log, and the log as it was then.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) head: Head,
+    pub(super) log: Log,
+    pub(super) turn: u64,
+}
+
+impl Accepted {
+    /// The number of the turn that takes the message.
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// How many turns had ended before.
+    pub(crate) fn turns_ended(&self) -> u64 {
+        self.log.turn() - 1
+    }
+
+    /// Whether the turn that took the message is over, or the task with it. One that waits for credentials in
+    /// mid-turn is not.
+    pub(crate) fn is_over(&self) -> bool {
+        self.log.task.is_ended() || self.log.turn() > self.turn
+    }
+
+    /// The task as it was when it took the message, and the position that stands for.
+    pub(crate) fn into_task(self) -> (Task, Seq) {
+        (Arc::unwrap_or_clone(self.log.task), self.log.at)
+    }
+}
+
+impl Engine {
+    /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
+    ///
+    /// # Errors
+    /// The task failed because its agent broke a rule of the protocol, or nothing can be read for now.
+    pub(crate) async fn settled(&self, accepted: Accepted) -> Result<Task> {
+        let task = self.at_rest(accepted).await?;
+        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
+    }
+
+    async fn at_rest(&self, accepted: Accepted) -> Result<Task> {
+        if accepted.log.has_settled(accepted.turn) {
+            return Ok(accepted.into_task().0);
+        }
+        self.followed(accepted, Log::settles).await
+    }
+
+    /// The task at the first entry that is what is waited for.
+    async fn followed(&self, accepted: Accepted, is_it: impl Fn(&Log, u64, &Entry) -> bool) -> Result<Task> {
+        let Accepted { head, mut log, turn } = accepted;
+        let mut follow = self.follow(&head, log.at);
+        loop {
+            for entry in follow.next().await? {
+                log.apply(&entry)?;
+                if is_it(&log, turn, &entry) {
+                    return Ok(Arc::unwrap_or_clone(log.task));
+                }
+            }
+        }
+    }
+
+    /// What a turn came to where tasks are not kept: when it is over its task is dropped, whether or not its caller
+    /// has waited for it.
+    pub(crate) async fn concluded(&self, accepted: Accepted) -> Result<Task> {
+        let (answer, told) = oneshot::channel();
+        let engine = self.clone();
+        self.own(async move {
+            let head = accepted.head.clone();
+            let task = engine.at_end_of_turn(accepted).await;
+            let dropped = engine.in_time(async { Ok(engine.journal.remove(&[head]).await?) }).await;
+            let _ = answer.send(task.and_then(|task| dropped.map(|()| task)));
+        })
+        .await;
+        told.await.unwrap_or(Err(Error::Stopped))
+    }
+
+    async fn at_end_of_turn(&self, accepted: Accepted) -> Result<Task> {
+        let over = |log: &Log, turn, _: &Entry| log.task.is_ended() || log.turn() > turn;
+        let task = match accepted.is_over() {
+            true => accepted.into_task().0,
+            false => self.followed(accepted, over).await?,
+        };
+        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
+    }
+}

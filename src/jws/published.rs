@@ -1,0 +1,88 @@
+//! A key set that somebody publishes: read when it is needed, kept for a while, read again when a key is not in it.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use http::Uri;
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::{KeySet, TokenVerdict};
+use crate::egress::Egress;
+use crate::model::{Error, Result};
+
+/// How long keys are good before they are read again.
+const MAX_AGE: Duration = Duration::from_secs(600);
+/// How often the publisher is asked: anybody can make up the name of a key.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The key set at a url that the caller trusts.
+pub struct PublishedKeys {
+    url: Uri,
+    egress: Egress,
+    kept: RwLock<Option<Kept>>,
+    /// Held by the one who asks; when it was asked last.
+    asking: Mutex<Option<Instant>>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    keys: Arc<KeySet>,
+    since: Instant,
+}
+
+impl PublishedKeys {
+    /// The keys at this url, such as `https://agents.example.com/.well-known/jwks.json`.
+    ///
+    /// # Errors
+    /// Invalid parameters: it is no url that can be called.
+    pub fn at(url: &str) -> Result<Self> {
+        let url = url.parse().map_err(|_| Error::invalid("url", "must be that of a key set"))?;
+        crate::egress::check(&url)?;
+        Ok(Self { url, egress: Egress::trusted(), kept: RwLock::default(), asking: Mutex::default() })
+    }
+
+    /// The claims of a token that one of the keys signed; `None`: none of them did.
+    ///
+    /// # Errors
+    /// The keys are not known, and cannot be read now.
+    pub(crate) async fn claims(&self, token: &str) -> Result<Option<Value>> {
+        let kept = self.kept().filter(|kept| kept.since.elapsed() < MAX_AGE);
+        let verdict = kept.map(|kept| kept.keys.verify_token(token));
+        let verdict = match verdict {
+            Some(verdict) if verdict != TokenVerdict::UnknownKey => verdict,
+            _ => self.read().await?.verify_token(token),
+        };
+        match verdict {
+            TokenVerdict::Signed(claims) => Ok(Some(claims)),
+            TokenVerdict::UnknownKey | TokenVerdict::NotGood => Ok(None),
+        }
+    }
+
+    fn kept(&self) -> Option<Kept> {
+        self.kept.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The keys as they are now, or were a moment ago. One asks, the others wait for what it hears.
+    async fn read(&self) -> Result<Arc<KeySet>> {
+        let mut asked = self.asking.lock().await;
+        if let Some(kept) = self.kept()
+            && asked.is_some_and(|asked| asked.elapsed() < PAUSE)
+        {
+            return Ok(kept.keys);
+        }
+        *asked = Some(Instant::now());
+        let keys = Arc::new(KeySet::fetch_over(&self.egress, self.url.clone()).await?);
+        let kept = Kept { keys: keys.clone(), since: Instant::now() };
+        *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        Ok(keys)
+    }
+}
+
+impl fmt::Debug for PublishedKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PublishedKeys").field(&self.url).finish()
+    }
+}
