@@ -70,6 +70,8 @@ pub mod metrics;
 pub mod model;
 #[cfg(feature = "server")]
 pub mod store;
+#[cfg(feature = "client")]
+pub mod trace;
 pub mod wire;
 
 #[cfg(feature = "server")]

@@ -8,11 +8,13 @@ mod settings;
 mod stderr;
 mod words;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use attache::model::Secret;
 use attache::{Agent, Failure, Outcome, Turn};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
@@ -21,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use output::Output;
+pub(crate) use process::Group;
 use process::{Ended, Pipes, Process};
 pub use settings::{CommandSettings, ExitCode, Input, Meaning, OutputForm, StderrFor, Words};
 use stderr::Stderr;
@@ -83,12 +86,9 @@ impl Command {
     /// # Errors
     /// There is no program to run, a quote is not closed, or what was asked would be part of a shell's line.
     pub fn from_settings(settings: CommandSettings) -> Result<Self, BadCommand> {
-        let passed = ENVIRONMENT.iter().copied().chain(settings.pass_env.iter().map(String::as_str));
-        let passed = passed.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
-        let given = settings.env.iter().map(|(name, value)| (name.into(), value.expose().into()));
         Ok(Self {
             line: Line::new(&settings)?,
-            environment: passed.chain(given).collect(),
+            environment: environment(&settings.pass_env, &settings.env).collect(),
             processes: places(settings.max_processes),
             settings: Arc::new(settings),
         })
@@ -117,14 +117,17 @@ impl Command {
 
     /// What a turn is told of itself.
     fn about(turn: &Turn) -> impl Iterator<Item = (&'static str, String)> {
-        let call = turn.call();
+        let (call, trace) = (turn.call(), turn.trace());
+        let place = trace.as_ref().map(|trace| trace.parent().to_owned());
+        let state = trace.as_ref().and_then(|trace| trace.state().map(str::to_owned));
         let told = [
             ("ATTACHE_TASK_ID", turn.task_id().to_string()),
             ("ATTACHE_CONTEXT_ID", turn.context_id().to_string()),
             ("ATTACHE_MESSAGE_ID", turn.message().message_id.to_string()),
             ("ATTACHE_CALLER", turn.caller().name().to_owned()),
             ("ATTACHE_TENANT", call.scope.tenant.to_string()),
-            ("TRACEPARENT", call.traceparent.clone().unwrap_or_default()),
+            ("TRACEPARENT", place.unwrap_or_default()),
+            ("TRACESTATE", state.unwrap_or_default()),
         ];
         // Ids of callers are free text, and no variable can hold a NUL.
         told.into_iter().filter(|(_, value)| !value.is_empty() && !value.contains('\0'))
@@ -223,6 +226,16 @@ impl Agent for Command {
     fn durable_start(&self) -> bool {
         true
     }
+}
+
+/// What a program sees of our environment, and what it is given besides.
+pub(crate) fn environment<'a>(
+    passed: &'a [String],
+    given: &'a BTreeMap<String, Secret>,
+) -> impl Iterator<Item = (OsString, OsString)> + 'a {
+    let passed = ENVIRONMENT.iter().copied().chain(passed.iter().map(String::as_str));
+    let passed = passed.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+    passed.chain(given.iter().map(|(name, value)| (name.into(), value.expose().into())))
 }
 
 /// Gives the command what was asked, and closes its stdin. One that does not read it is not at fault.

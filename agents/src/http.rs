@@ -6,6 +6,7 @@ mod settings;
 use std::fmt;
 use std::time::Duration;
 
+use attache::model::Trace;
 use attache::{Agent, Failure, Http as Door, HttpResponse, Outcome, Turn};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -92,8 +93,9 @@ impl Http {
             .header("idempotency-key", format!("{}:{}", turn.task_id(), turn.message().message_id))
             .header("attache-task-id", turn.task_id().to_string())
             .header("attache-context-id", turn.context_id().to_string());
-        if let Some(trace) = &turn.call().traceparent {
-            request = request.header("traceparent", trace);
+        let trace = turn.trace();
+        for (name, value) in trace.iter().flat_map(Trace::headers) {
+            request = request.header(name, value);
         }
         if self.settings.forward_caller {
             request = request.header("attache-caller", turn.caller().name());

@@ -4,10 +4,12 @@ mod breaker;
 #[cfg(unix)]
 mod command;
 mod echo;
+mod face;
 mod http;
 mod lineage;
 mod llm;
 mod masked;
+mod mcp;
 mod model;
 mod practice;
 mod remote;
@@ -21,8 +23,10 @@ pub use command::{
     BadCommand, Command, CommandSettings, ExitCode, Input, Meaning, OutputForm, StderrFor, Words,
 };
 pub use echo::Echo;
+pub use face::{Faced, McpFace};
 pub use http::{BadHttp, Body, Http, HttpSettings};
 pub use llm::{BadLlm, Llm, LlmSettings, ToolSettings};
+pub use mcp::{BadMcp, Mcp, McpServerSettings, McpSettings};
 pub use model::ModelSettings;
 pub use practice::practice;
 pub use remote::{BadRemote, Remote, RemoteBinding, RemoteSettings, RemoteVersion};

@@ -4,7 +4,9 @@ mod ask;
 mod calls;
 mod delegate;
 mod fence;
+mod kit;
 mod settings;
+mod spans;
 mod steps;
 mod talk;
 mod tool;
@@ -16,11 +18,13 @@ use attache::model::{Message, MessageId, Object, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
+use tracing::Instrument;
 
 use crate::lineage::{Budget, Cost, Leave, Lineage, USAGE};
-use crate::model::{Call, Failed, Model, Piece, Said, Usage};
+use crate::model::{Call, Failed, Model, Piece, Said, Usage, answered, failed};
 use calls::Calls;
 pub(crate) use fence::{RULE, clean, fenced};
+use kit::{Kit, Server};
 pub use settings::{LlmSettings, ToolSettings};
 use steps::{Happened, Step};
 use tool::{Tool, Way};
@@ -50,7 +54,8 @@ pub struct Llm {
     settings: LlmSettings,
     model: Model,
     tools: Vec<Arc<Tool>>,
-    offers: Vec<Value>,
+    /// Whose tools are asked for when they are needed.
+    servers: Vec<Server>,
     /// Its own name in lines of agents.
     me: MessageId,
 }
@@ -70,10 +75,16 @@ impl Llm {
     /// The model or a tool cannot be as it is set.
     pub fn new(settings: LlmSettings) -> Result<Self, BadLlm> {
         let model = Model::new(settings.model.clone()).map_err(|bad| BadLlm { key: "model", why: bad.0 })?;
-        let tools = settings.tools.iter().map(|(name, tool)| Tool::new(name, tool.clone()).map(Arc::new));
-        let tools = tools.collect::<Result<Vec<_>, _>>().map_err(|why| BadLlm { key: "tools", why })?;
-        let offers = tools.iter().map(|tool| tool.offer()).collect();
-        Ok(Self { settings, model, tools, offers, me: MessageId::random() })
+        let (mut tools, mut servers) = (Vec::new(), Vec::new());
+        for (name, tool) in &settings.tools {
+            let bad = |why| BadLlm { key: "tools", why };
+            Tool::check(name, tool).map_err(bad)?;
+            match Server::new(name, tool).map_err(bad)? {
+                Some(server) => servers.push(server),
+                None => tools.push(Arc::new(Tool::new(name, tool.clone()).map_err(bad)?)),
+            }
+        }
+        Ok(Self { settings, model, tools, servers, me: MessageId::random() })
     }
 }
 
@@ -111,7 +122,8 @@ impl Agent for Llm {
 
     /// What a tool does to the world cannot be done twice.
     fn durable_start(&self) -> bool {
-        self.tools.iter().any(|tool| !tool.settings.repeat)
+        let repeats = self.tools.iter().map(|tool| tool.settings.repeat);
+        !repeats.chain(self.servers.iter().map(Server::repeats)).all(|repeats| repeats)
     }
 }
 
@@ -142,13 +154,20 @@ impl<'a> Work<'a> {
 
     async fn run(&mut self) -> Outcome {
         loop {
-            if let Some(ask) = self.settle().await {
-                return ask;
+            match self.settle().await {
+                Ok(None) => {}
+                Ok(Some(ask)) => return ask,
+                Err(why) => return Outcome::failed(why),
             }
             if let Some(why) = self.exhausted() {
                 return Outcome::failed(why);
             }
-            match self.think().await {
+            // Again: tools may have come and gone while others were called.
+            let kit = match self.kit().await {
+                Ok(kit) => kit,
+                Err(why) => return Outcome::failed(why),
+            };
+            match self.think(&kit).await {
                 Ok(said) if said.calls.is_empty() => return ended(&said),
                 Ok(said) => self.want(said).await,
                 Err(Failed { words, cause }) => {
@@ -159,17 +178,26 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Gives every open call its result, unless the caller must be asked.
-    async fn settle(&mut self) -> Option<Outcome> {
+    /// What can be called now.
+    async fn kit(&self) -> Result<Kit, String> {
+        Kit::new(&self.llm.tools, &self.llm.servers).await
+    }
+
+    /// Gives every open call its result, unless the caller must be asked, or the work cannot go on.
+    async fn settle(&mut self) -> Result<Option<Outcome>, String> {
         let (open, answer) = calls::open(&self.happened);
         if open.is_empty() {
-            return None;
+            return Ok(None);
         }
         let answer = answer.cloned();
+        let kit = self.kit().await?;
+        if let Some(why) = kit.vanished(open.iter().map(|open| open.call.name.as_str())) {
+            return Err(why);
+        }
         let leave = self.leave(open.len());
-        let calls = Calls { turn: self.turn, tools: &self.llm.tools, leave };
-        let ask = calls.settle(open, answer.as_ref(), &mut self.happened).await?;
-        Some(ask.outcome())
+        let calls = Calls { turn: self.turn, kit: &kit, leave };
+        let ask = calls.settle(open, answer.as_ref(), &mut self.happened).await;
+        Ok(ask.map(ask::Ask::outcome))
     }
 
     /// Why the model may not be asked again, if so.
@@ -205,10 +233,21 @@ impl<'a> Work<'a> {
     }
 
     /// Asks the model; what it says streams.
-    async fn think(&mut self) -> Result<Said, Failed> {
+    async fn think(&mut self, kit: &Kit) -> Result<Said, Failed> {
         let settings = &self.llm.settings;
         let messages = talk::messages(&settings.system, &self.earlier, settings.memory_size, &self.happened);
-        let mut answer = self.llm.model.ask(&messages, &self.llm.offers).await?;
+        let span = self.llm.model.span(&messages);
+        let said = self.listen(&messages, kit).instrument(span.clone()).await;
+        match &said {
+            Ok(said) => answered(&span, said),
+            Err(_) => failed(&span, "model"),
+        }
+        said
+    }
+
+    async fn listen(&mut self, messages: &[Value], kit: &Kit) -> Result<Said, Failed> {
+        let settings = &self.llm.settings;
+        let mut answer = self.llm.model.ask(messages, &kit.offers(), self.turn.trace().as_ref()).await?;
         self.unrecorded.calls += 1;
         let mut writer = None;
         while let Some(piece) = answer.next().await {
@@ -225,6 +264,7 @@ impl<'a> Work<'a> {
         }
         let said = answer.said();
         self.unrecorded = Cost { calls: 0, ..said.usage.of_one_call() }.and(self.unrecorded);
+        self.turn.count_tokens(said.usage.input_tokens, said.usage.output_tokens);
         if let Some(writer) = writer.filter(|_| said.calls.is_empty()) {
             writer.finish().await;
         }

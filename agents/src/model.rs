@@ -3,21 +3,25 @@
 mod answer;
 mod chunk;
 mod settings;
+mod spans;
 
 use std::fmt;
 use std::time::Duration;
 
+use attache::model::Trace;
 use attache::{Http as Door, HttpResponse};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Request, Uri};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
+use tracing::Span;
 
 use crate::http::told;
 pub(crate) use answer::{Answer, Piece};
 pub(crate) use chunk::{Call, Said, Usage};
 pub use settings::ModelSettings;
+pub(crate) use spans::{answered, failed};
 
 /// How long is waited before a model is asked again, for the first time; then twice as long each time.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -76,13 +80,23 @@ impl Model {
         Ok(Self { url, headers, settings, door: Door::new() })
     }
 
+    /// What a trace is told of asking it this.
+    pub(crate) fn span(&self, messages: &[Value]) -> Span {
+        spans::chat(&self.settings, messages)
+    }
+
     /// Asks; gives the answer as soon as it begins. Asking twice does no harm, so a model that is busy or not there is
     /// asked again.
-    pub(crate) async fn ask(&self, messages: &[Value], tools: &[Value]) -> Result<Answer, Failed> {
+    pub(crate) async fn ask(
+        &self,
+        messages: &[Value],
+        tools: &[Value],
+        trace: Option<&Trace>,
+    ) -> Result<Answer, Failed> {
         let body = Bytes::from(self.body(messages, tools).to_string());
         let mut tries = 0;
         loop {
-            let (failed, pause) = match self.send(body.clone()).await {
+            let (failed, pause) = match self.send(body.clone(), trace).await {
                 Ok(answer) if answer.status().is_success() => {
                     return Ok(Answer::new(answer, &self.settings));
                 }
@@ -105,11 +119,14 @@ impl Model {
         }
     }
 
-    async fn send(&self, body: Bytes) -> Result<HttpResponse, Failed> {
+    async fn send(&self, body: Bytes, trace: Option<&Trace>) -> Result<HttpResponse, Failed> {
         let mut request = Request::post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "text/event-stream, application/json;q=0.9")
             .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")));
+        for (name, value) in trace.into_iter().flat_map(Trace::headers) {
+            request = request.header(name, value);
+        }
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }

@@ -4,6 +4,7 @@ mod auth;
 mod bench;
 mod card;
 mod client;
+mod mcp;
 mod push;
 mod task;
 
@@ -17,6 +18,7 @@ pub(crate) use auth::{Auth, AuthLogin, AuthLogout};
 pub(crate) use bench::{Bench, Scenario};
 pub(crate) use card::{Card, CardGet, CardSign};
 pub(crate) use client::{Common, Config, Conformance, Parts, Send, Talk};
+pub(crate) use mcp::Mcp;
 pub(crate) use push::{Push, PushConfig, PushCreate, PushDeliveries, PushListen, PushRetry};
 pub(crate) use task::{Task, TaskDownload, TaskGet, TaskList, TaskOne, TaskWait};
 
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Serve a script of rules, and let things go wrong as it says: an agent to test clients with.
     Mock(Mock),
+    /// Offer agents as the tools of an MCP server, to editors and assistants.
+    Mcp(Mcp),
     /// Look at a configuration file, and say what is wrong with it.
     Check(Check),
     /// Write a configuration file to begin with.

@@ -93,7 +93,7 @@ impl Failure {
         let failure = match error.kind() {
             ErrorKind::Unavailable if lost => return Self::lost(error),
             ErrorKind::Unauthenticated | ErrorKind::PermissionDenied if supplied => {
-                Self::auth_failed(said(error))
+                Self::auth_failed(format!("the agent does not take the credential: {}", said(error)))
                     .hint("check the credential and its scopes, or see the wire with --debug")
             }
             ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {

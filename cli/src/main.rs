@@ -34,6 +34,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use output::Output;
+use tracing::Instrument;
 use typed::Typed;
 
 #[tokio::main]
@@ -41,10 +42,14 @@ async fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     match typed::read(words.clone()) {
         Typed::Command(args, matches) => {
-            if !args.command.serves() {
-                telemetry::talking();
+            if args.command.serves() {
+                return commands::run(args.command, &matches, &words).await;
             }
-            commands::run(args.command, &matches, &words).await
+            let telemetry = telemetry::talking();
+            let code =
+                commands::run(args.command, &matches, &words).instrument(telemetry::verb(&words)).await;
+            telemetry.end().await;
+            code
         }
         Typed::Shown(text) => {
             // Nobody is left to tell if the reader is gone.

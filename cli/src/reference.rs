@@ -165,6 +165,11 @@ fn no_card(url: &str, error: &Error) -> Failure {
             ..failure
         }
         .hint(format!("to send them there as well: {}", crate::resume::again("--card-auth"))),
+        3 if is_loopback(&host_of_url(url)) && error.message().starts_with("cannot connect") => {
+            let message = format!("{}, at {url}", failure.message);
+            Failure { message, ..failure }
+                .hint("is it running? attache demo starts an agent to practise with")
+        }
         _ => Failure { message: format!("{}, at {url}", failure.message), ..failure },
     }
 }
@@ -205,6 +210,11 @@ impl Found {
     /// The host that the card came from.
     pub(crate) fn host(&self) -> Option<&str> {
         self.received.host.as_deref()
+    }
+
+    /// The origin that the card came from.
+    pub(crate) fn origin(&self) -> Option<&str> {
+        self.received.origin.as_deref()
     }
 
     /// The only host that credentials go to unasked; `None` if the user vouches for all.

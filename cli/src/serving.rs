@@ -7,13 +7,13 @@ mod tries;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Bound, Served, Server};
+use attache::{Bound, Local, Served, Server};
 use attache_agents::Fault;
 
 use crate::access::{self, Reloading};
@@ -51,8 +51,14 @@ pub(crate) fn environment(name: &str) -> Option<String> {
 
 /// Serves until it is interrupted; then ends what has begun, or at once when interrupted again.
 pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()> {
+    let telemetry = telemetry::serving(&config.telemetry)?;
+    let served = served(serving, config).await;
+    telemetry.end().await;
+    served
+}
+
+async fn served(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let folder = data_dir::find(config.store.data_dir.as_deref(), serving.folder);
-    telemetry::serving(&config.telemetry);
     let access = access::prepare(config, folder.as_deref())?;
     let asks = access.asks(config);
     let addresses = listen::allowed(&config.server, asks).await?;
@@ -83,6 +89,24 @@ pub(crate) async fn run(serving: Serving, config: &Config) -> anyhow::Result<()>
         served = until_interrupted(bound, &reload, || greet(&url, &url, &place, (&serving.tries, asks))) => served,
         () = relay.run(mock) => Ok(()),
     }
+}
+
+/// Serves within this process alone, for those who speak for its agents in another way. Where its folder cannot be used,
+/// as when another such process does, tasks are kept in memory, and that is said.
+pub(crate) async fn within(agents: Vec<Served>, folder: &str, config: &Config) -> anyhow::Result<Local> {
+    let server = set_up(server(agents)?, config).push(config.push(false));
+    let server = match config.store.kind {
+        StoreKind::Memory => server,
+        StoreKind::Null => server.store(Memory::null()),
+        StoreKind::Sqlite => match sqlite(folder, config) {
+            Ok((store, _)) => server.store(store),
+            Err(error) => {
+                eprintln!("warning: tasks are kept in memory until the program ends: {error:#}");
+                server
+            }
+        },
+    };
+    Ok(server.local().await?)
 }
 
 async fn until_interrupted(
@@ -177,14 +201,20 @@ fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(
             Ok((server.store(Memory::null()), "nowhere: every answer is a message".to_owned()))
         }
         StoreKind::Sqlite => {
-            let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
-            let file = folder.join("tasks.db");
-            let store = Sqlite::open(&file, Options::default()).with_context(|| {
-                format!("cannot keep tasks in {}; name another folder: --data-dir <DIR>", folder.display())
-            })?;
+            let (store, file) = sqlite(folder, config)?;
             Ok((server.store(store), file.display().to_string()))
         }
     }
+}
+
+fn sqlite(folder: &str, config: &Config) -> anyhow::Result<(Sqlite, PathBuf)> {
+    let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
+    let file = folder.join("tasks.db");
+    let options = Options { min_free: config.store.min_free as u64, ..Options::default() };
+    let store = Sqlite::open(&file, options).with_context(|| {
+        format!("cannot keep tasks in {}; name another folder: --data-dir <DIR>", folder.display())
+    })?;
+    Ok((store, file))
 }
 
 /// The first line is for scripts, which wait for it.
@@ -197,7 +227,10 @@ fn greet(url: &str, public: &str, place: &str, (tries, asks): (&[Try], bool)) ->
     writeln!(out, "Card: {}", tries::card(url))?;
     writeln!(out, "Tasks: {place}")?;
     if asks {
-        writeln!(out, "Callers are asked who they are; with a key add: -H 'Authorization: Bearer <KEY>'")?;
+        writeln!(
+            out,
+            "Callers are asked who they are; with a key set A2ACLI_BEARER=<KEY>, or add -H 'Authorization: Bearer <KEY>'"
+        )?;
     }
     for attempt in tries {
         writeln!(out, "{}:", attempt.about())?;

@@ -140,12 +140,41 @@ impl Settings {
         Some(&self.all.iter().find(|setting| setting.name == name)?.source)
     }
 
+    /// Whether the user trusts this host, whatever leads there.
+    pub(crate) fn allows(&self, host: &str) -> bool {
+        self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    }
+
+    /// Files with a credential in force that others on this machine can read.
+    pub(crate) fn exposed(&self) -> Vec<&std::path::Path> {
+        let secret = self.all.iter().filter(|setting| setting.secret);
+        let mut files: Vec<_> = secret
+            .filter_map(|setting| match &setting.source {
+                Source::File { path, .. } if is_open(path) => Some(path.as_path()),
+                _ => None,
+            })
+            .collect();
+        files.dedup();
+        files
+    }
+
     /// Whether any credential would go along.
     pub(crate) fn has_credential(&self) -> bool {
         self.bearer.is_some()
             || self.api_key.is_some()
             || self.service_params.iter().any(|(name, _)| crate::masks::is_credential(name))
     }
+}
+
+#[cfg(unix)]
+fn is_open(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open(_: &std::path::Path) -> bool {
+    false
 }
 
 fn boolean(setting: &Setting) -> Outcome<bool> {

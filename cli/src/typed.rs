@@ -22,6 +22,7 @@ pub(crate) enum Typed {
 pub(crate) fn read(words: Vec<OsString>) -> Typed {
     let program = Args::command();
     let words = hoist::behind_the_verb(words, &program);
+    let typed = verbs(&words, &program);
     let read = program.try_get_matches_from(words);
     let read = read.and_then(|matches| Ok((Args::from_arg_matches(&matches)?, matches)));
     match read {
@@ -29,13 +30,30 @@ pub(crate) fn read(words: Vec<OsString>) -> Typed {
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp => Typed::Shown(format!("{}{}", error.render(), effective())),
             ErrorKind::DisplayVersion => Typed::Shown(error.render().to_string()),
-            _ => Typed::Wrong(wrong(&error)),
+            _ => Typed::Wrong(wrong(&error, &typed)),
         },
     }
 }
 
+/// The verbs that were typed and understood, and what could follow them.
+struct Verbs {
+    path: String,
+    next: Vec<String>,
+}
+
+fn verbs(words: &[OsString], program: &clap::Command) -> Verbs {
+    let (mut at, mut path) = (program, String::new());
+    for word in words.iter().skip(1).map(|word| word.to_string_lossy()) {
+        let Some(next) = at.find_subcommand(&*word) else { break };
+        path.push_str(&format!(" {word}"));
+        at = next;
+    }
+    let next = at.get_subcommands().filter(|one| !one.is_hide_set()).map(|one| one.get_name().to_owned());
+    Verbs { path, next: next.collect() }
+}
+
 /// The parser's complaint on one line, and where to read on.
-fn wrong(error: &clap::Error) -> Failure {
+fn wrong(error: &clap::Error, typed: &Verbs) -> Failure {
     let text = error.render().to_string();
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.contains("try '--help'"));
     let words: Vec<_> =
@@ -51,9 +69,20 @@ fn wrong(error: &clap::Error) -> Failure {
             .into_iter()
             .find_map(|kind| error.get(kind))
             .map(ToString::to_string);
+    let read_on = format!("see attache help{}", typed.path);
+    let named = typed.next.join(", ");
+    let names_verb = matches!(
+        error.kind(),
+        ErrorKind::InvalidSubcommand
+            | ErrorKind::MissingSubcommand
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
     match suggestion.filter(|it| !it.is_empty()) {
-        Some(word) => Failure::usage(said).hint(format!("did you mean {word}? see attache help")),
-        None => Failure::usage(said).hint("see attache help"),
+        Some(word) => Failure::usage(said).hint(format!("did you mean {word}? {read_on}")),
+        None if names_verb && !named.is_empty() => {
+            Failure::usage(said).hint(format!("there are {named}; {read_on}"))
+        }
+        None => Failure::usage(said).hint(read_on),
     }
 }
 

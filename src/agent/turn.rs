@@ -10,10 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::Queue;
 use super::queue::TooLate;
+use crate::metrics;
 use crate::model::{
     Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role, Task, TaskId,
-    TaskState, TaskStatus,
+    TaskState, TaskStatus, Trace,
 };
+use crate::trace;
 
 /// One message to work on, and the ways to speak about it.
 ///
@@ -104,6 +106,18 @@ impl Turn {
     #[must_use]
     pub fn call(&self) -> &Call {
         &self.0.call
+    }
+
+    /// Where what runs now is in a trace: to be passed on, as [`headers`](Trace::headers), with whatever is asked of
+    /// others for this turn.
+    #[must_use]
+    pub fn trace(&self) -> Option<Trace> {
+        trace::current().or_else(|| self.0.call.trace.clone())
+    }
+
+    /// Counts tokens that a model has read and written for this turn, for whoever looks at `/metrics`.
+    pub fn count_tokens(&self, input: u64, output: u64) {
+        metrics::tokens(&self.0.call.scope.agent, input, output);
     }
 
     /// The how-manieth attempt at this message it is: more than 1 if a restart cut the one before off.

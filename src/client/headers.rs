@@ -5,7 +5,8 @@ use ::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Client;
 use super::way::origin;
-use crate::model::{Error, Result, Secret};
+use crate::model::{Error, Result, Secret, Trace};
+use crate::trace;
 use crate::wire::header;
 
 const US: &str = concat!("attache/", env!("CARGO_PKG_VERSION"));
@@ -22,6 +23,11 @@ impl Client {
         if let Some(uris) = &self.extensions {
             for name in header::extensions(self.way.version) {
                 headers.insert(HeaderName::from_static(name), uris.clone());
+            }
+        }
+        for (name, value) in trace::current().or_else(|| self.trace.clone()).iter().flat_map(Trace::headers) {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(HeaderName::from_static(name), value);
             }
         }
         if self.is_trusted() {

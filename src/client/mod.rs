@@ -36,7 +36,7 @@ use tokio_util::task::TaskTracker;
 use crate::egress::ClientTls;
 use crate::egress::Egress;
 pub use crate::egress::{Header, Traffic};
-use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Version};
+use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Trace, Version};
 pub use builder::ClientBuilder;
 pub use cards::{CardStore, KeptCard, MemoryCards};
 use credentials::Wallet;
@@ -65,6 +65,8 @@ pub struct Client {
     others: Arc<Others>,
     headers: HeaderMap,
     extensions: Option<HeaderValue>,
+    /// Where its calls are in a trace.
+    trace: Option<Trace>,
     settings: Arc<ClientSettings>,
     /// Origins that the headers may go to besides home.
     trusted: Arc<[String]>,
@@ -138,6 +140,13 @@ impl Client {
         let (name, value) = headers::header(name, value)?;
         self.headers.insert(name, value);
         Ok(self)
+    }
+
+    /// Makes every call part of this trace. Where OpenTelemetry is on, calls are part of what runs when they are made,
+    /// and need not be told.
+    #[must_use]
+    pub fn with_trace(self, trace: Trace) -> Self {
+        Self { trace: Some(trace), ..self }
     }
 
     /// Sends this token as `Authorization: Bearer`, whatever the card says and wherever it leads; rather use

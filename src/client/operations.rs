@@ -1,6 +1,7 @@
 //! The eleven operations, each one exchange: nothing is tried again, but for the way that a card offers besides.
 
 use tokio::time::timeout;
+use tracing::{Instrument, Span};
 
 use super::retry::late;
 use super::{Client, EventStream, chat, grpc, jsonrpc, rest};
@@ -10,6 +11,7 @@ use crate::model::{
     ListTasksResponse, PushConfig, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
     SubscribeToTaskRequest, Task,
 };
+use crate::trace;
 
 impl Client {
     /// Sends a message and waits for the answer.
@@ -157,6 +159,16 @@ impl Client {
     }
 
     async fn exchanged(&self, request: &Request) -> Result<Response> {
+        let span = self.span(request);
+        self.exchange_in(request).instrument(span).await
+    }
+
+    fn span(&self, request: &Request) -> Span {
+        let way = (self.way.binding, self.way.version);
+        trace::outgoing(request.operation(), way, self.way.url.host(), self.trace.as_ref())
+    }
+
+    async fn exchange_in(&self, request: &Request) -> Result<Response> {
         if let Some(model) = self.completes_chats() {
             return chat::call(self, model, request).await;
         }
@@ -182,11 +194,15 @@ impl Client {
         if self.completes_chats().is_some() {
             return Err(chat::unsupported());
         }
-        match self.way.binding {
-            Binding::JsonRpc => jsonrpc::stream(self, request, after).await,
-            Binding::HttpJson => rest::stream(self, request, after).await,
-            Binding::Grpc => grpc::stream(self, request, after).await,
-        }
+        let span = self.span(request);
+        let opened = async {
+            match self.way.binding {
+                Binding::JsonRpc => jsonrpc::stream(self, request, after).await,
+                Binding::HttpJson => rest::stream(self, request, after).await,
+                Binding::Grpc => grpc::stream(self, request, after).await,
+            }
+        };
+        opened.instrument(span).await
     }
 }
 

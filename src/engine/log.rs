@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::model::{Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStatus, Timestamp};
+use crate::model::{Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStatus, Timestamp, Trace};
 use crate::store::Folded;
 
 /// A log up to one of its positions.
@@ -16,6 +16,8 @@ pub(crate) struct Log {
     pub(crate) task: Arc<Task>,
     pub(crate) at: Seq,
     waiting: VecDeque<Arc<Message>>,
+    /// The traces of messages that wait, and of the last one that had any, by the number of their turn.
+    traces: VecDeque<(u64, Trace)>,
     turns_ended: u64,
     /// How often the turn of the first waiting message was begun.
     pub(super) attempts: u32,
@@ -24,13 +26,13 @@ pub(crate) struct Log {
 impl Log {
     /// A log of no entries yet.
     pub(super) fn empty() -> Self {
-        Self { task: Arc::default(), at: Seq(0), waiting: VecDeque::new(), turns_ended: 0, attempts: 0 }
+        Self::kept(Seq(0), Folded::default())
     }
 
     /// A log that was kept at a position.
     pub(super) fn kept(at: Seq, folded: Folded) -> Self {
-        let Folded { task, waiting, turns_ended, attempts } = folded;
-        Self { task, at, waiting: waiting.into(), turns_ended, attempts }
+        let Folded { task, waiting, traces, turns_ended, attempts } = folded;
+        Self { task, at, waiting: waiting.into(), traces: traces.into(), turns_ended, attempts }
     }
 
     /// What can be kept of it.
@@ -38,6 +40,7 @@ impl Log {
         Folded {
             task: self.task.clone(),
             waiting: self.waiting.iter().cloned().collect(),
+            traces: self.traces.iter().cloned().collect(),
             turns_ended: self.turns_ended,
             attempts: self.attempts,
         }
@@ -64,11 +67,15 @@ impl Log {
                 Arc::make_mut(&mut self.task).apply(entry)?;
             }
             // They change nothing in the task, and so need no copy of it.
-            Event::TurnStarted | Event::CancelRequested { .. } | Event::Ignored { .. } | Event::TurnEnded => {
-            }
+            Event::Traced(_)
+            | Event::TurnStarted
+            | Event::CancelRequested { .. }
+            | Event::Ignored { .. }
+            | Event::TurnEnded => {}
         }
         match &entry.event {
             Event::Message(message) => self.waiting.push_back(message.clone()),
+            Event::Traced(trace) => self.trace_last(trace),
             Event::TurnStarted => self.attempts += 1,
             Event::TurnEnded => {
                 self.waiting.pop_front();
@@ -99,6 +106,23 @@ impl Log {
             self.at = seq;
         }
         entry.event
+    }
+
+    /// Notes the trace of the newest message. Those of turns that are over are nobody's any more.
+    fn trace_last(&mut self, trace: &Trace) {
+        let (ended, last) = (self.turns_ended, self.last_turn());
+        self.traces.retain(|(turn, _)| *turn > ended && *turn != last);
+        self.traces.push_back((last, trace.clone()));
+    }
+
+    /// The trace of the message that a turn takes.
+    pub(super) fn trace_of(&self, turn: u64) -> Option<&Trace> {
+        self.traces.iter().find(|(number, _)| *number == turn).map(|(_, trace)| trace)
+    }
+
+    /// The trace of the newest message that had one.
+    pub(super) fn last_trace(&self) -> Option<&Trace> {
+        self.traces.back().map(|(_, trace)| trace)
     }
 
     /// The message whose turn it is, if there is work left to do.

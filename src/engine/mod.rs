@@ -36,7 +36,7 @@ use tokio_util::task::TaskTracker;
 use crate::agent::Failure;
 use crate::bus::Bus;
 use crate::model::{
-    Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp,
+    Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp, Trace,
 };
 use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Which};
 use clock::{Calendar, Clock};
@@ -229,6 +229,12 @@ impl Engine {
     /// The task as it was at a position.
     pub(crate) async fn task_at(&self, head: &Head, at: Seq) -> Result<Arc<Task>> {
         self.in_time(self.journal.task_at(head, at)).await
+    }
+
+    /// The trace of the newest message of a task, if it had one.
+    pub(crate) async fn trace(&self, head: &Head) -> Result<Option<Trace>> {
+        let log = self.in_time(self.journal.log(head)).await?;
+        Ok(log.last_trace().cloned())
     }
 
     /// Now.

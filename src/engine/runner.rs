@@ -91,8 +91,9 @@ impl Runner {
         let mut runner = Self::new(engine, id, call.scope.clone());
         (runner.failure, runner.birth) = (failure, Some(Birth { context_id, key, alias, config, answer }));
         runner.version = call.version;
+        let traced = call.trace.clone().map(Event::Traced);
         runner.calls.push_back((1, call));
-        runner.plan([created, Event::Message(message)]);
+        runner.plan([created, Event::Message(message)].into_iter().chain(traced));
         runner.begin_turn();
         if runner.permit.is_none() {
             // Taken before the first wait, so that a thousand who come at once count as a thousand.
@@ -298,7 +299,11 @@ impl Runner {
             self.calls.pop_front();
         }
         let call = self.calls.pop_front_if(|(number, _)| *number == turn);
-        call.map_or_else(|| Call::new(self.scope.clone()), |(_, call)| call)
+        call.map(|(_, call)| call).unwrap_or_else(|| {
+            // Before us, or elsewhere: of all that surrounded it the log has this.
+            let trace = self.log.trace_of(turn).cloned();
+            Call { trace, ..Call::new(self.scope.clone()) }
+        })
     }
 
     /// Tells the agent that a task of its was canceled while it did nothing for it. The task has ended whatever it does.

@@ -68,6 +68,9 @@ pub struct Settings {
     /// a restart. For stores that several processes share, where one may end and leave its tasks to the others.
     #[serde(with = "TimeOrNever")]
     pub max_silent_age: Option<Duration>,
+    /// Whether every status that an agent's turn brings names its place in a trace, as `traceId` and `spanId` in its
+    /// metadata: for clients that look for it there.
+    pub trace_metadata: bool,
     /// How often what has become too old or too many is looked for.
     #[serde(with = "Time")]
     pub sweep_every: Duration,
@@ -157,6 +160,7 @@ impl Default for Settings {
             max_parked_age: None,
             max_parked_tasks: 10_000,
             max_silent_age: None,
+            trace_metadata: false,
             sweep_every: Duration::from_secs(60),
         }
     }

@@ -12,14 +12,16 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span};
 
 use super::live::Wish;
-use super::runner::{News, Runner, status};
+use super::runner::{News, Runner};
 use super::{Engine, Error, Result, reason};
 use crate::agent::{Failure, Library, Outcome, Queue, Setting, Turn};
 use crate::metrics;
-use crate::model::{ContextId, Event, Message, Scope, Task, TaskId, TaskState};
+use crate::model::{ContextId, Event, Message, Scope, Task, TaskId, TaskState, Trace};
 use crate::store::Query;
+use crate::trace;
 use scribe::Scribe;
 
 pub(super) use scribe::interrupted;
@@ -58,18 +60,21 @@ struct Stopping {
 /// Runs the agent on a message and records what it says at the same time. On an error nothing more can be recorded,
 /// and the agent is dropped.
 pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()> {
-    let setting = Arc::new(setting(runner, message));
+    let (setting, span) = setting(runner, message);
+    let setting = Arc::new(setting);
     // However the turn ends: whoever still speaks must not wait for ever.
     let _over = Over(&setting.queue);
     let worker = runner.worker.clone();
     let agent = worker.agent.clone();
     let mut work = Some(match runner.failure.take() {
         Some(failure) => Box::pin(std::future::ready(Err(failure))) as Work<'_>,
-        None => agent.run(Turn::new(setting.clone())),
+        None if span.is_disabled() => agent.run(Turn::new(setting.clone())),
+        None => Box::pin(agent.run(Turn::new(setting.clone())).instrument(span.clone())),
     });
     let mut ended = None;
     let mut stopping: Option<Stopping> = None;
-    let (mut scribe, mut said) = (Scribe::default(), Vec::new());
+    let stamped = setting.call.trace.as_ref().filter(|_| runner.engine.settings.trace_metadata);
+    let (mut scribe, mut said) = (Scribe::new(stamped), Vec::new());
     let mut heard = Instant::now();
     let mut spoken = 0;
     tracing::debug!(task = %runner.id, "turn started");
@@ -88,7 +93,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
         }
         setting.queue.take(&mut said);
         if ended.is_none() && is_news(runner, &said) {
-            runner.plan([status(TaskState::Working)]);
+            runner.plan([scribe.working()]);
         }
         if !said.is_empty() {
             heard = Instant::now();
@@ -106,7 +111,9 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             // What the agent holds is let go before anybody hears that its turn is over.
             drop(work);
             let finished = finish(runner, &setting, scribe, ending, stopping).await;
-            running.ended(begun.elapsed());
+            let state = runner.log.task.status.state;
+            running.ended(&runner.scope().agent, state, begun.elapsed());
+            trace::turn_ended(&span, state);
             told(runner, &setting, begun.elapsed());
             return finished;
         }
@@ -222,22 +229,27 @@ async fn poll_once(work: &mut Option<Work<'_>>) -> Option<Ending> {
     .await
 }
 
-fn setting(runner: &mut Runner, message: Arc<Message>) -> Setting {
-    let call = runner.call();
+fn setting(runner: &mut Runner, message: Arc<Message>) -> (Setting, Span) {
+    let mut call = runner.call();
     runner.version = call.version;
+    let attempt = runner.log.attempts.max(1);
+    let span = trace::turn(runner.scope(), &runner.log.task, attempt, call.trace.as_ref());
+    // What the agent asks of others is part of its turn.
+    call.trace = trace::of(&span).or(call.trace);
     let (engine, scope) = (&runner.engine, runner.scope().clone());
-    Setting {
+    let setting = Setting {
         task: runner.log.task.clone(),
         timed_out: reason::is_silence(&message),
         message,
         call,
-        attempt: runner.log.attempts.max(1),
+        attempt,
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
         cancel: CancellationToken::new(),
         listens: AtomicBool::new(false),
         deadline: later(Instant::now(), runner.worker.max_turn_time(&engine.settings)),
         library: Arc::new(Shelf { engine: engine.clone(), scope }),
-    }
+    };
+    (setting, span)
 }
 
 /// Ends the turn: what the agent said up to now counts, what comes after does not.
@@ -279,7 +291,7 @@ fn told(runner: &Runner, setting: &Setting, took: Duration) {
         context = %task.context_id,
         agent = &*scope.agent,
         caller = setting.call.caller().name(),
-        trace = setting.call.traceparent.as_deref(),
+        trace = setting.call.trace.as_ref().map(Trace::trace_id),
         state = %task.status.state,
         took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         "turn ended"

@@ -44,6 +44,12 @@ struct Limit {
     limit: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Tokens {
+    pub(super) agent: String,
+    pub(super) kind: &'static str,
+}
+
 type Times = Family<By, Histogram, fn() -> Histogram>;
 
 pub(super) struct Book {
@@ -63,6 +69,7 @@ pub(super) struct Book {
     pub(super) refusals: Counter,
     auth_failures: Family<Why, Counter>,
     limits: Family<Limit, Counter>,
+    pub(super) tokens: Family<Tokens, Counter>,
 }
 
 impl Book {
@@ -85,6 +92,7 @@ impl Book {
             refusals: Counter::default(),
             auth_failures: Family::default(),
             limits: Family::default(),
+            tokens: Family::default(),
         };
         book.register();
         book
@@ -108,6 +116,7 @@ impl Book {
         registry.register("push_attempts", "Attempts to call webhooks", self.pushes.clone());
         registry.register("egress_refusals", "Places that were not connected to", self.refusals.clone());
         registry.register("auth_failures", "Callers who were not let in", self.auth_failures.clone());
+        registry.register("model_tokens", "Tokens that models read and wrote", self.tokens.clone());
         registry.register("limits_hit", "Calls that met a limit", self.limits.clone());
     }
 

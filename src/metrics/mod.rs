@@ -13,9 +13,24 @@ use std::time::Duration;
 use prometheus_client::encoding::text::encode;
 
 use crate::model::{ErrorKind, Event, Operation, TaskState, Version};
-use book::{Book, By, Pushed, Told};
+use book::{Book, By, Pushed, Tokens, Told};
 
 static BOOK: OnceLock<Book> = OnceLock::new();
+static LISTENER: OnceLock<Box<dyn Listener>> = OnceLock::new();
+
+/// Somebody else who counts tasks.
+pub trait Listener: Send + Sync + 'static {
+    /// A task has entered a state, and that is durable.
+    fn entered(&self, agent: &str, version: Version, state: TaskState);
+
+    /// A turn is over, and its task in this state.
+    fn turn_ended(&self, agent: &str, state: TaskState, took: Duration);
+}
+
+/// Tells somebody else too, from now on. The first one who asks is told, and nobody after that.
+pub fn listen(listener: impl Listener) {
+    let _ = LISTENER.set(Box::new(listener));
+}
 
 /// Begins to count.
 pub fn enable() {
@@ -54,11 +69,15 @@ pub(crate) fn states(events: &[Event]) -> States {
         Event::Status { status, .. } => Some(status.state),
         _ => None,
     };
-    States(BOOK.get().map_or_else(Vec::new, |_| events.iter().filter_map(entered).collect()))
+    let counts = BOOK.get().is_some() || LISTENER.get().is_some();
+    States(if counts { events.iter().filter_map(entered).collect() } else { Vec::new() })
 }
 
 impl States {
     pub(crate) fn count(&self, agent: &str, version: Version) {
+        if let Some(listener) = LISTENER.get() {
+            self.0.iter().for_each(|state| listener.entered(agent, version, *state));
+        }
         note(|book| {
             for state in &self.0 {
                 let told = Told { agent: agent.to_owned(), version: version.as_str(), state: state.as_str() };
@@ -88,9 +107,12 @@ impl Running {
         self.note(|book, by| book.first_event_seconds.get_or_create(by).observe(after.as_secs_f64()));
     }
 
-    /// The turn is over.
-    pub(crate) fn ended(&self, after: Duration) {
+    /// The turn is over, and the task in this state.
+    pub(crate) fn ended(&self, agent: &str, state: TaskState, after: Duration) {
         self.note(|book, by| book.turn_seconds.get_or_create(by).observe(after.as_secs_f64()));
+        if let Some(listener) = LISTENER.get() {
+            listener.turn_ended(agent, state, after);
+        }
     }
 
     fn note(&self, write: impl FnOnce(&Book, &By)) {
@@ -155,6 +177,15 @@ pub(crate) fn egress_refused() {
 /// Somebody was not let in: `missing`, `wrong` or `forbidden` credentials.
 pub(crate) fn auth_failed(why: &'static str) {
     note(|book| book.auth_failed(why));
+}
+
+/// A model has read and written so many tokens for an agent.
+pub(crate) fn tokens(agent: &str, input: u64, output: u64) {
+    note(|book| {
+        for (kind, count) in [("input", input), ("output", output)] {
+            book.tokens.get_or_create(&Tokens { agent: agent.to_owned(), kind }).inc_by(count);
+        }
+    });
 }
 
 /// Somebody met a limit.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::model::{ErrorKind, Event, Operation, Version};
+use crate::model::{ErrorKind, Event, Operation, TaskState, Version};
 
 pub(crate) const MEDIA_TYPE: &str = "text/plain";
 
@@ -15,7 +15,7 @@ pub(crate) struct Running;
 impl Running {
     pub(crate) fn spoke(&self, _: Duration) {}
 
-    pub(crate) fn ended(&self, _: Duration) {}
+    pub(crate) fn ended(&self, _: &str, _: TaskState, _: Duration) {}
 }
 
 pub(crate) fn call(_: &str, _: Operation, _: Version, _: Option<ErrorKind>) {}
@@ -49,3 +49,5 @@ pub(crate) fn egress_refused() {}
 pub(crate) fn auth_failed(_: &'static str) {}
 
 pub(crate) fn limit(_: &'static str) {}
+
+pub(crate) fn tokens(_: &str, _: u64, _: u64) {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::{Artifact, ContextId, Message, Object, Task, TaskId, TaskStatus, Timestamp, or_default};
+use super::{Artifact, ContextId, Message, Object, Task, TaskId, TaskStatus, Timestamp, Trace, or_default};
 
 /// A position in the log of a task; the first entry is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -37,6 +37,8 @@ pub enum Event {
     },
     /// A message came in.
     Message(Arc<Message>),
+    /// The trace that the message before this belongs to.
+    Traced(Trace),
     /// An agent began to work on the messages so far.
     TurnStarted,
     /// The task has a new status.
@@ -95,6 +97,7 @@ impl Entry {
             }
             Event::Created { .. }
             | Event::Message(_)
+            | Event::Traced(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
             | Event::Ignored { .. }

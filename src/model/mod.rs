@@ -23,6 +23,7 @@ mod secret;
 mod security;
 mod task;
 mod time;
+mod trace;
 mod version;
 mod weight;
 
@@ -58,4 +59,5 @@ pub use security::{
 };
 pub use task::{Broken, Task, TaskState, TaskStatus};
 pub use time::{NotATime, Timestamp};
+pub use trace::Trace;
 pub use version::{Binding, Operation, Version};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Seq, Version};
+use super::{Seq, Trace, Version};
 
 /// Somebody who calls us, by the name that authentication gave them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,8 +48,8 @@ pub struct Call {
     pub idempotency_key: Option<String>,
     /// The extensions that are active, by URI.
     pub extensions: Vec<String>,
-    /// The trace it belongs to, as W3C has it.
-    pub traceparent: Option<String>,
+    /// The trace it belongs to. Within a turn it is that of the turn.
+    pub trace: Option<Trace>,
     /// The version of the protocol it is made in: its webhooks are called in the same.
     pub version: Version,
     /// The last position that the caller of a stream has seen.
@@ -64,7 +64,7 @@ impl Call {
             scope,
             idempotency_key: None,
             extensions: Vec::new(),
-            traceparent: None,
+            trace: None,
             version: Version::V1,
             last_seen: None,
         }

@@ -224,9 +224,11 @@ impl Task {
                 self.apply_status(status, metadata.as_ref(), Some(entry.time))
             }
             Event::Artifact { artifact, append, .. } => self.apply_artifact(artifact, *append),
-            Event::TurnStarted | Event::CancelRequested { .. } | Event::Ignored { .. } | Event::TurnEnded => {
-                Ok(())
-            }
+            Event::Traced(_)
+            | Event::TurnStarted
+            | Event::CancelRequested { .. }
+            | Event::Ignored { .. }
+            | Event::TurnEnded => Ok(()),
         }
     }
 

@@ -25,6 +25,7 @@ impl Event {
                     of_object(metadata.as_ref())
                 }
                 Self::Message(message) => of_message(message),
+                Self::Traced(trace) => trace.weight(),
                 Self::Status { status, metadata } => {
                     let message = status.message.as_ref().map_or(0, |message| of_message(message));
                     message + of_object(metadata.as_ref())

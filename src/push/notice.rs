@@ -5,7 +5,7 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderValue, Request};
 use sha2::{Digest, Sha256};
 
-use crate::model::{PushConfig, Secret, Seq, StreamResponse, TaskId};
+use crate::model::{PushConfig, Secret, Seq, StreamResponse, TaskId, Trace};
 use crate::store::Push;
 use crate::wire::{Dialect, header, write_event};
 
@@ -24,9 +24,14 @@ impl Notice {
         Self { event_id: EventId::of(push, seq), seq, body: body.into() }
     }
 
-    /// The request that carries it, with a token if notifications are signed; `None` when the registration cannot be
-    /// written as one.
-    pub(super) fn request(&self, push: &Push, token: Option<&str>) -> Option<Request<Bytes>> {
+    /// The request that carries it, with a token if notifications are signed, and with its place in a trace; `None` when
+    /// the registration cannot be written as one.
+    pub(super) fn request(
+        &self,
+        push: &Push,
+        token: Option<&str>,
+        trace: Option<&Trace>,
+    ) -> Option<Request<Bytes>> {
         let (config, version) = (&push.registered.config, push.registered.version);
         let mut request = Request::post(config.url.as_str())
             .header(CONTENT_TYPE, header::rest_media_type(version))
@@ -34,6 +39,9 @@ impl Notice {
             .header(header::VERSION, version.as_str())
             .header(header::EVENT_ID, self.event_id.to_string())
             .header(header::EVENT_SEQUENCE, self.seq.0);
+        for (name, value) in trace.into_iter().flat_map(Trace::headers) {
+            request = request.header(name, value);
+        }
         if let Some(token) = &config.token {
             for name in header::NOTIFICATION_TOKENS {
                 request = request.header(*name, secret(token.expose())?);

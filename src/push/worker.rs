@@ -6,16 +6,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use tokio::time::{sleep, timeout};
+use tracing::{Instrument, Span};
 
 use super::Inner;
 use super::notice::Notice;
-use super::signature::Attempt;
 use super::verdict::Verdict;
 use crate::egress::Caps;
 use crate::engine::{self, Follow, Recorded};
 use crate::metrics;
-use crate::model::{Event, PushConfigId, StreamResponse, TaskState, Timestamp};
+use crate::model::{Event, PushConfigId, Seq, StreamResponse, TaskState, Timestamp, Trace};
 use crate::store::{Delivery, Head, Push, Standing};
+use crate::trace;
 use crate::wire::{Carries, carries};
 
 /// How much of an answer is read; nobody looks at it.
@@ -30,7 +31,7 @@ pub(super) async fn deliver(inner: Arc<Inner>, task: Head, id: PushConfigId) {
     loop {
         let worked = match inner.engine.push(&task, &id).await {
             Ok(Some(push)) if push.delivery.standing == Standing::Open => {
-                Worker { inner: &inner, push, state: None }.work().await
+                Worker { inner: &inner, push, state: None, trace: None }.work().await
             }
             Ok(_) => return,
             Err(error) => Err(error),
@@ -59,11 +60,17 @@ struct Worker<'a> {
     push: Push,
     /// The last state that was seen.
     state: Option<TaskState>,
+    /// The trace that the task is worked on in.
+    trace: Option<Trace>,
 }
 
 impl Worker<'_> {
     async fn work(&mut self) -> engine::Result<()> {
         let mut follow = self.inner.engine.follow(&self.push.task, self.push.delivery.position);
+        if self.push.delivery.position > Seq(0) {
+            // What was said of it is behind us.
+            self.trace = self.inner.engine.trace(&self.push.task).await?;
+        }
         sleep(self.until_due()).await;
         while let Some(entries) = self.next(&mut follow).await? {
             for entry in entries {
@@ -100,6 +107,9 @@ impl Worker<'_> {
 
     /// Goes past an entry; `false` when there is nothing more to do.
     async fn pass(&mut self, entry: &Recorded) -> engine::Result<bool> {
+        if let Event::Traced(trace) = &entry.event {
+            self.trace = Some(trace.clone());
+        }
         let Some(event) = self.event(entry).await? else {
             self.push.delivery.position = entry.seq;
             return Ok(true);
@@ -135,7 +145,8 @@ impl Worker<'_> {
     /// Sends until it arrives; `false` when it will not, or the webhook is not there any more.
     async fn send(&mut self, notice: &Notice) -> engine::Result<bool> {
         loop {
-            let verdict = self.attempt(notice).await;
+            let span = trace::push(&self.push.task.id, self.push.delivery.attempts + 1, self.trace.as_ref());
+            let verdict = self.attempt(notice, &span).instrument(span.clone()).await;
             metrics::push(verdict.as_str());
             let why = match verdict {
                 Verdict::Delivered => return Ok(true),
@@ -165,7 +176,7 @@ impl Worker<'_> {
         }
     }
 
-    async fn attempt(&self, notice: &Notice) -> Verdict {
+    async fn attempt(&self, notice: &Notice, span: &Span) -> Verdict {
         let url = &self.push.registered.config.url;
         // The host's place first: whoever waits for a slow host holds up nobody else.
         let place = match self.inner.door.place(url).await {
@@ -177,34 +188,35 @@ impl Worker<'_> {
             if self.push.delivery.attempts == 0 { &self.inner.answering } else { &self.inner.failing };
         let turn = places.acquire().await;
         // Signed last: whoever has waited for a place has not grown old.
-        let Some(request) = self.request(notice) else {
+        let Some(request) = self.request(notice, span) else {
             return Verdict::Never("its registration cannot be written as a request".to_owned());
         };
         let caps = Caps { time: self.inner.settings.timeout, bytes: ANSWER_BYTES };
         let answer = self.inner.door.send(request, caps).await;
         drop((turn, place));
+        let status = answer.as_ref().ok().map(|answer| answer.status.as_u16());
         tracing::debug!(task = %self.push.task.id, webhook = %self.id(), event = %notice.event_id,
-            status = answer.as_ref().ok().map(|answer| answer.status.as_u16()), "webhook called");
-        Verdict::of(answer, self.inner.engine.now())
+            status, "webhook called");
+        let verdict = Verdict::of(answer, self.inner.engine.now());
+        trace::pushed(span, status, matches!(verdict, Verdict::Delivered));
+        verdict
     }
 
-    fn request(&self, notice: &Notice) -> Option<Request<Bytes>> {
-        let engine = &self.inner.engine;
-        let attempt = || Attempt {
-            url: &self.push.registered.config.url,
-            task: &self.push.task.id,
-            event: notice.event_id,
-            body: &notice.body,
-            now: engine.now(),
-            id: engine.fresh_id(),
-        };
-        let token = self.inner.signature.as_ref().map(|signature| signature.token(&attempt())).transpose();
+    fn request(&self, notice: &Notice, span: &Span) -> Option<Request<Bytes>> {
+        let (engine, push) = (&self.inner.engine, &self.push);
+        let token = self.inner.signature.as_ref().map(|signature| {
+            let about = (&push.task.id, notice.event_id);
+            let url = &push.registered.config.url;
+            signature.token(url, about, &notice.body, engine.now(), engine.fresh_id())
+        });
         let token = token
+            .transpose()
             .inspect_err(|error| {
                 tracing::error!(error = error as &dyn std::error::Error, "a notification cannot be signed");
             })
             .ok()?;
-        notice.request(&self.push, token.as_deref())
+        let trace = trace::of(span).or_else(|| self.trace.clone());
+        notice.request(&self.push, token.as_deref(), trace.as_ref())
     }
 
     /// Writes down how far it is; `false` when the webhook is not there any more.

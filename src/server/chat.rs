@@ -3,14 +3,14 @@
 mod pieces;
 
 use http::header::{HeaderName, HeaderValue};
+use http::request::Parts;
 use http::{Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
-use tracing::Instrument;
 
 use super::body;
 use super::events::Events;
 use super::guest::Guest;
-use super::incoming::span;
+use super::incoming::Told;
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -38,8 +38,11 @@ pub(super) async fn answer(
     guest: Guest,
     request: HttpRequest<Incoming>,
 ) -> Reply {
-    let span = span(Operation::SendMessage, Binding::HttpJson, Version::V1, guest.caller());
-    served(routes, at, guest, request).instrument(span).await.unwrap_or_else(refused)
+    let (head, body) = request.into_parts();
+    let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
+    let told = Told { operation, binding, version, headers: &head.headers };
+    let caller = guest.caller().clone();
+    told.of(&caller, served(routes, at, guest, (&head, body))).await.unwrap_or_else(refused)
 }
 
 /// All agents of a server, or the one at this position.
@@ -63,9 +66,8 @@ pub(super) fn refused(error: Error) -> Reply {
     reply
 }
 
-async fn served(routes: &Routes, at: usize, guest: Guest, request: HttpRequest<Incoming>) -> Result<Reply> {
-    body::check_type(request.headers())?;
-    let (head, body) = request.into_parts();
+async fn served(routes: &Routes, at: usize, guest: Guest, (head, body): (&Parts, Incoming)) -> Result<Reply> {
+    body::check_type(&head.headers)?;
     let body = body::read(body, &routes.settings, &routes.reading).await?;
     let asked = Asked::read(&body)?;
     let bytes = body.len();

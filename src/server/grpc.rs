@@ -7,13 +7,13 @@ mod reflection;
 
 use std::time::Duration;
 
+use http::request::Parts;
 use http::{HeaderMap, Request as HttpRequest};
 use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
-use tracing::Instrument;
 
 use super::guest::Guest;
-use super::incoming::{asked, say_version, span};
+use super::incoming::{Told, asked, say_version};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -83,8 +83,11 @@ async fn called(
     if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
         return refused(error, form);
     }
-    let span = span(rpc.operation, Binding::Grpc, rpc.version, guest.caller());
-    let answer = served(routes, resident, guest, rpc, request).instrument(span);
+    let (head, body) = request.into_parts();
+    let Rpc { operation, version, .. } = rpc;
+    let told = Told { operation, binding: Binding::Grpc, version, headers: &head.headers };
+    let caller = guest.caller().clone();
+    let answer = told.of(&caller, served(routes, resident, guest, rpc, (&head, body)));
     let answer = match rpc.deadline {
         Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
         None => answer.await,
@@ -97,10 +100,9 @@ async fn served(
     resident: &Resident,
     guest: Guest,
     rpc: Rpc,
-    request: HttpRequest<Incoming>,
+    (head, body): (&Parts, Incoming),
 ) -> Result<Reply> {
     let Rpc { operation, version, deadline } = rpc;
-    let (head, body) = request.into_parts();
     let message = frame::read(body, routes).await?;
     let decoded = read_grpc(operation, version, &message)?;
     let bytes = message.len();

@@ -3,16 +3,21 @@
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
-use tracing::Span;
+use tracing::Instrument;
 
-use crate::model::{self, Binding, Call, Caller, Error, INPUT_REQUEST, Operation, Result, Seq, Version};
+use crate::model::{
+    self, Binding, Call, Caller, Error, INPUT_REQUEST, Operation, Result, Seq, Trace, Version,
+};
 use crate::service::Asking;
+use crate::trace;
 use crate::wire::decide::Asked;
 use crate::wire::{Dialect, tells_of_tools};
 
 /// 1.0's name first, then 0.3's.
 const EXTENSIONS: [&str; 2] = ["a2a-extensions", "x-a2a-extensions"];
 const VERSION: &str = "a2a-version";
+/// How many lines of vendors' state are looked at.
+const MAX_STATES: usize = 32;
 /// How many extensions one request may name; nobody knows more.
 const MAX_EXTENSIONS: usize = 64;
 
@@ -44,10 +49,42 @@ pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
         || essence.eq_ignore_ascii_case(b"application/grpc+proto")
 }
 
-/// What the log says of every call.
-pub(super) fn span(operation: Operation, binding: Binding, version: Version, caller: &Caller) -> Span {
-    let (binding, version, caller) = (binding.as_str(), version.as_str(), caller.name());
-    tracing::info_span!("call", method = ?operation, binding, version, caller)
+/// What is said of every call: in the log, and in a span of the trace that its headers name.
+#[derive(Clone, Copy)]
+pub(super) struct Told<'a> {
+    pub(super) operation: Operation,
+    pub(super) binding: Binding,
+    pub(super) version: Version,
+    pub(super) headers: &'a HeaderMap,
+}
+
+impl Told<'_> {
+    /// Serves the call, and says how that ended.
+    pub(super) async fn of<T>(self, caller: &Caller, served: impl Future<Output = Result<T>>) -> Result<T> {
+        let Self { operation, binding, version, headers } = self;
+        let span = trace::call(operation, (binding, version), || trace_of(headers));
+        let (binding, version, caller) = (binding.as_str(), version.as_str(), caller.name());
+        let line = tracing::info_span!("call", method = ?operation, binding, version, caller);
+        let answer = served.instrument(span.clone()).instrument(line).await;
+        if let Err(error) = &answer {
+            trace::failed(&span, error.kind());
+        }
+        answer
+    }
+}
+
+/// The trace that the headers name. Several lines of a state are one.
+fn trace_of(headers: &HeaderMap) -> Option<Trace> {
+    let parent = only(headers, Trace::PARENT)?;
+    let mut state = headers.get_all(Trace::STATE).iter().filter_map(|line| line.to_str().ok());
+    match (state.next(), state.next()) {
+        (one, None) => Trace::read(parent, one),
+        (Some(first), Some(second)) => {
+            let all: Vec<_> = [first, second].into_iter().chain(state).take(MAX_STATES).collect();
+            Trace::read(parent, Some(&all.join(",")))
+        }
+        (None, Some(_)) => None,
+    }
 }
 
 /// What the headers say of the request.
@@ -59,7 +96,7 @@ pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> R
         caller,
         idempotency_key: idempotency_key(headers)?,
         extensions: extensions(headers).map(str::to_owned).collect(),
-        traceparent: only(headers, "traceparent").filter(|text| text.len() <= 256).map(str::to_owned),
+        trace: trace::current().or_else(|| trace_of(headers)),
         version,
         last_seen: only(headers, "last-event-id").and_then(|text| text.parse().ok()).map(Seq),
     })

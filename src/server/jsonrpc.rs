@@ -5,12 +5,11 @@ use http::header::ACCEPT;
 use http::request::Parts;
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
-use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
 use super::guest::Guest;
-use super::incoming::{asked, dialect_of, form, say_version, span};
+use super::incoming::{Told, asked, dialect_of, form, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -84,8 +83,9 @@ async fn answered(
     called: Called,
 ) -> Reply {
     let Called { id, method, version, params, bytes } = called;
-    let span = span(method.operation, Binding::JsonRpc, version, guest.caller());
-    let answer = served(routes, resident, guest, headers, (&id, params, bytes)).instrument(span).await;
+    let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
+    let caller = guest.caller().clone();
+    let answer = told.of(&caller, served(routes, resident, guest, headers, (&id, params, bytes))).await;
     answer.unwrap_or_else(|error| match refuses_in_stream(method.operation, version) {
         true => refused_stream(&id, error, version),
         false => refused(&id, error, version),

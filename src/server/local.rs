@@ -93,6 +93,16 @@ impl Local {
     }
 }
 
+impl Local {
+    /// A client of the agent that was given under this name.
+    ///
+    /// # Errors
+    /// Unsupported: gRPC without the feature `grpc`.
+    pub fn client_of(&self, agent: &str, binding: Binding, version: Version) -> Result<Client> {
+        Client::over(self.egress.clone(), &format!("{URL}agents/{agent}"), binding, version)
+    }
+}
+
 struct Door {
     connections: Connections,
     graceful: GracefulShutdown,

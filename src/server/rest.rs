@@ -1,14 +1,14 @@
 //! The HTTP+JSON binding, both versions: decode, call, encode.
 
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
-use tracing::Instrument;
 
 use super::body;
 use super::events::{Envelope, Events};
 use super::guest::Guest;
-use super::incoming::{asked, dialect_of, say_version, span};
+use super::incoming::{Told, asked, dialect_of, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{Binding, Error, ErrorKind, Result, Version};
@@ -46,8 +46,11 @@ pub(super) async fn answer(
         Ok(version) => version,
         Err(Refusal { error, form }) => return refused(error, form),
     };
-    let span = span(route.operation, Binding::HttpJson, version, guest.caller());
-    let answer = served(routes, resident, guest, &route, request).instrument(span).await;
+    let (head, body) = request.into_parts();
+    let told =
+        Told { operation: route.operation, binding: Binding::HttpJson, version, headers: &head.headers };
+    let caller = guest.caller().clone();
+    let answer = told.of(&caller, served(routes, resident, guest, &route, (&head, body))).await;
     answer.unwrap_or_else(|error| refused(error, version))
 }
 
@@ -70,9 +73,8 @@ async fn served(
     resident: &Resident,
     guest: Guest,
     route: &Route,
-    request: HttpRequest<Incoming>,
+    (head, body): (&Parts, Incoming),
 ) -> Result<Reply> {
-    let (head, body) = request.into_parts();
     let body = match head.method {
         Method::POST => body::read(body, &routes.settings, &routes.reading).await?,
         _ => Vec::new(),

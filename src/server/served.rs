@@ -48,6 +48,18 @@ impl Served {
         }
     }
 
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its card, as it was given.
+    #[must_use]
+    pub fn card(&self) -> &AgentCard {
+        &self.card
+    }
+
     /// Sets what this agent may do, where that is not what all may.
     #[must_use]
     pub fn settings(mut self, settings: AgentSettings) -> Self {

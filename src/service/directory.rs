@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::Service;
 use crate::engine::Worker;
-use crate::model::{Call, Caller, ErrorKind, Request, Result, Scope, Seq, Version};
+use crate::model::{Call, Caller, ErrorKind, Request, Result, Scope, Seq, Trace, Version};
 
 /// An agent that is served.
 pub(crate) struct Resident {
@@ -44,7 +44,8 @@ pub(crate) struct Asking {
     pub(crate) idempotency_key: Option<String>,
     /// The extensions it asks for.
     pub(crate) extensions: Vec<String>,
-    pub(crate) traceparent: Option<String>,
+    /// Where it is in a trace.
+    pub(crate) trace: Option<Trace>,
     pub(crate) version: Version,
     pub(crate) last_seen: Option<Seq>,
 }
@@ -94,10 +95,10 @@ impl Directory {
         request: &Request,
     ) -> Result<(&'a Resident, Call)> {
         let (resident, tenant) = self.resolve(resident, request.tenant())?;
-        let Asking { caller, idempotency_key, extensions, traceparent, version, last_seen } = asking;
+        let Asking { caller, idempotency_key, extensions, trace, version, last_seen } = asking;
         let scope = Scope { agent: resident.name.clone(), tenant, owner: caller };
         let extensions = resident.service.activate(extensions.iter().map(String::as_str));
-        let call = Call { scope, idempotency_key, extensions, traceparent, version, last_seen };
+        let call = Call { scope, idempotency_key, extensions, trace, version, last_seen };
         Ok((resident, call))
     }
 

@@ -199,6 +199,7 @@ impl Stream {
                 Event::TurnEnded => self.turns_ended += 1,
                 Event::Created { .. }
                 | Event::Message(_)
+                | Event::Traced(_)
                 | Event::TurnStarted
                 | Event::CancelRequested { .. }
                 | Event::Ignored { .. } => {}

@@ -17,15 +17,16 @@ use message::{maybe_object, read_artifact, read_maybe_object, read_message, writ
 
 use super::{Folded, Registered};
 use crate::model::{
-    AuthenticationInfo, Event, Message, PushConfig, Secret, Task, TaskState, TaskStatus, Timestamp, Version,
+    AuthenticationInfo, Event, Message, PushConfig, Secret, Task, TaskState, TaskStatus, Timestamp, Trace,
+    Version,
 };
 
 pub(in crate::store) use bytes::Corrupt;
 
 const FORMAT: u8 = 1;
 
-/// Folds have a format of their own; of the first, which had the task alone, nothing is read any more.
-const FOLDED_FORMAT: u8 = 2;
+/// Folds have a format of their own; of those before, which had less, nothing is read any more.
+const FOLDED_FORMAT: u8 = 3;
 
 /// Events that were recorded at one time.
 pub(in crate::store) fn write_events(time: Timestamp, events: &[Event]) -> Vec<u8> {
@@ -47,6 +48,10 @@ pub(in crate::store) fn write_folded(folded: &Folded) -> Vec<u8> {
     let mut out = Writer::new(FOLDED_FORMAT);
     write_task(&mut out, &folded.task);
     out.list(&folded.waiting, |out, message| write_message(out, message));
+    out.list(&folded.traces, |out, (turn, trace)| {
+        out.number(*turn);
+        write_trace(out, trace);
+    });
     out.number(folded.turns_ended);
     out.number(folded.attempts.into());
     out.into_bytes()
@@ -58,6 +63,7 @@ pub(in crate::store) fn read_folded(bytes: &[u8]) -> Read<Folded> {
     let folded = Folded {
         task: Arc::new(read_task(&mut from)?),
         waiting: read_messages(&mut from)?,
+        traces: from.list(|from| Ok((from.number()?, read_trace(from)?)))?,
         turns_ended: from.number()?,
         attempts: u32::try_from(from.number()?).map_err(|_| Corrupt("a number beyond 32 bits"))?,
     };
@@ -137,6 +143,7 @@ const ARTIFACT: u8 = 5;
 const CANCEL_REQUESTED: u8 = 6;
 const IGNORED: u8 = 7;
 const TURN_ENDED: u8 = 8;
+const TRACED: u8 = 9;
 
 /// Bits of one byte of an artifact event.
 const APPEND: u8 = 1;
@@ -153,6 +160,10 @@ fn write_event(out: &mut Writer, event: &Event) {
         Event::Message(message) => {
             out.byte(MESSAGE);
             write_message(out, message);
+        }
+        Event::Traced(trace) => {
+            out.byte(TRACED);
+            write_trace(out, trace);
         }
         Event::TurnStarted => out.byte(TURN_STARTED),
         Event::Status { status, metadata } => {
@@ -186,6 +197,7 @@ fn read_event(from: &mut Reader<'_>) -> Read<Event> {
             metadata: read_maybe_object(from)?,
         },
         MESSAGE => Event::Message(Arc::new(read_message(from)?)),
+        TRACED => Event::Traced(read_trace(from)?),
         TURN_STARTED => Event::TurnStarted,
         STATUS => Event::Status { status: read_status(from)?, metadata: read_maybe_object(from)? },
         ARTIFACT => {
@@ -202,6 +214,16 @@ fn read_event(from: &mut Reader<'_>) -> Read<Event> {
         TURN_ENDED => Event::TurnEnded,
         _ => return Err(Corrupt("an unknown kind of event")),
     })
+}
+
+fn write_trace(out: &mut Writer, trace: &Trace) {
+    out.text(trace.parent());
+    out.maybe_text(trace.state());
+}
+
+fn read_trace(from: &mut Reader<'_>) -> Read<Trace> {
+    let (parent, state) = (from.text()?, from.maybe_text()?);
+    Trace::read(parent, state).ok_or(Corrupt("a trace that is not well formed"))
 }
 
 fn write_task(out: &mut Writer, task: &Task) {

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 
 use crate::model::{
     ContextId, Entry, Event, Message, PushConfig, PushConfigId, Scope, Seq, Task, TaskId, TaskState,
-    Timestamp, Version,
+    Timestamp, Trace, Version,
 };
 
 pub use conformance::conformance;
@@ -232,6 +232,8 @@ pub struct Folded {
     pub task: Arc<Task>,
     /// The messages that no turn has answered yet, oldest first.
     pub waiting: Vec<Arc<Message>>,
+    /// The traces of those messages, and of the last one that had any, by the number of their turn.
+    pub traces: Vec<(u64, Trace)>,
     /// How many turns have ended.
     pub turns_ended: u64,
     /// How often the turn that runs now was begun; none runs at 0.

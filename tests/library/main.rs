@@ -61,6 +61,8 @@ mod tasks;
 mod tls;
 #[cfg(feature = "server")]
 mod tools;
+#[cfg(all(feature = "grpc", feature = "otel"))]
+mod trace;
 #[cfg(feature = "server")]
 mod transport;
 #[cfg(feature = "server")]

@@ -37,8 +37,10 @@ pub(super) struct Pipes {
     pub(super) stderr: ChildStderr,
 }
 
-/// The processes of a command. Its id is that of the leader, and is nobody else's until the leader is reaped.
-struct Group(Option<Pid>);
+/// The processes of a command. Its id is that of the leader, and is nobody else's until the leader is reaped. Dropped,
+/// it is killed.
+#[derive(Debug)]
+pub(crate) struct Group(Option<Pid>);
 
 impl Process {
     /// Starts the command in a group of its own.
@@ -60,8 +62,7 @@ impl Process {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
-        let id = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        let group = Group(id);
+        let group = Group::of(&child);
         let missing = || io::Error::other("a pipe of the command is missing");
         let pipes = Pipes {
             stdin: child.stdin.take().ok_or_else(missing)?,
@@ -135,6 +136,11 @@ async fn exited(leader: Option<Pid>, children: &mut unix::Signal) -> io::Result<
 }
 
 impl Group {
+    /// The group that this child leads, and that has not been reaped.
+    pub(crate) fn of(leader: &Child) -> Self {
+        Self(leader.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
+    }
+
     /// Kills whoever is left; once, as the leader is reaped after that.
     fn kill(&mut self) {
         signal(self.0.take(), Signal::KILL);

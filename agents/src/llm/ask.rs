@@ -21,8 +21,11 @@ pub(super) struct Ask {
 
 impl Ask {
     /// Whether a call may be made.
-    pub(super) fn approval(call: &Call) -> Self {
-        let words = format!("May `{}` be called with {}? Answer yes or no.", call.name, given(call));
+    pub(super) fn approval(call: &Call, has_changed: bool) -> Self {
+        let mut words = format!("May `{}` be called with {}? Answer yes or no.", call.name, given(call));
+        if has_changed {
+            words.insert_str(0, "The tool says something else of itself than when it was agreed to. ");
+        }
         Self::new(call, "approval", words)
     }
 

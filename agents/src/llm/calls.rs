@@ -1,15 +1,17 @@
 //! The calls that a model has asked for and that have no result yet.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use attache::Turn;
 use attache::model::{Content, Message, TaskId};
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
+use tracing::{Instrument, Span};
 
 use super::ask::{Ask, consent, fits, result};
 use super::delegate::{Came, Errand};
+use super::kit::Kit;
+use super::spans;
 use super::steps::{Happened, Step};
 use super::tool::{Given, Tool, Way};
 use crate::lineage::{Budget, Cost, Leave};
@@ -55,7 +57,7 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
                         known.for_each(|open| open.task = Some(task.clone()));
                     }
                     Step::ToolResult { id, .. } => open.retain(|open| open.call.id != *id),
-                    Step::Reasoning { .. } | Step::Spent { .. } => {}
+                    Step::Reasoning { .. } | Step::ToolProgress { .. } | Step::Spent { .. } => {}
                 }
             }
         }
@@ -66,7 +68,7 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
 /// Works on open calls, at the same time where they do not need the caller.
 pub(super) struct Calls<'a> {
     pub(super) turn: &'a Turn,
-    pub(super) tools: &'a [Arc<Tool>],
+    pub(super) kit: &'a Kit,
     pub(super) leave: Leave,
 }
 
@@ -82,8 +84,8 @@ impl Calls<'_> {
         let mut running = JoinSet::new();
         let mut ids = HashMap::new();
         for (at, open) in open.into_iter().enumerate() {
-            let Some(tool) = self.tools.iter().find(|tool| tool.name == open.call.name).cloned() else {
-                let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
+            let Some(tool) = self.kit.tool(&open.call.name).cloned() else {
+                let names: Vec<_> = self.kit.0.iter().map(|tool| tool.name.as_str()).collect();
                 let why = format!("there is no tool of that name; there are: {}", names.join(", "));
                 self.record(&open.call, Err(why), happened).await;
                 continue;
@@ -105,10 +107,13 @@ impl Calls<'_> {
                     self.start(&open.call, happened).await;
                     let (turn, call) = (self.turn.clone(), open.call);
                     let named = call.clone();
-                    let handle = running.spawn(async move {
+                    let span = spans::tool(&call);
+                    let called = async move {
                         let given = tool.call(&turn, &call, &arguments).await;
+                        spans::given(&Span::current(), &given);
                         (at, call, Ok(given), Cost::default())
-                    });
+                    };
+                    let handle = running.spawn(called.instrument(span));
                     ids.insert(handle.id(), named);
                 }
                 Next::Errand(errand) => {
@@ -117,10 +122,15 @@ impl Calls<'_> {
                     }
                     let (turn, call, leave) = (self.turn.clone(), open.call, self.leave.clone());
                     let named = call.clone();
-                    let handle = running.spawn(async move {
+                    let span = spans::tool(&call);
+                    let gone = async move {
                         let (came, cost) = errand_of(&tool, &turn, &call, errand, leave).await;
+                        if let Ok(given) = &came {
+                            spans::given(&Span::current(), given);
+                        }
                         (at, call, came, cost)
-                    });
+                    };
+                    let handle = running.spawn(gone.instrument(span));
                     ids.insert(handle.id(), named);
                 }
             }
@@ -173,7 +183,7 @@ impl Calls<'_> {
         }
         let must_ask = tool.settings.approval && !open.started;
         if must_ask || matches!(tool.way, Way::Client) {
-            let ask = || if must_ask { Ask::approval(call) } else { Ask::tool(call) };
+            let ask = || if must_ask { Ask::approval(call, tool.has_changed()) } else { Ask::tool(call) };
             let Some(answer) = answer.take_if(|answer| fits(answer, &call.id)) else {
                 return Next::Ask(ask());
             };

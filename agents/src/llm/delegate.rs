@@ -135,8 +135,8 @@ impl Delegate {
     /// A client for one turn, with what goes along with its message.
     async fn client(&self, turn: &Turn) -> Result<Client, String> {
         let mut client = self.found().await?;
-        if let Some(trace) = &turn.call().traceparent {
-            client = client.with_header("traceparent", trace).map_err(lost)?;
+        if let Some(trace) = turn.trace() {
+            client = client.with_trace(trace);
         }
         if self.forward_caller {
             client = client.with_header("Attache-Caller", turn.caller().name()).map_err(lost)?;

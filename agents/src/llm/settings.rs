@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::masked;
+use crate::mcp::McpServerSettings;
 use crate::model::ModelSettings;
 
 /// A model, what it is told, and what it may do.
@@ -42,13 +43,12 @@ pub struct LlmSettings {
     pub tools: BTreeMap<String, ToolSettings>,
 }
 
-/// One tool: exactly one of `command`, `http`, `agent` and `client` says what it is.
+/// One tool, or all of an MCP server: exactly one of `command`, `http`, `agent`, `client` and `mcp` says what it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolSettings {
     /// What it does, for the model.
-    #[cfg_attr(feature = "schema", schemars(required))]
     pub description: String,
     /// What it takes: a JSON Schema of an object. For an agent, a `message` if left out.
     pub parameters: Map<String, Value>,
@@ -63,6 +63,9 @@ pub struct ToolSettings {
     pub agent: Option<String>,
     /// The caller does it: the task waits for their result.
     pub client: bool,
+    /// An MCP server, whose tools are `<name>_<tool>` for the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp: Option<McpServerSettings>,
     /// Headers that go along to `http` and `agent`, credentials among them.
     #[serde(serialize_with = "masked::map")]
     pub headers: BTreeMap<String, Secret>,
@@ -109,6 +112,7 @@ impl Default for ToolSettings {
             http: None,
             agent: None,
             client: false,
+            mcp: None,
             headers: BTreeMap::new(),
             forward_caller: false,
             callers: Vec::new(),

@@ -13,7 +13,7 @@ use crate::model::{Call, Usage};
 const STEP: &str = "attache.step";
 
 /// One step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub(super) enum Step {
     /// The model has thought aloud.
@@ -22,6 +22,8 @@ pub(super) enum Step {
     ToolCalls { text: String, calls: Vec<Call>, usage: Usage },
     /// A tool is about to be called.
     ToolStarted { id: String, name: String },
+    /// A tool says how its call goes.
+    ToolProgress { id: String, name: String, progress: f64, total: Option<f64>, text: String },
     /// Another agent works on a call, as this task of its own.
     Delegated { id: String, task: TaskId },
     /// What the work of another agent on a call has cost.
@@ -59,6 +61,9 @@ impl Step {
                 json!({"type": "tool-calls", "text": text, "calls": calls})
             }
             Self::ToolStarted { id, name } => json!({"type": "tool-started", "id": id, "name": name}),
+            Self::ToolProgress { id, name, progress, total, text } => {
+                json!({"type": "tool-progress", "id": id, "name": name, "progress": progress, "total": total, "text": text})
+            }
             Self::Delegated { id, task } => json!({"type": "delegated", "id": id, "taskId": task}),
             Self::Spent { id, cost } => json!({"type": "spent", "id": id, "usage": cost}),
             Self::ToolResult { id, name, failed, .. } => {

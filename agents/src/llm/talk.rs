@@ -34,6 +34,7 @@ pub(super) fn messages(system: &str, earlier: &[Task], memory: usize, happened: 
             Happened::Did(
                 Step::Reasoning { .. }
                 | Step::ToolStarted { .. }
+                | Step::ToolProgress { .. }
                 | Step::Delegated { .. }
                 | Step::Spent { .. },
             ) => {}

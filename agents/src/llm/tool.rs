@@ -1,8 +1,10 @@
 //! What a model may call.
 
+use std::sync::Arc;
+
 use attache::Http as Door;
 use attache::Turn;
-use attache::model::Secret;
+use attache::model::{Artifact, Part, Secret, Trace};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, Uri};
@@ -12,9 +14,14 @@ use tokio::time::timeout;
 use super::delegate::Delegate;
 use super::fence::clean;
 use super::settings::ToolSettings;
+use super::steps::Step;
 #[cfg(unix)]
 use crate::command::{Command, CommandSettings, Words};
+use crate::mcp::{CallFailed, Heard, Link, Listed, Standing, read};
 use crate::model::Call;
+
+/// How much is passed on of what a tool says about how it goes.
+const MAX_PROGRESS: usize = 1 << 10;
 
 /// A tool, ready to be called.
 #[derive(Debug)]
@@ -32,6 +39,14 @@ pub(super) enum Way {
     Http(Box<Place>),
     Agent(Box<Delegate>),
     Client,
+    Mcp(Distant),
+}
+
+/// A tool of an MCP server.
+#[derive(Debug)]
+pub(super) struct Distant {
+    pub(super) link: Arc<Link>,
+    pub(super) listed: Arc<Listed>,
 }
 
 /// Where the arguments of calls are posted to.
@@ -46,7 +61,8 @@ pub(super) struct Place {
 pub(super) type Given = Result<String, String>;
 
 impl Tool {
-    pub(super) fn new(name: &str, settings: ToolSettings) -> Result<Self, String> {
+    /// What is wrong with a tool, whatever it is.
+    pub(super) fn check(name: &str, settings: &ToolSettings) -> Result<(), String> {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || name.len() > 64 || !name.chars().all(good) {
             return Err("the name of a tool has letters, digits, - and _, at most 64".to_owned());
@@ -56,13 +72,21 @@ impl Tool {
             settings.http.is_some(),
             settings.agent.is_some(),
             settings.client,
+            settings.mcp.is_some(),
         ];
         if ways.into_iter().filter(|way| *way).count() != 1 {
-            return Err(format!("tool `{name}` must have exactly one of command, http, agent and client"));
+            return Err(format!(
+                "tool `{name}` must have exactly one of command, http, agent, client and mcp"
+            ));
         }
         if settings.client && settings.approval {
             return Err(format!("tool `{name}` is the caller's own, and needs no approval"));
         }
+        Ok(())
+    }
+
+    /// One that is no MCP server's, and was checked.
+    pub(super) fn new(name: &str, settings: ToolSettings) -> Result<Self, String> {
         let way = way(&settings).map_err(|why| format!("tool `{name}`: {why}"))?;
         Ok(Self { name: name.to_owned(), settings, way })
     }
@@ -89,6 +113,7 @@ impl Tool {
                 #[cfg(unix)]
                 Way::Command(command) => command.call(turn, body).await,
                 Way::Http(place) => self.post(turn, call, body, place).await,
+                Way::Mcp(distant) => self.ask(turn, call, arguments, distant).await,
                 Way::Agent(_) | Way::Client => Err("this tool cannot be called like that".to_owned()),
             }
         };
@@ -98,9 +123,67 @@ impl Tool {
         }
     }
 
+    /// Whether its server does not offer it any more.
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(&self.way, Way::Mcp(distant) if distant.listed.standing == Standing::Gone)
+    }
+
+    /// Whether its server says something else of it than at first.
+    pub(super) fn has_changed(&self) -> bool {
+        matches!(&self.way, Way::Mcp(distant) if distant.listed.standing == Standing::Changed)
+    }
+
     pub(super) fn cleaned(&self, given: Given) -> Given {
         let clean = |text: String| clean(&text, self.settings.max_output);
         given.map(clean).map_err(clean)
+    }
+
+    /// Asks an MCP server; once more if it went away and that does no harm.
+    async fn ask(
+        &self,
+        turn: &Turn,
+        call: &Call,
+        arguments: &Map<String, Value>,
+        distant: &Distant,
+    ) -> Given {
+        match self.ask_once(turn, call, arguments, distant).await {
+            Err(CallFailed::Cut) if self.settings.repeat => self
+                .ask_once(turn, call, arguments, distant)
+                .await
+                .unwrap_or_else(|failed| Err(failed.words())),
+            asked => asked.unwrap_or_else(|failed| Err(failed.words())),
+        }
+    }
+
+    async fn ask_once(
+        &self,
+        turn: &Turn,
+        call: &Call,
+        arguments: &Map<String, Value>,
+        Distant { link, listed }: &Distant,
+    ) -> Result<Given, CallFailed> {
+        let asked = link.ask(&listed.name, arguments.clone(), self.settings.timeout).await;
+        let mut asked = match asked {
+            Ok(asked) => asked,
+            Err(absent) => return Ok(Err(absent.words)),
+        };
+        loop {
+            match asked.next().await {
+                Heard::Progress(progress) => {
+                    let (id, name) = (call.id.clone(), call.name.clone());
+                    let text = clean(&progress.words.unwrap_or_default(), MAX_PROGRESS);
+                    let (progress, total) = (progress.so_far, progress.total);
+                    Step::ToolProgress { id, name, progress, total, text }.tell(turn).await;
+                }
+                Heard::Result(result) => {
+                    let has_failed = result.is_error == Some(true);
+                    let (text, files) = read(*result);
+                    hand_over(turn, call, files).await;
+                    return Ok(if has_failed { Err(text) } else { Ok(text) });
+                }
+                Heard::Failed(failed) => return Err(failed),
+            }
+        }
     }
 
     async fn post(&self, turn: &Turn, call: &Call, body: String, place: &Place) -> Given {
@@ -108,8 +191,9 @@ impl Tool {
             .header(CONTENT_TYPE, "application/json")
             .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")))
             .header("idempotency-key", format!("{}:{}", turn.task_id(), call.id));
-        if let Some(trace) = &turn.call().traceparent {
-            request = request.header("traceparent", trace);
+        let trace = turn.trace();
+        for (name, value) in trace.iter().flat_map(Trace::headers) {
+            request = request.header(name, value);
         }
         if self.settings.forward_caller {
             request = request.header("attache-caller", turn.caller().name());
@@ -128,6 +212,14 @@ impl Tool {
         let body = answer.read(most).await.map_err(|_| "the tool broke off, or said too much".to_owned())?;
         let text = String::from_utf8_lossy(&body).into_owned();
         if status.is_success() { Ok(text) } else { Err(format!("the tool failed: {status}\n{text}")) }
+    }
+}
+
+/// Files are nothing that a model reads: the caller has them as results.
+async fn hand_over(turn: &Turn, call: &Call, files: Vec<Part>) {
+    for (at, file) in files.into_iter().enumerate() {
+        let name = file.filename().unwrap_or(&call.name).to_owned();
+        turn.artifact(Artifact::new(name, file).with_id(format!("{}-{at}", call.id))).await;
     }
 }
 

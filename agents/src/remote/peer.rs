@@ -80,8 +80,8 @@ impl Peer {
         let place = turn.task().history.iter().rposition(|message| **message == *turn.message());
         let key = format!("{}:{}:{}", turn.task_id(), place.unwrap_or(0), turn.message().message_id);
         let mut client = self.own_client().await?.with_header("Idempotency-Key", &key)?;
-        if let Some(trace) = &turn.call().traceparent {
-            client = client.with_header("traceparent", trace)?;
+        if let Some(trace) = turn.trace() {
+            client = client.with_trace(trace);
         }
         if self.settings.forward_caller {
             client = client.with_header("Attache-Caller", turn.caller().name())?;

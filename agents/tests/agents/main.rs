@@ -5,12 +5,18 @@
 #[cfg(unix)]
 mod command;
 mod delegation;
+#[cfg(unix)]
+mod dialects;
 mod harness;
 mod http;
 mod llm;
 #[cfg(unix)]
 mod llm_tools;
+#[cfg(unix)]
+mod mcp;
 mod practice;
 mod remote;
 mod router;
 mod script;
+#[cfg(unix)]
+mod traced;

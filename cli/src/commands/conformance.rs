@@ -58,6 +58,9 @@ pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output
         printed?;
         checks.extend(findings);
     }
+    if args.slow.is_none() || args.ask.is_none() {
+        out.note("more can be looked into with --slow <TEXT> and --ask <TEXT>, see attache help conformance");
+    }
     let count = |outcome| checks.iter().filter(|one| one.outcome == outcome).count();
     let summary =
         Summary { passed: count(Found::Pass), failed: count(Found::Fail), skipped: count(Found::Skip) };

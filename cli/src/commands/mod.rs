@@ -14,6 +14,7 @@ mod db;
 mod demo;
 mod init;
 mod keys;
+mod mcp;
 mod mock;
 mod push;
 mod push_config;
@@ -45,6 +46,10 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
     match command {
         Command::Demo(args) => exit::code(demo::run(args).await),
         Command::Serve(args) => exit::code(serve::run(args).await),
+        Command::Mcp(args) => {
+            let ended = tokio::task::spawn_blocking(move || mcp::run(args)).await;
+            ended.unwrap_or(ExitCode::FAILURE)
+        }
         Command::Mock(args) => exit::code(mock::run(args).await),
         Command::Check(args) => exit::code(check::run(&args)),
         Command::Init(args) => exit::code(init::run(&args)),
@@ -204,6 +209,12 @@ async fn talk(
         }
         (true, false) => out.warn("certificates are not checked (--insecure)"),
         (false, _) => {}
+    }
+    for file in settings.exposed() {
+        let file = file.display();
+        out.warn(&format!(
+            "others on this machine can read {file}, which holds a credential: chmod 600 {file}"
+        ));
     }
     let result = match Interrupts::new() {
         Ok(interrupts) => bounded(verb, interrupts, &settings, &mut out).await,

@@ -4,6 +4,8 @@ use anyhow::bail;
 use attache::model::AgentSkill;
 use attache::{Agent, AgentCard, Served};
 use attache_agents::Echo;
+use tokio::runtime::Handle;
+use tokio::task::block_in_place;
 
 use crate::args::Serve;
 use crate::config::{self, Config};
@@ -29,13 +31,17 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
         let card = card("Echo", "Says back what it is told").input_modes(["*/*"]).output_modes(["*/*"]);
         return run_agent(card, Echo, &config).await;
     };
-    let agents = config.build()?;
+    let (agents, odd) = config.open().await?;
+    odd.iter().for_each(|odd| eprintln!("warning: {odd}"));
     if agents.is_empty() {
         bail!("{} has no agents; add one: [agents.<name>]", file.display());
     }
     let again: Again = Box::new(move || {
         let config = Config::load(Some(&file), &serving::environment, &given)?;
-        let agents = config.build()?;
+        // Whoever reloads waits for it.
+        let opened = block_in_place(|| Handle::current().block_on(config.open()));
+        let (agents, odd) = opened?;
+        odd.iter().for_each(|odd| tracing::warn!("{odd}"));
         Ok((config, agents))
     });
     serving::run(served(agents, Some(again)), &config).await

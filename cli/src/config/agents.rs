@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use attache::model::{AgentProvider, AgentSkill};
 use attache::{AgentCard, AgentSettings, Served};
-use attache_agents::{Choice, Shared};
+use attache_agents::{BadMcp, Choice, Mcp, Shared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -121,17 +121,49 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
     Ok(AgentConfig { name, card, settings, auth, kind })
 }
 
-/// Makes all agents, in the order of the file.
+/// An agent that is made, with the skills that it has by nature.
+pub(crate) type Made = (Shared, Vec<AgentSkill>);
+
+/// Makes those agents whose skills others know, and asks them; gives too who did not say, and why.
 ///
 /// # Errors
 /// The key at fault, and why.
-pub(crate) fn build(agents: &[AgentConfig]) -> Result<Vec<Served>, (String, String)> {
+pub(crate) async fn ask(
+    agents: &[AgentConfig],
+) -> Result<(BTreeMap<String, Made>, Vec<String>), (String, String)> {
+    let (mut known, mut silent) = (BTreeMap::new(), Vec::new());
+    for config in agents {
+        let Kind::Mcp(settings) = &config.kind else { continue };
+        let bad = |bad: BadMcp| (format!("agents.{}.{}", config.name, bad.key), bad.to_string());
+        let agent = Mcp::new((**settings).clone()).map_err(bad)?;
+        // What the file says of them is not asked for.
+        let skills = match config.card.skills.is_empty() {
+            true => agent.skills().await,
+            false => Ok(Vec::new()),
+        };
+        let skills = skills.unwrap_or_else(|why| {
+            silent.push(format!("the card of `{}` does not name its skills: {why}", config.name));
+            Vec::new()
+        });
+        known.insert(config.name.clone(), (Shared::new(agent), skills));
+    }
+    Ok((known, silent))
+}
+
+/// Makes all agents that are not made yet, in the order of the file.
+///
+/// # Errors
+/// The key at fault, and why.
+pub(crate) fn build(
+    agents: &[AgentConfig],
+    mut known: BTreeMap<String, Made>,
+) -> Result<Vec<Served>, (String, String)> {
     let mut made: Vec<Choice> = Vec::new();
     let mut cards = BTreeMap::new();
     for needy in [false, true] {
         let mut now = Vec::new();
         for config in agents.iter().filter(|config| config.kind.needs_others() == needy) {
-            let (card, agent) = config.make(&made)?;
+            let (card, agent) = config.make(&made, known.remove(&config.name))?;
             now.push(Choice { name: config.name.clone(), agent, skills: card.skills.clone() });
             cards.insert(&config.name, card);
         }
@@ -147,8 +179,8 @@ pub(crate) fn build(agents: &[AgentConfig]) -> Result<Vec<Served>, (String, Stri
 }
 
 impl AgentConfig {
-    fn make(&self, others: &[Choice]) -> Result<(AgentCard, Shared), (String, String)> {
-        let made = self.kind.build(others);
+    fn make(&self, others: &[Choice], known: Option<Made>) -> Result<(AgentCard, Shared), (String, String)> {
+        let made = known.map_or_else(|| self.kind.build(others), Ok);
         let (agent, skills) = made.map_err(|(key, why)| (format!("agents.{}.{key}", self.name), why))?;
         Ok((self.card.card(&self.name, &self.kind, skills), agent))
     }

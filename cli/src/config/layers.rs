@@ -18,6 +18,7 @@ const SAID: &[(&str, &str, &[&str])] = &[
     ("server.tls_client_ca", "--tls-client-ca", &["ATTACHE_TLS_CLIENT_CA"]),
     ("server.admin_listen", "--admin-listen", &["ATTACHE_ADMIN_LISTEN"]),
     ("push.local_webhooks", "--local-webhooks", &["ATTACHE_LOCAL_WEBHOOKS"]),
+    ("telemetry.otlp_endpoint", "", &["OTEL_EXPORTER_OTLP_ENDPOINT"]),
     ("store.kind", "--store", &["ATTACHE_STORE", "TASK_STORE_TYPE"]),
     ("store.data_dir", "--data-dir", &["ATTACHE_DATA_DIR"]),
 ];

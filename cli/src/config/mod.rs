@@ -12,13 +12,14 @@ mod sections;
 mod telemetry;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use attache::auth::Allowance;
 use attache::model::Limits;
 use attache::{PushSettings, Reach, Served, ServerSettings, Settings};
 
-use agents::AgentConfig;
+use agents::{AgentConfig, Made};
 pub(crate) use auth::AuthSection;
 pub(crate) use complaint::Complaint;
 pub(crate) use fixed::Fixed;
@@ -26,7 +27,7 @@ pub(crate) use layers::{Environment, Given};
 pub(crate) use print::print;
 pub(crate) use schema::schema;
 pub(crate) use sections::{PushSection, ServerSection, StoreKind, StoreSection};
-pub(crate) use telemetry::{LogFormat, TelemetrySection};
+pub(crate) use telemetry::{LogFormat, Names, TelemetrySection};
 use tree::Tree;
 
 /// What a new file begins with.
@@ -110,12 +111,27 @@ impl Config {
         push
     }
 
-    /// Makes the agents; the one at the root comes first.
+    /// Makes the agents; the one at the root comes first. Nobody is asked for anything.
     ///
     /// # Errors
     /// What is wrong with one of them, with its place.
     pub(crate) fn build(&self) -> Result<Vec<Served>, Complaint> {
-        let mut served = agents::build(&self.agents).map_err(|(key, why)| self.tree.complain(&key, why))?;
+        self.build_with(BTreeMap::new())
+    }
+
+    /// The same, to be served: those are asked who know what an agent can do. Gives too what is odd.
+    ///
+    /// # Errors
+    /// What is wrong with one of them, with its place.
+    pub(crate) async fn open(&self) -> Result<(Vec<Served>, Vec<String>), Complaint> {
+        let asked = agents::ask(&self.agents).await;
+        let (known, odd) = asked.map_err(|(key, why)| self.tree.complain(&key, why))?;
+        Ok((self.build_with(known)?, odd))
+    }
+
+    fn build_with(&self, known: BTreeMap<String, Made>) -> Result<Vec<Served>, Complaint> {
+        let served = agents::build(&self.agents, known);
+        let mut served = served.map_err(|(key, why)| self.tree.complain(&key, why))?;
         if let Some(root) = &self.server.root {
             match self.agents.iter().position(|agent| agent.name == *root) {
                 Some(at) => served[..=at].rotate_right(1),
@@ -128,7 +144,11 @@ impl Config {
 
 /// The section that a setting of the engine stands in.
 fn home_of(key: &str) -> &'static str {
-    if STORED.contains(&key) { "store" } else { "limits" }
+    match key {
+        _ if STORED.contains(&key) => "store",
+        "trace_metadata" => "telemetry",
+        _ => "limits",
+    }
 }
 
 #[cfg(test)]

@@ -23,8 +23,13 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
     let mut server = table(&config.server)?;
     server.extend(table(&config.serving)?);
     let (mut store, mut limits) = (table(&config.store)?, table(&config.limits)?);
+    let mut telemetry = table(&config.telemetry)?;
     for (key, value) in table(&config.settings)? {
-        let home = if home_of(&key) == "store" { &mut store } else { &mut limits };
+        let home = match home_of(&key) {
+            "store" => &mut store,
+            "telemetry" => &mut telemetry,
+            _ => &mut limits,
+        };
         home.insert(key, value);
     }
     let mut push = table(&config.push)?;
@@ -38,7 +43,7 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
         ("limits", limits),
         ("push", push),
         ("egress", table(&config.reach)?),
-        ("telemetry", table(&config.telemetry)?),
+        ("telemetry", telemetry),
     ] {
         section(&mut text, config, name, &values);
     }

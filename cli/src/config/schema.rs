@@ -18,8 +18,10 @@ pub(crate) fn schema() -> Value {
     let mut generator = SchemaSettings::draft07().into_generator();
     let generator = &mut generator;
     let engine = Settings::json_schema(generator);
-    let (stored, limits): (Map<_, _>, Map<_, _>) =
-        properties(&engine).into_iter().partition(|(key, _)| home_of(key) == "store");
+    let of_engine = |home: &str| -> Map<_, _> {
+        properties(&engine).into_iter().filter(|(key, _)| home_of(key) == home).collect()
+    };
+    let (stored, limits) = (of_engine("store"), of_engine("limits"));
     debug_assert_eq!(stored.len(), STORED.len());
     let server = joined(
         "Where it listens, and how it serves.",
@@ -41,7 +43,7 @@ pub(crate) fn schema() -> Value {
     let auth = auth(generator);
     let telemetry = joined(
         "What is logged and counted, and who is told.",
-        [properties(&TelemetrySection::json_schema(generator))],
+        [properties(&TelemetrySection::json_schema(generator)), of_engine("telemetry")],
     );
     let agents = agents(generator);
     json!({

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use attache::model::measure::Size;
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,7 @@ pub(crate) struct PushSection {
 }
 
 /// Where tasks are kept.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct StoreSection {
     /// In a SQLite file, in memory until the program ends, or nowhere: then every answer is a message.
@@ -81,6 +82,15 @@ pub(crate) struct StoreSection {
     /// The folder of the SQLite file; `attache` in your data directory if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// With less room than this on the disk `/readyz` says no, while writes still get through.
+    #[serde(with = "Size")]
+    pub(crate) min_free: usize,
+}
+
+impl Default for StoreSection {
+    fn default() -> Self {
+        Self { kind: StoreKind::Sqlite, data_dir: None, min_free: 256 << 20 }
+    }
 }
 
 /// Where tasks are kept.

@@ -11,12 +11,31 @@ pub(crate) struct TelemetrySection {
     pub(crate) log: LogFormat,
     /// Whether anything is counted for `/metrics`.
     pub(crate) metrics: bool,
+    /// Where traces go: the base of an OTLP endpoint over HTTP, such as `http://127.0.0.1:4318`; nowhere if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) otlp_endpoint: Option<String>,
+    /// What spans are called; `kaos` adds the metrics of that name.
+    pub(crate) names: Names,
+    /// Whether traces also say what models and tools were asked and answered.
+    pub(crate) content: bool,
 }
 
 impl Default for TelemetrySection {
     fn default() -> Self {
-        Self { log: LogFormat::Auto, metrics: true }
+        Self { log: LogFormat::Auto, metrics: true, otlp_endpoint: None, names: Names::A2a, content: false }
     }
+}
+
+/// What spans are called.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Names {
+    /// `a2a.SendMessage`, `a2a.turn` and so on.
+    #[default]
+    A2a,
+    /// `kaos.task.submit`, `kaos.task.execute` and `kaos.task.cancel`, and the metrics `kaos.tasks` and
+    /// `kaos.task.duration`.
+    Kaos,
 }
 
 /// How log lines look.

@@ -117,14 +117,27 @@ fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
     let names: Vec<_> = card.security_schemes.keys().map(String::as_str).collect();
     let failure =
         Failure::credentials_missing(format!("the agent wants credentials: {}", names.join(" or ")));
-    match settings.has_credential() && !trusted {
-        true => failure
-            .hint("they were kept back, as the interface is on another host: allow it with --allow-host"),
-        false => {
-            failure.hint(
-                "set A2ACLI_BEARER or A2ACLI_API_KEY, or log in with attache auth login; attache card get says what it takes",
-            )
-        }
+    if settings.has_credential() && !trusted {
+        return failure
+            .hint("they were kept back, as the interface is on another host: allow it with --allow-host");
+    }
+    let mut ways: Vec<_> = card.security_schemes.values().map(way_in).collect();
+    ways.sort_unstable();
+    ways.dedup();
+    match ways.is_empty() {
+        true => failure.hint("set A2ACLI_BEARER or A2ACLI_API_KEY"),
+        false => failure.hint(format!("{}; attache card get says what it takes", ways.join(", or "))),
+    }
+}
+
+/// How a user satisfies a scheme.
+fn way_in(scheme: &SecurityScheme) -> &'static str {
+    match scheme {
+        SecurityScheme::ApiKey(_) => "set A2ACLI_API_KEY",
+        SecurityScheme::HttpAuth(http) if http.scheme.eq_ignore_ascii_case("bearer") => "set A2ACLI_BEARER",
+        SecurityScheme::HttpAuth(_) => "give the header with --svc-param Authorization:<value>",
+        SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => "log in with attache auth login",
+        SecurityScheme::MutualTls(_) => "show a certificate with --cert and --key",
     }
 }
 
@@ -137,7 +150,7 @@ fn is_trusted(
     out: &mut Output,
 ) -> bool {
     let to = target(interface);
-    let allowed = settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&to));
+    let allowed = settings.allows(&to);
     let own = found.vouched().is_none_or(|named| named == to);
     if !own && !allowed && credential {
         out.warn(&format!(

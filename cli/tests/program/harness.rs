@@ -43,8 +43,11 @@ pub(crate) fn serve_by(command: &mut Command, folder: TempDir) -> Serving {
     if !command.get_args().any(|arg| arg == "--data-dir") {
         command.arg("--data-dir").arg(folder.path());
     }
-    // What is wrong is of interest where a test fails; what goes on is not.
-    let mut process = command.env("RUST_LOG", "error").stdout(Stdio::piped()).spawn().unwrap();
+    // What is wrong is of interest where a test fails; what goes on is not, unless it asks for that.
+    if !command.get_envs().any(|(name, value)| name == "RUST_LOG" && value.is_some()) {
+        command.env("RUST_LOG", "error");
+    }
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let stdout = BufReader::new(process.stdout.take().unwrap());
     let (send, lines) = sync_channel(64);
     thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
@@ -94,7 +97,12 @@ pub(crate) fn complaint(args: &[&str]) -> (Option<i32>, String) {
 pub(crate) fn attache(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_attache"));
     // The practice agent panics when it is asked to: no need to see where.
-    for name in ["RUST_LOG", "TASK_STORE_TYPE", "ATTACHE_STORE", "ATTACHE_LISTEN"] {
+    for name in
+        ["RUST_LOG", "TASK_STORE_TYPE", "ATTACHE_STORE", "ATTACHE_LISTEN", "TRACEPARENT", "TRACESTATE"]
+    {
+        command.env_remove(name);
+    }
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_")) {
         command.env_remove(name);
     }
     command.args(args).env("RUST_BACKTRACE", "0").stdin(Stdio::null());

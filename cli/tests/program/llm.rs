@@ -15,7 +15,7 @@ use crate::clients::{folder as judges, repository};
 use crate::harness::{DEADLINE, call, say, serve_in};
 
 /// A model that answers with these events, one list after the other. Gives its url, and what it is asked.
-fn model(script: Vec<Vec<Value>>) -> (String, Receiver<Value>) {
+pub(crate) fn model(script: Vec<Vec<Value>>) -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let (send, asked) = sync_channel(script.len());
@@ -55,7 +55,7 @@ pub(crate) fn calls(calls: &[(&str, &str, Value)]) -> Vec<Value> {
 }
 
 /// A file with these agents.
-fn file(text: &str) -> (TempDir, String) {
+pub(crate) fn file(text: &str) -> (TempDir, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, text).unwrap();
@@ -69,7 +69,7 @@ fn shown(page: &str, model: &str) -> (TempDir, String) {
     file(&block.split_once("```").unwrap().0.replace("http://127.0.0.1:11434/v1", model))
 }
 
-fn text(task: &Value) -> &str {
+pub(crate) fn text(task: &Value) -> &str {
     task["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_else(|| panic!("{task}"))
 }
 

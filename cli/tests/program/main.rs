@@ -17,6 +17,8 @@ mod harness;
 mod keys;
 #[cfg(unix)]
 mod llm;
+#[cfg(unix)]
+mod mcp;
 mod mock;
 #[cfg(unix)]
 mod nginx;
@@ -30,3 +32,5 @@ mod pushes;
 mod reload;
 mod remote;
 mod serve;
+#[cfg(unix)]
+mod traces;

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, attache, call, say, serve, serve_in};
+use crate::clients::{folder as judges, is_quick, repository};
+use crate::harness::{DEADLINE, Serving, attache, call, say, send, serve, serve_by, serve_in};
 
 /// What the admin socket below this folder answers: the head and the body.
 pub(crate) fn admin(folder: &Path, request: &str) -> (String, String) {
@@ -60,7 +62,7 @@ fn what_happens_is_counted_at_the_admin_socket() {
     for _ in 0..3 {
         say(&url, "hello");
     }
-    call(&url, "GetTask", &serde_json::json!({"id": "nobody's"}));
+    call(&url, "GetTask", &json!({"id": "nobody's"}));
     let (head, body) = admin(server.folder.path(), "GET /metrics");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert!(head.contains("openmetrics-text"), "{head}");
@@ -84,6 +86,7 @@ fn what_happens_is_counted_at_the_admin_socket() {
     assert!(sum(&["attache_store_commit_seconds_count"]) >= 3.0);
     assert!(sum(&["attache_store_batch_events_sum"]) >= 6.0);
     assert!(!body.contains("nobody's"), "no label says what a caller said");
+    agrees_with_the_documentation(&body);
     // Never where callers are.
     let (host, _) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut public = std::net::TcpStream::connect(host).unwrap();
@@ -91,6 +94,142 @@ fn what_happens_is_counted_at_the_admin_socket() {
     let mut answer = String::new();
     public.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}
+
+/// Everything that Prometheus reads there is documented as what it is, with the labels that it has.
+fn agrees_with_the_documentation(body: &str) {
+    if is_quick() {
+        return;
+    }
+    let mut reader = Command::new(judges().join("metrics/bin/python"))
+        .arg(repository().join("tests/judges/metrics.py"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("run tests/judges/setup");
+    reader.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
+    let output = reader.wait_with_output().unwrap();
+    assert!(output.status.success(), "Prometheus reads {body}");
+    let read = String::from_utf8(output.stdout).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/operate.md")).unwrap();
+    for family in read.lines() {
+        let mut words = family.split(' ');
+        let (name, kind, labels) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let end = if kind == "counter" { "_total" } else { "" };
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}{end}` | {kind} |")));
+        let row = row.unwrap_or_else(|| panic!("{family} is not in docs/operate.md"));
+        let told = row.split('|').nth(3).unwrap().replace(['`', ' '], "");
+        let mut told: Vec<_> = told.split(',').filter(|label| !label.is_empty()).collect();
+        told.sort_unstable();
+        // A family of which nothing was counted yet shows no labels.
+        assert!(labels.is_empty() || labels == told.join(","), "{family}: {row}");
+    }
+    assert!(read.lines().count() >= 10, "{read}");
+}
+
+#[test]
+fn what_is_refused_and_what_models_cost_is_counted() {
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}});
+    let mut answer = crate::llm::says("fine");
+    answer.push(usage);
+    let (model, _asked) = crate::llm::model(vec![answer.clone(), answer]);
+    let (_file_folder, file) = crate::llm::file(&format!(
+        "[auth.allowance]\ncalls_per_second = 1\nburst = 4\n[agents.thinker]\ntype = \"llm\"\nmodel = {{ url = \"{model}\", name = \"m\" }}\n"
+    ));
+    let server = serve(&["serve", &file]);
+    let url = server.line("Listening on ");
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
+    let webhook = json!({"taskPushNotificationConfig": {"url": "https://127.0.0.1:9/canary"}});
+    let refused = json!({"message": message, "configuration": webhook});
+    assert!(call(&url, "SendMessage", &refused)["error"].is_object());
+    say(&url, "hello");
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}});
+    raw(&url, "POST", &body.to_string());
+    for _ in 0..40 {
+        call(&url, "GetTask", &json!({"id": "x"}));
+    }
+    let (_, body) = admin(server.folder.path(), "GET /metrics");
+    let samples = samples(&body);
+    let sum = |name: &str, label: &str| -> f64 {
+        let fits = |series: &&String| series.starts_with(name) && series.contains(label);
+        samples.keys().filter(fits).map(|series| samples[series]).sum()
+    };
+    assert_eq!(sum("attache_model_tokens_total", "input"), 22.0, "{body}");
+    assert_eq!(sum("attache_model_tokens_total", "output"), 14.0, "{body}");
+    assert!(sum("attache_stream_events_total", "") >= 2.0, "{body}");
+    assert!(sum("attache_stream_bytes_total", "") >= 100.0, "{body}");
+    assert_eq!(sum("attache_streams_open", ""), 0.0, "{body}");
+    assert!(sum("attache_egress_refusals_total", "") >= 1.0, "{body}");
+    assert!(sum("attache_limits_hit_total", "") >= 1.0, "{body}");
+    assert!(!body.contains("canary"), "{body}");
+}
+
+/// The whole answer of a request.
+fn raw(url: &str, method: &str, body: &str) -> String {
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let headers = "Content-Type: application/json\r\nA2A-Version: 1.0\r\nConnection: close";
+    write!(
+        stream,
+        "{method} /{path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A server on a disk of 24 MiB, of which half should stay free. Where none can be made, on one that is never large enough.
+fn cramped() -> (Serving, TempDir, bool) {
+    let (folder, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let is_small =
+        Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success());
+    let file = folder.path().join("agents.toml");
+    let least = if is_small { "12MiB" } else { "1000000GiB" };
+    std::fs::write(&file, format!("[store]\nmin_free = \"{least}\"\n[agents.echo]\ntype = \"echo\"\n"))
+        .unwrap();
+    let at = data.path().to_str().unwrap().to_owned();
+    let args = ["serve", file.to_str().unwrap(), "--listen", "127.0.0.1:0", "--data-dir", &at];
+    if !is_small {
+        return (serve_in(&args, data), folder, false);
+    }
+    let mut command = Command::new("unshare");
+    let script = "mount -t tmpfs -o size=24m tmpfs \"$0\" && exec \"$@\"";
+    command.args(["-rm", "sh", "-c", script, &at, env!("CARGO_BIN_EXE_attache")]).args(args);
+    let server = serve_by(&mut command, data);
+    (server, folder, true)
+}
+
+#[test]
+fn s72_the_disk_fills_and_readiness_says_so_before_writes_fail() {
+    let (server, _folder, is_small) = cramped();
+    let url = server.line("Listening on ");
+    let ready = || raw(&format!("{url}readyz"), "GET", "");
+    if !is_small {
+        assert!(ready().contains("the disk is almost full"), "{}", ready());
+        assert_eq!(say(&url, "small")["status"]["state"], "TASK_STATE_COMPLETED");
+        return;
+    }
+    assert!(ready().starts_with("HTTP/1.1 200"), "{}", ready());
+    let first = say(&url, "small")["id"].clone();
+    let (large, mut warned) = ("x".repeat(1 << 20), 0);
+    let full = (0..64).any(|_| {
+        let said = ready();
+        let written = say(&url, &large)["status"]["state"] == "TASK_STATE_COMPLETED";
+        warned += usize::from(written && said.contains("503") && said.contains("almost full"));
+        !written
+    });
+    assert!(full, "the disk was to be filled");
+    assert!(warned > 0, "it said so while writes still got through");
+    assert!(ready().starts_with("HTTP/1.1 503"), "{}", ready());
+    let found = call(&url, "GetTask", &json!({"id": first}));
+    assert_eq!(
+        found["result"]["status"]["state"], "TASK_STATE_COMPLETED",
+        "what is there can be read: {found}"
+    );
 }
 
 /// A server whose log goes to a file.
@@ -128,7 +267,12 @@ impl Logged {
 fn a_log_that_nobody_watches_has_a_line_of_json_for_each_start_turn_and_stop() {
     let folder = TempDir::new().unwrap();
     let server = logged(folder.path(), None);
-    let task = say(&server.url, "canary-of-the-content");
+    let message =
+        json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "canary-of-the-content"}]});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+    let place = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let headers = ["Content-Type: application/json", "A2A-Version: 1.0", "X-Key: canary-of-a-key", place];
+    let task = send(&server.url, "POST", &headers, &body.to_string())["result"]["task"].clone();
     let log = server.end(folder.path());
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     // How many connections there may be depends on the machine.
@@ -137,6 +281,7 @@ fn a_log_that_nobody_watches_has_a_line_of_json_for_each_start_turn_and_stop() {
     assert_eq!(said, ["server started", "turn ended", "server stopped"], "{log}");
     assert_eq!(lines[1]["task"], task["id"]);
     assert_eq!(lines[1]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(lines[1]["trace"], "4bf92f3577b34da6a3ce929d0e0e4736");
     assert!(!log.contains("canary"), "{log}");
 }
 
@@ -145,7 +290,7 @@ fn s38_no_content_is_in_the_log_however_much_is_logged() {
     let folder = TempDir::new().unwrap();
     let server = logged(folder.path(), Some("trace"));
     say(&server.url, "canary-of-the-content");
-    call(&server.url, "SendMessage", &serde_json::json!({"message": {"parts": "canary-of-nonsense"}}));
+    call(&server.url, "SendMessage", &json!({"message": {"parts": "canary-of-nonsense"}}));
     let log = server.end(folder.path());
     assert!(log.contains("turn ended"), "the log was on");
     assert!(!log.contains("canary"), "{log}");
@@ -188,6 +333,6 @@ fn the_file_is_checked_copied_and_exported_while_a_server_uses_it() {
     }
     let restored = serve_in(&["serve", "--echo"], other);
     let url = restored.line("Listening on ");
-    let found = call(&url, "GetTask", &serde_json::json!({"id": task["id"]}));
+    let found = call(&url, "GetTask", &json!({"id": task["id"]}));
     assert_eq!(found["result"]["status"]["state"], "TASK_STATE_COMPLETED", "{found}");
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Accepted, Error, Incoming, Result, Runner, reason};
 use crate::metrics;
-use crate::model::{Event, Message};
+use crate::model::{Event, Message, Trace};
 use crate::store::{self, Key, Seen};
 
 impl Runner {
@@ -34,7 +34,7 @@ impl Runner {
             return Ok(());
         }
         let message = Arc::new(self.addressed(reason::from_outside(message)));
-        self.plan_message(message);
+        self.plan_message(message, call.trace.clone());
         let (answered, result) = match self.commit(key.clone(), false).await {
             Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),
             Ok(()) => {
@@ -58,9 +58,9 @@ impl Runner {
         message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone())
     }
 
-    pub(super) fn plan_message(&mut self, message: Arc<Message>) {
+    pub(super) fn plan_message(&mut self, message: Arc<Message>, trace: Option<Trace>) {
         let idle = self.log.waiting().is_none();
-        self.plan([Event::Message(message)]);
+        self.plan([Event::Message(message)].into_iter().chain(trace.map(Event::Traced)));
         if idle {
             // The turn begins with its message, so that nobody sees a task that was answered and still asks.
             self.begin_turn();

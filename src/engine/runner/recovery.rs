@@ -53,7 +53,7 @@ impl Runner {
     /// Begins a turn without the answer that the last one asked for.
     async fn go_on(&mut self) -> Result<()> {
         let silence = self.addressed(reason::silence(self.engine.clock.id().into()));
-        self.plan_message(Arc::new(silence));
+        self.plan_message(Arc::new(silence), None);
         self.commit(None, false).await
     }
 

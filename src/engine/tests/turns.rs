@@ -307,20 +307,50 @@ async fn a_quick_turn_is_one_commit() {
 async fn every_turn_has_the_call_of_its_own_message() {
     let agent = |turn: Turn| async move {
         tokio::task::yield_now().await;
-        Ok(Outcome::ask(turn.call().traceparent.clone().unwrap_or_default()))
+        Ok(Outcome::ask(turn.call().trace.as_ref().map_or("none", Trace::span_id)))
     };
     let store = Arc::new(Faulty::default());
-    let traced = |trace: &str| Call { traceparent: Some(trace.to_owned()), ..call() };
+    let traced = |span: u8| Call { trace: Some(trace(span)), ..call() };
     let first = engine_on(store.clone(), Obeys::default(), Settings { max_turns: 1, ..Settings::default() });
     start(&first, "hang").await;
-    let head = soon(first.start(traced("lost"), opening("one"))).await.unwrap().head;
+    let head = soon(first.start(traced(1), opening("one"))).await.unwrap().head;
     kill(&first).await;
     let settings =
         Settings { on_restart: Restart::RunAgain { attempts: 2 }, max_turns: 1, ..Settings::default() };
     let engine = engine_on(store, agent, settings);
-    let accepted = soon(engine.resume(traced("two"), &head, message("two"), None)).await.unwrap();
+    // The first was recorded by a process that is gone: of its call the log has the trace.
+    let accepted = soon(engine.resume(traced(2), &head, message("two"), None)).await.unwrap();
     let task = soon(engine.settled(accepted)).await.unwrap();
-    assert_eq!(task.status.message.unwrap().text(), "two");
+    assert_eq!(task.status.message.unwrap().text(), trace(2).span_id());
     let asked: Vec<_> = task.history.iter().map(|said| said.text()).collect();
-    assert_eq!(asked, ["one", "two", ""]);
+    assert_eq!(asked, ["one", "two", trace(1).span_id()]);
+    let accepted = soon(engine.resume(call(), &head, message("three"), None)).await.unwrap();
+    let task = soon(engine.settled(accepted)).await.unwrap();
+    assert_eq!(task.status.message.unwrap().text(), "none", "a call without a trace has no other's");
+    assert_eq!(soon(engine.trace(&head)).await.unwrap(), Some(trace(2)));
+}
+
+fn trace(span: u8) -> Trace {
+    Trace::read(&format!("00-{:032x}-{span:016x}-01", 7), Some("vendor=value")).unwrap()
+}
+
+#[tokio::test]
+async fn every_status_names_its_trace_where_that_is_wanted() {
+    for wanted in [true, false] {
+        let settings = Settings { trace_metadata: wanted, ..Settings::default() };
+        let engine = engine_on(Arc::new(Faulty::default()), Obeys::default(), settings);
+        let traced = Call { trace: Some(trace(1)), ..call() };
+        let accepted = soon(engine.start(traced, opening("say done"))).await.unwrap();
+        let head = accepted.head.clone();
+        soon(engine.settled(accepted)).await.unwrap();
+        let told = entries(&engine, &head).await;
+        let statuses = told.iter().filter_map(|entry| match &entry.event {
+            Event::Status { metadata, .. } => Some(metadata.as_ref()),
+            _ => None,
+        });
+        let stamped: Vec<_> =
+            statuses.map(|metadata| metadata?.get("traceId").map(|id| id.get().to_owned())).collect();
+        let id = format!("\"{}\"", trace(1).trace_id());
+        assert_eq!(stamped, vec![wanted.then_some(id); 2]);
+    }
 }

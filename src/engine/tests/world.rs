@@ -469,6 +469,7 @@ pub(super) async fn words(engine: &Engine, head: &Head) -> Vec<String> {
     let word = |entry: &Entry| match &entry.event {
         Event::Created { .. } => "created".to_owned(),
         Event::Message(message) => format!("message {}", message.text()),
+        Event::Traced(_) => "trace".to_owned(),
         Event::TurnStarted => "turn".to_owned(),
         Event::Status { status, .. } => {
             status.state.as_str().trim_start_matches("TASK_STATE_").to_lowercase()

@@ -6,16 +6,33 @@ use super::{Ending, Fault};
 use crate::agent::{Failure, Outcome, Question};
 use crate::engine::reason;
 use crate::engine::runner::{Runner, status};
-use crate::model::{Broken, Event, INPUT_REQUEST, Message, Object, TaskState, TaskStatus};
+use crate::model::{Broken, Event, INPUT_REQUEST, Message, Object, TaskState, TaskStatus, Trace};
 
 /// Takes down what the agent of one turn says.
-#[derive(Default)]
 pub(super) struct Scribe {
+    /// What is added to the metadata of every status.
+    stamp: Option<Object>,
     /// Metadata that waits for the next status.
     held: Option<Object>,
 }
 
 impl Scribe {
+    /// One that says with every status which trace it belongs to, if that is wanted.
+    pub(super) fn new(trace: Option<&Trace>) -> Self {
+        let stamp = trace.map(|trace| {
+            let mut stamp = Object::new();
+            stamp.insert("traceId", trace.trace_id());
+            stamp.insert("spanId", trace.span_id());
+            stamp
+        });
+        Self { stamp, held: None }
+    }
+
+    /// The agent is at work, and does not say so itself.
+    pub(super) fn working(&self) -> Event {
+        Event::Status { status: TaskStatus::new(TaskState::Working), metadata: self.stamp.clone() }
+    }
+
     /// Leaves what goes into the log, up to the first thing that cannot, and says how heavy that is and what is wrong with
     /// the other (04 §3.8).
     pub(super) fn take_down(&mut self, runner: &Runner, said: &mut Vec<Event>) -> (usize, Option<Fault>) {
@@ -36,6 +53,7 @@ impl Scribe {
     fn make_ready(&mut self, runner: &Runner, event: &mut Event, state: &mut TaskState) -> bool {
         if let Event::Status { status, metadata } = event {
             self.hold(metadata.take());
+            self.hold(self.stamp.clone());
             match status.state {
                 // Metadata alone: a task that says what it needs goes on saying so.
                 TaskState::Unspecified if state.is_interrupted() => return false,
@@ -67,6 +85,7 @@ impl Scribe {
         };
         let Event::Status { status, metadata } = said else { return vec![Event::TurnEnded] };
         self.hold(metadata);
+        self.hold(self.stamp.clone());
         let mut said = Event::Status { status, metadata: self.held };
         fill_ids(runner, &mut said);
         vec![said, Event::TurnEnded]
@@ -181,6 +200,7 @@ fn fill_ids(runner: &Runner, event: &mut Event) {
         }
         Event::Created { .. }
         | Event::Message(_)
+        | Event::Traced(_)
         | Event::TurnStarted
         | Event::Artifact { .. }
         | Event::CancelRequested { .. }

@@ -143,6 +143,9 @@ async fn every_kind_of_event_is_kept(store: &dyn Store) {
         Artifact::new("name", Part::data(serde_json::json!([null]))).part(file).part(Part::url("u:v"));
     let status =
         crate::model::TaskStatus::new(TaskState::InputRequired).with_message(message.clone()).at(at(-1));
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let trace = crate::model::Trace::read(parent, Some("vendor=value"));
+    let traced = trace.map(Event::Traced).into_iter();
     let events = vec![
         Event::Message(Arc::new(message)),
         Event::TurnStarted,
@@ -153,7 +156,7 @@ async fn every_kind_of_event_is_kept(store: &dyn Store) {
         Event::TurnEnded,
     ];
     let mut task = new_task("t");
-    task.batch.events.extend(events);
+    task.batch.events.extend(events.into_iter().chain(traced));
     let expected: Vec<_> = task.batch.entries(Seq(0)).collect();
     let head = open(store, task).await;
     same(log(store, &head).await, expected, "every event is read as it was written");

@@ -41,7 +41,7 @@ fn folded(head: &Head, time: i64) -> Folded {
     let message = |text: &str| Arc::new(Message { message_id: text.into(), ..Message::user(text) });
     let waiting = message("waiting");
     task.history.extend([message("heard"), waiting.clone()]);
-    Folded { task: Arc::new(task), waiting: vec![waiting], turns_ended: 1, attempts: 2 }
+    Folded { task: Arc::new(task), waiting: vec![waiting], traces: Vec::new(), turns_ended: 1, attempts: 2 }
 }
 
 async fn configs(store: &dyn Store, head: &Head) -> Vec<Registered> {

@@ -1,4 +1,4 @@
-// An echo agent served by @a2a-js/sdk 1.3.0, over JSON-RPC and gRPC. Ends when stdin does.
+// An echo agent served by @a2a-js/sdk 1.3.0, over its three bindings. Ends when stdin does.
 
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
@@ -7,7 +7,9 @@ import { createRequire } from 'node:module';
 const load = createRequire(`${process.argv[2]}/`);
 const { AgentEvent, DefaultRequestHandler, InMemoryTaskStore, JsonRpcTransportHandler, ServerCallContext } = load('sdk10/server');
 const { A2AService, UserBuilder, grpcService } = load('sdk10/server/grpc');
+const { restHandler } = load('sdk10/server/express');
 const { AgentCard, TaskState } = load('sdk10');
+const express = load('express');
 const grpc = load('@grpc/grpc-js');
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -71,6 +73,7 @@ const card = {
   name: 'Echo', description: 'Says it back', version: '1',
   supportedInterfaces: [
     { url: `${url}/rpc`, protocolBinding: 'JSONRPC', protocolVersion: '1.0', tenant: '' },
+    { url: `${url}/rest`, protocolBinding: 'HTTP+JSON', protocolVersion: '1.0', tenant: '' },
     { url: `127.0.0.1:${port}`, protocolBinding: 'GRPC', protocolVersion: '1.0', tenant: '' },
   ],
   capabilities: { streaming: true, pushNotifications: false, extensions: [], extendedAgentCard: false },
@@ -80,9 +83,13 @@ const card = {
 const requests = new DefaultRequestHandler(AgentCard.fromJSON(card), new InMemoryTaskStore(), echo);
 const jsonrpc = new JsonRpcTransportHandler(requests);
 server.addService(A2AService, grpcService({ requestHandler: requests, userBuilder: UserBuilder.noAuthentication }));
+const rest = express();
+rest.use('/rest', restHandler({ requestHandler: requests, userBuilder: UserBuilder.noAuthentication }));
 http.on('request', (request, response) => {
   if (request.method === 'POST' && request.url === '/rpc') {
     answer(jsonrpc, request, response).catch((fault) => response.destroy(fault));
+  } else if (request.url.startsWith('/rest/')) {
+    rest(request, response);
   } else if (request.url === '/.well-known/agent-card.json') {
     response.setHeader('Content-Type', 'application/json');
     response.end(JSON.stringify(card));

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use attache::model::{Binding, ErrorKind, Message, SendMessageResponse, StreamResponse, TaskState, Version};
-use attache::{Budgets, Client, ClientSettings, Polling, Retries, TaskStream};
+use attache::{Budgets, Client, ClientSettings, Outcome, Polling, Retries, TaskStream};
 use serde_json::{Value, json};
 
 use super::peer::{Peer, events, json as answer, reply};
 use crate::everywhere::told;
-use crate::harness::soon;
+use crate::harness::{Puppet, soon, start};
 
 /// Patient, but not for long.
 pub(super) fn quick() -> ClientSettings {
@@ -316,4 +316,62 @@ async fn how_the_task_stood_before_the_message_is_not_the_answer() {
     let peer = Peer::with(vec![unnumbered(&list[..1])]).await;
     let followed = soon(client(&peer).stream(more)).await.unwrap();
     assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::InputRequired);
+}
+
+#[tokio::test]
+async fn a_task_is_followed_through_what_others_resolve() {
+    // The stream ends where the task waits, and it is not the end.
+    let waits = || unnumbered(&[json!({"task": task("AUTH_REQUIRED")})]);
+    let done = unnumbered(&[json!({"task": task("AUTH_REQUIRED")}), status("COMPLETED")]);
+    let peer = Peer::with(vec![waits(), done]).await;
+    let followed = client(&peer).follow("t", None).through([TaskState::AuthRequired]);
+    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::Completed);
+    let peer = Peer::with(vec![got("AUTH_REQUIRED"), got("AUTH_REQUIRED"), got("COMPLETED")]).await;
+    let followed = client(&peer).follow("t", None).through([TaskState::AuthRequired]).by_looking();
+    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::Completed);
+    let peer = Peer::with(vec![waits()]).await;
+    let followed = client(&peer).follow("t", None);
+    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::AuthRequired);
+}
+
+#[tokio::test]
+async fn r04_a_refusal_counts_where_that_is_asked_for_until_something_was_told() {
+    let peer = Peer::with(vec![refusal(-32004)]).await;
+    let mut followed = client(&peer).follow("t", None).or_refused();
+    assert_eq!(story(&mut followed).await, (vec![], Some(ErrorKind::UnsupportedOperation)));
+    let first = unnumbered(&[json!({"task": task("WORKING")})]);
+    let peer = Peer::with(vec![first, refusal(-32004), got("COMPLETED")]).await;
+    let mut followed = client(&peer).follow("t", None).or_refused();
+    assert_eq!(story(&mut followed).await.0, ["task active", "task completed"]);
+}
+
+#[tokio::test]
+async fn a_task_that_has_ended_is_not_sent_the_same_message_in_another_way() {
+    let card = serde_json::from_value(json!({"name": "A", "capabilities": {"streaming": true}})).unwrap();
+    let mut more = Message::user("more");
+    more.task_id = Some("t".into());
+    let peer = Peer::with(vec![refusal(-32004)]).await;
+    let refused = soon(client(&peer).with_card(card).stream(more)).await.err().unwrap();
+    assert_eq!((refused.kind(), peer.asked().await.len()), (ErrorKind::UnsupportedOperation, 1));
+}
+
+#[tokio::test]
+async fn r42_what_is_finished_after_the_caller_gave_up_is_read_later() {
+    let (agent, mut strings) = Puppet::new();
+    let server = start(agent).await;
+    let at = format!("http://{}/", server.address);
+    let mut settings = quick();
+    settings.budgets.wait = Some(Duration::from_millis(100));
+    let impatient = Client::new(&at, Binding::JsonRpc, Version::V1).unwrap().with_settings(settings);
+    let mut followed = soon(impatient.stream(Message::user("go"))).await.unwrap();
+    strings.began().await;
+    let (_, error) = story(&mut followed).await;
+    assert_eq!(error, Some(ErrorKind::DeadlineExceeded));
+    let id = followed.task().unwrap().id.clone();
+    drop(followed);
+    strings.write("late").await;
+    strings.end(Outcome::Completed).await;
+    let patient = Client::new(&at, Binding::JsonRpc, Version::V1).unwrap().with_settings(quick());
+    let answer = soon(patient.follow(id, None).finish()).await.unwrap();
+    assert_eq!((answer.state(), answer.text().as_str()), (TaskState::Completed, "late"));
 }

@@ -1,8 +1,11 @@
 //! Tokens: fetched, renewed, and logged in for.
 
 use attache::model::ErrorKind;
-use attache::{Credentials, DeviceLogin, Endpoints, OAuth, Token};
+use attache::{CodeLogin, Credentials, DeviceLogin, Endpoints, OAuth, Token};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use super::credentials::{at, get, task};
 use super::peer::{Asked, Peer, json as answer, reply};
@@ -158,4 +161,49 @@ async fn an_issuer_says_where_its_endpoints_are_and_only_its_own() {
     let liar = Peer::telling(|url| vec![metadata("https://other.example", url)]).await;
     let error = soon(Endpoints::discover(&liar.url)).await.err().unwrap();
     assert!(error.message().contains("another issuer"), "{error}");
+}
+
+/// The parameters of a query.
+fn parameters(url: &str) -> std::collections::BTreeMap<String, String> {
+    let query = url.split_once('?').unwrap().1;
+    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
+}
+
+#[tokio::test]
+async fn a_person_logs_in_in_a_browser_and_only_that_login_is_taken() {
+    let server = Peer::with(vec![given("tok", Some("r"), 60)]).await;
+    let endpoints = endpoints(&server).authorization(format!("{}/authorize?x=1", server.url));
+    let scopes = ["openid".to_owned(), "read".to_owned()];
+    let login = CodeLogin::begin(endpoints.clone(), "me", None, &scopes, "http://127.0.0.1:9/cb").unwrap();
+    let asked = parameters(login.url());
+    assert_eq!((asked["x"].as_str(), asked["scope"].as_str()), ("1", "openid read"));
+    assert_eq!((asked["response_type"].as_str(), asked["code_challenge_method"].as_str()), ("code", "S256"));
+    assert!(!login.is_ours("code=c&state=guessed") && !login.is_ours("code=c"));
+    let twice = format!("code=c&state={0}&state={0}", asked["state"]);
+    assert!(!login.is_ours(&twice));
+    let token = soon(login.finish(&format!("code=c%2F1&state={}", asked["state"]))).await.unwrap();
+    assert_eq!(token.access, "tok".into());
+    let body = String::from_utf8(server.asked().await[0].body.clone()).unwrap();
+    let sent = parameters(&format!("?{body}"));
+    assert_eq!((sent["code"].as_str(), sent["redirect_uri"].as_str()), ("c/1", "http://127.0.0.1:9/cb"));
+    let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(sent["code_verifier"].as_bytes()));
+    assert_eq!(challenge, asked["code_challenge"]);
+    assert_eq!((sent["client_id"].as_str(), sent["grant_type"].as_str()), ("me", "authorization_code"));
+}
+
+#[tokio::test]
+async fn a_login_in_a_browser_may_be_refused_and_is_not_begun_in_the_clear() {
+    let endpoints = |url: &str| Endpoints::new("https://t.invalid/").authorization(url);
+    let begin = |url: &str| CodeLogin::begin(endpoints(url), "me", None, &[], "http://127.0.0.1:9/cb");
+    let login = begin("https://t.invalid/authorize").unwrap();
+    let state = parameters(login.url())["state"].clone();
+    let error = soon(login.finish(&format!("error=access_denied&state={state}"))).await.unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Unauthenticated && error.message().contains("access_denied"),
+        "{error}"
+    );
+    assert_eq!(begin("http://t.invalid/authorize").unwrap_err().kind(), ErrorKind::InvalidParams);
+    let nowhere =
+        CodeLogin::begin(Endpoints::new("https://t.invalid/"), "me", None, &[], "http://127.0.0.1:9/");
+    assert_eq!(nowhere.unwrap_err().kind(), ErrorKind::InvalidParams);
 }

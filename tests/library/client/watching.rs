@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use attache::model::{Binding, GetTaskRequest, Secret, Version};
 use attache::{Client, ErrorKind, Traffic};
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 
-use super::peer::{Peer, json, reply};
+use super::peer::{Peer, json, read, reply};
 use crate::harness::soon;
 
 #[tokio::test]
@@ -41,4 +43,34 @@ async fn a_card_comes_as_it_was_written_or_not_at_all() {
     assert_eq!(soon(builder.card_text(&url)).await.unwrap(), text);
     assert_eq!(soon(builder.card_text(&url)).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
     assert_eq!(peer.asked().await[0].target, "GET /card?a=b");
+}
+
+#[tokio::test]
+async fn s38_a_watcher_sees_whole_lines_so_that_it_can_hide_what_is_in_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = seen.clone();
+    let client = Client::new(&url, Binding::JsonRpc, Version::V1).unwrap().watched(move |traffic| {
+        if let Traffic::Received(bytes) = traffic {
+            told.lock().unwrap().push(String::from_utf8_lossy(bytes).into_owned());
+        }
+    });
+    let torn = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read(&mut stream).await;
+        let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"hunter2"}}"#;
+        let (one, other) = body.split_at(body.find("ter2").unwrap());
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{one}").as_bytes()).await.unwrap();
+        // The first half is on its way by itself.
+        tokio::task::yield_now().await;
+        stream.write_all(other.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+    };
+    let request = GetTaskRequest { id: "t".into(), ..GetTaskRequest::default() };
+    let (answer, ()) = soon(async { tokio::join!(client.get_task(request), torn) }).await;
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Internal);
+    let seen = seen.lock().unwrap();
+    assert_eq!((seen.len(), seen[0].contains("hunter2")), (1, true), "{seen:?}");
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use attache::Restart;
 use attache::model::AgentSkill;
 use attache_agents::{
-    Body, Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Remote, RemoteSettings, Router, RouterSettings,
-    Script, Shared, practice,
+    Body, Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Mcp, McpSettings, Remote, RemoteSettings,
+    Router, RouterSettings, Script, Shared, practice,
 };
 #[cfg(unix)]
 use attache_agents::{Command, CommandSettings, Input, OutputForm};
@@ -25,9 +25,10 @@ pub(crate) enum Kind {
     Echo(Nothing),
     Http(Box<HttpSettings>),
     Llm(Box<LlmSettings>),
+    Mcp(Box<McpSettings>),
     Practice(Nothing),
     Remote(Box<RemoteSettings>),
-    Router(RouterSettings),
+    Router(Box<RouterSettings>),
     Script(ScriptSection),
 }
 
@@ -47,10 +48,11 @@ pub(crate) struct ScriptSection {
 impl Kind {
     /// Their names in a file.
     #[cfg(unix)]
-    pub(crate) const NAMES: [&str; 8] =
-        ["command", "echo", "http", "llm", "practice", "remote", "router", "script"];
+    pub(crate) const NAMES: [&str; 9] =
+        ["command", "echo", "http", "llm", "mcp", "practice", "remote", "router", "script"];
     #[cfg(not(unix))]
-    pub(crate) const NAMES: [&str; 7] = ["echo", "http", "llm", "practice", "remote", "router", "script"];
+    pub(crate) const NAMES: [&str; 8] =
+        ["echo", "http", "llm", "mcp", "practice", "remote", "router", "script"];
 
     pub(super) fn take(name: &str, tree: &mut Tree, section: &str) -> Result<Option<Self>, Complaint> {
         let home = |_: &str| section.to_owned();
@@ -60,9 +62,10 @@ impl Kind {
             "echo" => Self::Echo(tree.take(home)?),
             "http" => Self::Http(Box::new(tree.take(home)?)),
             "llm" => Self::Llm(Box::new(tree.take(home)?)),
+            "mcp" => Self::Mcp(Box::new(tree.take(home)?)),
             "practice" => Self::Practice(tree.take(home)?),
             "remote" => Self::Remote(Box::new(tree.take(home)?)),
-            "router" => Self::Router(tree.take(home)?),
+            "router" => Self::Router(Box::new(tree.take(home)?)),
             "script" => Self::Script(tree.take(home)?),
             _ => return Ok(None),
         }))
@@ -76,6 +79,7 @@ impl Kind {
             ("echo", Nothing::json_schema(generator)),
             ("http", HttpSettings::json_schema(generator)),
             ("llm", LlmSettings::json_schema(generator)),
+            ("mcp", McpSettings::json_schema(generator)),
             ("practice", Nothing::json_schema(generator)),
             ("remote", RemoteSettings::json_schema(generator)),
             ("router", RouterSettings::json_schema(generator)),
@@ -90,6 +94,7 @@ impl Kind {
             Self::Echo(_) => "echo",
             Self::Http(_) => "http",
             Self::Llm(_) => "llm",
+            Self::Mcp(_) => "mcp",
             Self::Practice(_) => "practice",
             Self::Remote(_) => "remote",
             Self::Router(_) => "router",
@@ -105,6 +110,7 @@ impl Kind {
             Self::Echo(_) => "Says back what it is told",
             Self::Http(_) => "Asks a backend",
             Self::Llm(_) => "Answers with a model",
+            Self::Mcp(_) => "Does what the tools of an MCP server do",
             Self::Practice(_) => "Shows everything an agent can do",
             Self::Remote(_) => "Passes messages on to another agent",
             Self::Router(_) => "Passes tasks on to other agents",
@@ -130,6 +136,7 @@ impl Kind {
             }
             Self::Http(settings) if settings.body == Body::Text => (text(), any()),
             Self::Llm(_) => (text(), vec!["text/plain".to_owned()]),
+            Self::Mcp(_) => (text(), any()),
             Self::Echo(_)
             | Self::Http(_)
             | Self::Practice(_)
@@ -148,6 +155,7 @@ impl Kind {
             Self::Http(settings) => Value::try_from(settings),
             Self::Remote(settings) => Value::try_from(settings),
             Self::Llm(settings) => Value::try_from(settings),
+            Self::Mcp(settings) => Value::try_from(settings),
             Self::Router(settings) => Value::try_from(settings),
             Self::Script(script) => Value::try_from(script),
         }
@@ -187,13 +195,17 @@ impl Kind {
                 let llm = Llm::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
                 Ok((Shared::new(llm), Vec::new()))
             }
+            Self::Mcp(settings) => {
+                let mcp = Mcp::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                Ok((Shared::new(mcp), Vec::new()))
+            }
             Self::Practice(_) => Ok(with_skills(practice())),
             Self::Remote(settings) => {
                 let remote = Remote::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
                 Ok((Shared::new(remote), Vec::new()))
             }
             Self::Router(settings) => {
-                let router = Router::new(settings.clone(), others.iter().cloned());
+                let router = Router::new((**settings).clone(), others.iter().cloned());
                 let router = router.map_err(|bad| (bad.key, bad.to_string()))?;
                 let skills = router.skills().cloned().collect();
                 Ok((Shared::new(router), skills))

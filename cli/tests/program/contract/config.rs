@@ -82,3 +82,16 @@ fn default_001_detail_level_concise() {
     let undone = verb(&["send", "-a", &DEMO, "reply", "--verbose=false"]).env("A2ACLI_VERBOSE", "1").run();
     assert!(!undone.out.contains("Part: "));
 }
+
+#[cfg(unix)]
+#[test]
+fn config_001_a_file_with_a_credential_that_others_can_read_is_pointed_out() {
+    use std::os::unix::fs::PermissionsExt;
+    for (mode, warned) in [(0o644, true), (0o600, false)] {
+        let run = verb(&["config", "show"]).file(".env", "A2ACLI_BEARER=hunter22\n");
+        let file = run.folder.path().join(".env");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let said = run.run();
+        assert_eq!((said.code, said.err.contains("chmod 600")), (Some(0), warned), "{said:?}");
+    }
+}

@@ -179,7 +179,7 @@ fn auth_007_tokens_are_private_renewed_and_forgotten() {
 }
 
 #[test]
-fn auth_007_the_token_of_one_agent_does_not_go_to_another() {
+fn auth_007_s42_the_token_of_one_agent_does_not_go_to_another_of_the_same_name() {
     let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
     let first = agent(device(&issuer.url));
     logged_in(&home, &first);

@@ -42,7 +42,7 @@ impl Signed {
 }
 
 #[test]
-fn card_get_004_a_signature_is_verified_unverifiable_or_absent() {
+fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
     let peer = Peer::new(peer::plain, peer::done());
     let signed = Signed::new(&peer.url);
     let keys = signed.path("keys.json");
@@ -65,7 +65,7 @@ fn card_get_004_a_signature_is_verified_unverifiable_or_absent() {
 }
 
 #[test]
-fn card_get_004_no_other_card_is_used_where_a_signature_is_required() {
+fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
     let peer = Peer::new(peer::plain, peer::done());
     let signed = Signed::new(&peer.url);
     let keys = signed.path("keys.json");

@@ -69,3 +69,29 @@ fn task_subscribe_001_an_agent_that_does_not_stream_is_looked_at() {
     let states: Vec<_> = said.lines().iter().map(|line| line["task"]["status"]["state"].clone()).collect();
     assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"], "{said:?}");
 }
+
+#[test]
+fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_exit_is_honest() {
+    let answers = |_: &peer::Asked, number| match number {
+        1 => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
+        // Nobody answers, then somebody who is not ready.
+        2 => Vec::new(),
+        3 => peer::json_reply(503, &json!({})),
+        _ => events(&[json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED")]),
+    };
+    let peer = Peer::new(peer::streaming, answers);
+    let follow = ["task", "subscribe", "t-1", "-o", "json", "--stream", "--poll-interval", "100ms"];
+    let said = at(&peer.url, &follow);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert_eq!(said.lines(), [json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED")]);
+    let gone = |_: &peer::Asked, number| match number {
+        1 => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
+        _ => Vec::new(),
+    };
+    let peer = Peer::new(peer::streaming, gone);
+    let said = at(&peer.url, &follow);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    let error = said.lines().last().unwrap()["error"].clone();
+    assert!(error["message"].as_str().unwrap().contains("lost sight of task t-1"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("--wait t-1"), "{error}");
+}

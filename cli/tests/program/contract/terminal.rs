@@ -1,8 +1,9 @@
 //! On a terminal nothing is different.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
-use super::run::{DEMO, verb};
+use super::run::{DEMO, finish, verb};
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -25,4 +26,31 @@ fn out_005_a_terminal_changes_nothing() {
         };
         assert_eq!(labels(&shown), labels(&piped.out));
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn task_poll_002_ctrl_c_on_a_terminal_leaves_the_ids_and_the_way_on() {
+    let command = format!("{} send -a {} 'slow 60'", env!("CARGO_BIN_EXE_attache"), &**DEMO);
+    let mut child = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keyboard = child.stdin.take().unwrap();
+    let mut screen = BufReader::with_capacity(1, child.stdout.take().unwrap());
+    let mut first = String::new();
+    screen.read_line(&mut first).unwrap();
+    let id = first.trim().strip_prefix("Task: ").unwrap().to_owned();
+    child.stdout = Some(screen.into_inner());
+    keyboard.write_all(b"\x03").unwrap();
+    let said = finish(child);
+    assert_eq!(said.code, Some(130), "{said:?}");
+    assert!(said.out.contains("Error: ATTACHE_ERR_INTERRUPTED"), "{said:?}");
+    assert!(said.out.contains(&format!("--wait {id}")) && !said.out.contains('\u{1b}'), "{said:?}");
+    let canceled = verb(&["task", "cancel", "-a", &DEMO, &id]).run();
+    assert_eq!(canceled.field("State"), "TASK_STATE_CANCELED", "it went on without us");
 }

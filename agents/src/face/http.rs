@@ -1,0 +1,103 @@
+//! The face over streamable HTTP, for those who come with the key.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+
+use ::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use ::http::{Request, Response, StatusCode};
+use attache::model::Secret;
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use subtle::ConstantTimeEq;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::McpFace;
+
+/// How many connections there may be at the same time.
+const MAX_CONNECTIONS: usize = 256;
+/// How large a request may be.
+const MAX_REQUEST: usize = 8 << 20;
+/// Where it is.
+const PATH: &str = "/mcp";
+
+type Service = StreamableHttpService<McpFace, LocalSessionManager>;
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+impl McpFace {
+    /// Serves over streamable HTTP at `/mcp`, to those who show the key, until it is stopped. Pages of a browser are
+    /// not let in, nor whoever calls it by a name other than those of this machine, unless `hosts` has it.
+    ///
+    /// # Errors
+    /// Nobody can be listened for any more.
+    pub async fn serve_http(
+        self,
+        listener: TcpListener,
+        key: Option<Secret>,
+        hosts: Vec<String>,
+        stop: CancellationToken,
+    ) -> io::Result<()> {
+        let mut config = StreamableHttpServerConfig::default().enforce_origin_validation();
+        config.allowed_hosts.extend(hosts);
+        config.cancellation_token = stop.child_token();
+        config.max_request_body_bytes = MAX_REQUEST;
+        let service = StreamableHttpService::new(move || Ok(self.clone()), Arc::default(), config);
+        let (key, tasks, places) =
+            (Arc::new(key), TaskTracker::new(), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
+            let stream = tokio::select! {
+                accepted = listener.accept() => accepted?.0,
+                () = stop.cancelled() => return Ok(()),
+            };
+            let (service, key) = (service.clone(), key.clone());
+            let serve = service_fn(move |request| answer(service.clone(), key.clone(), request));
+            let connection =
+                http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), serve);
+            tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
+                // A connection that breaks is the caller's affair.
+                let _ = connection.await;
+                drop(place);
+            }));
+        }
+    }
+}
+
+async fn answer(
+    mut service: Service,
+    key: Arc<Option<Secret>>,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    if !is_known(key.as_ref().as_ref(), &request) {
+        let mut answer = plain(StatusCode::UNAUTHORIZED);
+        answer.headers_mut().insert(WWW_AUTHENTICATE, ::http::HeaderValue::from_static("Bearer"));
+        return Ok(answer);
+    }
+    if request.uri().path().trim_end_matches('/') != PATH {
+        return Ok(plain(StatusCode::NOT_FOUND));
+    }
+    tower_service::Service::call(&mut service, request).await
+}
+
+fn is_known(key: Option<&Secret>, request: &Request<Incoming>) -> bool {
+    let Some(key) = key else { return true };
+    let shown =
+        request.headers().get(AUTHORIZATION).and_then(|shown| shown.as_bytes().strip_prefix(b"Bearer "));
+    shown.is_some_and(|shown| shown.ct_eq(key.expose().as_bytes()).into())
+}
+
+fn plain(status: StatusCode) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::new()).boxed());
+    *answer.status_mut() = status;
+    answer
+}

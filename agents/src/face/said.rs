@@ -1,0 +1,136 @@
+//! What an agent has said, as the result of a tool.
+
+use attache::model::{Content, Message, Part, Task, TaskState};
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
+use serde_json::json;
+
+use crate::llm::clean;
+
+/// How much of one text is passed on.
+const MAX_TEXT: usize = 256 << 10;
+
+/// Why there is no result.
+pub(super) fn error(why: &str) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(clean(why, MAX_TEXT))])
+}
+
+/// A plain answer, without a task.
+pub(super) fn message(agent: &str, message: &Message) -> CallToolResult {
+    let mut result = CallToolResult::success(blocks(agent, &message.parts));
+    result.structured_content = Some(json!({"agent": agent, "contextId": message.context_id}));
+    result
+}
+
+/// A task: what has come of it, how it stands, and how it goes on.
+pub(super) fn task(agent: &str, task: &Task) -> CallToolResult {
+    let state = task.status.state;
+    let words =
+        task.status.message.as_ref().map(|message| clean(&message.text(), MAX_TEXT)).unwrap_or_default();
+    let mut content: Vec<_> =
+        task.artifacts.iter().flat_map(|artifact| blocks(agent, &artifact.parts)).collect();
+    let id = &task.id;
+    let note = match state {
+        TaskState::InputRequired => {
+            format!("The agent asks: {words}\nAnswer with continue_task and task_id {id}.")
+        }
+        TaskState::AuthRequired => {
+            format!(
+                "The agent needs credentials first: {words}\nThen go on with wait_for_task or continue_task, and task_id {id}."
+            )
+        }
+        TaskState::Completed => format!("{words}\n[task_id {id}, context_id {}]", task.context_id),
+        _ if state.is_terminal() => format!("The task has ended as {}: {words}", name(state)),
+        _ => {
+            format!(
+                "The agent is still working on it. {words}\nWait for it with wait_for_task and task_id {id}, or stop it with cancel_task."
+            )
+        }
+    };
+    content.push(ContentBlock::text(note.trim().to_owned()));
+    let failed = state.is_terminal() && state != TaskState::Completed;
+    let mut result = if failed { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    result.structured_content = Some(json!({
+        "agent": agent, "taskId": id, "contextId": task.context_id, "state": name(state),
+        "text": clean(&task.text(), MAX_TEXT), "status": words,
+    }));
+    result
+}
+
+/// A task that was stopped, as asked.
+pub(super) fn canceled(agent: &str, task: &Task) -> CallToolResult {
+    let mut result = self::task(agent, task);
+    result.is_error = Some(task.status.state != TaskState::Canceled);
+    result
+}
+
+fn name(state: TaskState) -> String {
+    state.as_str().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
+}
+
+fn blocks(agent: &str, parts: &[Part]) -> Vec<ContentBlock> {
+    parts.iter().map(|part| block(agent, part)).collect()
+}
+
+fn block(agent: &str, part: &Part) -> ContentBlock {
+    let name = clean(part.filename().unwrap_or("file"), 128);
+    let media_type = part.media_type().map(|media_type| clean(media_type, 128));
+    match &part.content {
+        Content::Text(text) => ContentBlock::text(clean(text, MAX_TEXT)),
+        Content::Data(data) => ContentBlock::text(clean(data.get(), MAX_TEXT)),
+        Content::Url(url) => {
+            let mut link = Resource::new(url.to_string(), name);
+            link.mime_type = media_type;
+            ContentBlock::ResourceLink(link)
+        }
+        Content::Raw(bytes) => match media_type {
+            Some(kind) if kind.starts_with("image/") => ContentBlock::image(bytes.as_str(), kind),
+            Some(kind) if kind.starts_with("audio/") => ContentBlock::audio(bytes.as_str(), kind),
+            kind => {
+                let uri = format!("attache://{agent}/{name}").replace(' ', "%20");
+                let blob = ResourceContents::blob(bytes.as_str(), uri);
+                ContentBlock::resource(match kind {
+                    Some(kind) => blob.with_mime_type(kind),
+                    None => blob,
+                })
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use attache::model::{Artifact, TaskStatus, Timestamp};
+    use serde_json::Value;
+
+    fn told(state: TaskState, words: &str) -> Value {
+        let mut task = Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
+        task.status = TaskStatus::new(state).with_message(Message::agent(words));
+        task.artifacts.push(Artifact::text("answer", "forty\u{1b}[31m-two"));
+        serde_json::to_value(self::task("deep", &task)).unwrap()
+    }
+
+    #[test]
+    fn a_result_says_how_the_task_stands_and_how_it_goes_on() {
+        for (state, failed, note) in [
+            (TaskState::Completed, false, "ok\n[task_id t1, context_id c1]"),
+            (
+                TaskState::InputRequired,
+                false,
+                "The agent asks: ok\nAnswer with continue_task and task_id t1.",
+            ),
+            (TaskState::Failed, true, "The task has ended as failed: ok"),
+            (
+                TaskState::Working,
+                false,
+                "The agent is still working on it. ok\nWait for it with wait_for_task and task_id t1, or stop it with cancel_task.",
+            ),
+        ] {
+            let result = told(state, "ok");
+            assert_eq!(result["isError"], failed);
+            assert_eq!(result["content"][0]["text"], "forty[31m-two", "S55: nothing that moves a cursor");
+            assert_eq!(result["content"][1]["text"], note);
+            assert_eq!(result["structuredContent"]["taskId"], "t1");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The HTTP that streamable MCP goes over: our own door out.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use attache::{Error, Http, HttpResponse};
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::request::Builder;
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::common::http_header::{
+    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
+};
+use rmcp::transport::streamable_http_client::{
+    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::{Sse, SseStream};
+
+/// How much is read of what a server says about its own failure.
+const MAX_COMPLAINT: usize = 16 << 10;
+
+/// Sends what an MCP client says.
+#[derive(Debug, Clone)]
+pub(super) struct Door {
+    http: Http,
+    /// How large one message may be.
+    most: usize,
+}
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Wrong = StreamableHttpError<Error>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+impl Door {
+    pub(super) fn new(most: usize) -> Self {
+        Self { http: Http::new(), most }
+    }
+
+    async fn send(&self, request: Builder, headers: Headers, body: Bytes) -> Result<HttpResponse, Wrong> {
+        let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        let request = request
+            .header(USER_AGENT, concat!("attache/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "application/json, text/event-stream");
+        let request = request.body(body).map_err(|_| said("the request cannot be sent"))?;
+        self.http.send(request).await.map_err(StreamableHttpError::Client)
+    }
+
+    /// What an answer other than a success means; `None` where its body says it better.
+    async fn refused(&self, answer: HttpResponse, has_session: bool) -> Result<ServerJsonRpcMessage, Wrong> {
+        let status = answer.status();
+        if status == StatusCode::NOT_FOUND && has_session {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let is_json = is(&answer, JSON_MIME_TYPE);
+        let pause = answer.headers().get(RETRY_AFTER).and_then(|pause| Some(pause.to_str().ok()?.to_owned()));
+        let is_ours = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if is_json && !is_ours && status != StatusCode::TOO_MANY_REQUESTS {
+            let body = answer.read(MAX_COMPLAINT).await.unwrap_or_default();
+            if let Ok(error @ JsonRpcMessage::Error(_)) = serde_json::from_slice(&body) {
+                return Ok(error);
+            }
+        }
+        Err(HttpStatusError::new(status.as_u16(), pause).into())
+    }
+}
+
+impl StreamableHttpClient for Door {
+    type Error = Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Wrong> {
+        let body = Bytes::from(serde_json::to_vec(&message)?);
+        let request = to(Method::POST, &uri, session.as_deref()).header(CONTENT_TYPE, JSON_MIME_TYPE);
+        let answer = self.send(request, headers, body).await?;
+        let status = answer.status();
+        let wants_answer = matches!(message, JsonRpcMessage::Request(_));
+        if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        let named = answer.headers().get(HEADER_SESSION_ID).and_then(|id| Some(id.to_str().ok()?.to_owned()));
+        if !status.is_success() {
+            let error = self.refused(answer, session.is_some()).await?;
+            return Ok(StreamableHttpPostResponse::Json(addressed(error, &message), named));
+        }
+        // Where nothing is expected, whatever comes is as good as nothing.
+        if !wants_answer {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        if is(&answer, EVENT_STREAM_MIME_TYPE) {
+            return Ok(StreamableHttpPostResponse::Sse(events(answer, self.most), named));
+        }
+        if !is(&answer, JSON_MIME_TYPE) {
+            return Err(StreamableHttpError::UnexpectedContentType(None));
+        }
+        let body = answer.read(self.most).await.map_err(StreamableHttpError::Client)?;
+        Ok(StreamableHttpPostResponse::Json(serde_json::from_slice(&body)?, named))
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Wrong> {
+        // Whatever comes of it: the session is not used any more.
+        self.send(to(Method::DELETE, &uri, Some(&session)), headers, Bytes::new()).await.map(drop)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last: Option<String>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, Wrong> {
+        let mut request = to(Method::GET, &uri, session.as_deref());
+        if let Some(last) = last {
+            request = request.header(HEADER_LAST_EVENT_ID, last);
+        }
+        let answer = self.send(request, headers, Bytes::new()).await?;
+        match answer.status() {
+            StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),
+            status if !status.is_success() => Err(HttpStatusError::new(status.as_u16(), None).into()),
+            _ if is(&answer, EVENT_STREAM_MIME_TYPE) => Ok(events(answer, self.most)),
+            _ => Err(StreamableHttpError::UnexpectedContentType(None)),
+        }
+    }
+}
+
+fn to(method: Method, url: &str, session: Option<&str>) -> Builder {
+    let request = Request::builder().method(method).uri(url);
+    match session {
+        Some(session) => request.header(HEADER_SESSION_ID, session),
+        None => request,
+    }
+}
+
+fn is(answer: &HttpResponse, media_type: &str) -> bool {
+    let said = answer.headers().get(CONTENT_TYPE).and_then(|said| said.to_str().ok());
+    said.is_some_and(|said| said.to_ascii_lowercase().starts_with(media_type))
+}
+
+fn said(what: &'static str) -> Wrong {
+    StreamableHttpError::UnexpectedServerResponse(Cow::Borrowed(what))
+}
+
+/// An error as the answer to what was asked: those who refuse before they read do not know to what.
+fn addressed(error: ServerJsonRpcMessage, asked: &ClientJsonRpcMessage) -> ServerJsonRpcMessage {
+    match (error, asked) {
+        (JsonRpcMessage::Error(error), JsonRpcMessage::Request(asked)) => {
+            let ErrorData { code, message, data, .. } = error.error;
+            ServerJsonRpcMessage::error(ErrorData::new(code, message, data), Some(asked.id.clone()))
+        }
+        (error, _) => error,
+    }
+}
+
+/// The events of an answer, none of them larger than `most`.
+fn events(answer: HttpResponse, most: usize) -> Events {
+    let pieces = stream::unfold(Some((answer, Gauge::new(most))), |state| async move {
+        let (mut answer, mut gauge) = state?;
+        let piece = answer.chunk().await?.map_err(Cut::Lost).and_then(|piece| gauge.pass(piece));
+        let next = piece.is_ok().then_some((answer, gauge));
+        Some((piece, next))
+    });
+    SseStream::from_bytes_stream(Box::pin(pieces)).boxed()
+}
+
+/// How much of an event has come.
+struct Gauge {
+    most: usize,
+    seen: usize,
+    /// Whether the line has nothing on it so far.
+    is_empty: bool,
+}
+
+/// Why events end before their end.
+#[derive(Debug)]
+enum Cut {
+    Lost(Error),
+    TooLarge,
+}
+
+impl Gauge {
+    fn new(most: usize) -> Self {
+        Self { most, seen: 0, is_empty: true }
+    }
+
+    fn pass(&mut self, piece: Bytes) -> Result<Bytes, Cut> {
+        for byte in &piece {
+            self.seen += 1;
+            match byte {
+                b'\n' if self.is_empty => self.seen = 0,
+                b'\n' => self.is_empty = true,
+                b'\r' => {}
+                _ => self.is_empty = false,
+            }
+            if self.seen > self.most {
+                return Err(Cut::TooLarge);
+            }
+        }
+        Ok(piece)
+    }
+}
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Lost(error) => error.fmt(f),
+            Self::TooLarge => f.write_str("an event is larger than a message may be"),
+        }
+    }
+}
+
+impl std::error::Error for Cut {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_bounded_and_a_stream_is_not() {
+        let mut gauge = Gauge::new(12);
+        for _ in 0..3 {
+            assert!(gauge.pass(Bytes::from_static(b"data: 12")).is_ok());
+            assert!(gauge.pass(Bytes::from_static(b"\r\n\r\n")).is_ok());
+        }
+        assert!(gauge.pass(Bytes::from_static(b"data: 123456")).is_ok());
+        assert!(gauge.pass(Bytes::from_static(b"7")).is_err());
+    }
+}

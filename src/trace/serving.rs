@@ -1,0 +1,94 @@
+//! What a server does, as spans: calls, turns, webhooks.
+
+use tracing::Span;
+use tracing::field::Empty;
+
+use super::{TARGET, below, place};
+use crate::model::{Binding, ErrorKind, Operation, Scope, Task, TaskId, TaskState, Trace, Version};
+
+/// The place of a span.
+pub(crate) fn of(span: &Span) -> Option<Trace> {
+    if span.is_disabled() { None } else { place::of(span) }
+}
+
+/// A call that came in. What its headers say is looked at only if there is a span.
+pub(crate) fn call(
+    operation: Operation,
+    (binding, version): (Binding, Version),
+    parent: impl FnOnce() -> Option<Trace>,
+) -> Span {
+    let span = tracing::info_span!(
+        target: TARGET,
+        parent: None,
+        "a2a.call",
+        otel.name = %format_args!("a2a.{operation:?}"),
+        otel.kind = "server",
+        otel.status_code = Empty,
+        a2a.method = ?operation,
+        a2a.binding = binding.as_str(),
+        a2a.version = version.as_str(),
+        error.type = Empty,
+    );
+    if span.is_disabled() { span } else { below(span, parent().as_ref()) }
+}
+
+/// The call of a span could not be answered.
+pub(crate) fn failed(span: &Span, kind: ErrorKind) {
+    span.record("error.type", tracing::field::debug(kind));
+    span.record("otel.status_code", "ERROR");
+}
+
+/// A turn of an agent.
+pub(crate) fn turn(scope: &Scope, task: &Task, attempt: u32, parent: Option<&Trace>) -> Span {
+    let span = tracing::info_span!(
+        target: TARGET,
+        parent: None,
+        "a2a.turn",
+        otel.kind = "internal",
+        otel.status_code = Empty,
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.agent.name = &*scope.agent,
+        gen_ai.conversation.id = %task.context_id,
+        a2a.task.id = %task.id,
+        a2a.attempt = attempt,
+        a2a.task.state = Empty,
+    );
+    below(span, parent)
+}
+
+/// A turn is over, and its task in this state.
+pub(crate) fn turn_ended(span: &Span, state: TaskState) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("a2a.task.state", state.as_str());
+    if state == TaskState::Failed {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+/// One attempt to call a webhook.
+pub(crate) fn push(task: &TaskId, attempt: u32, parent: Option<&Trace>) -> Span {
+    let span = tracing::info_span!(
+        target: TARGET,
+        parent: None,
+        "a2a.push",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        a2a.task.id = %task,
+        a2a.attempt = attempt,
+        http.request.method = "POST",
+        http.response.status_code = Empty,
+    );
+    below(span, parent)
+}
+
+/// What became of an attempt to call a webhook.
+pub(crate) fn pushed(span: &Span, status: Option<u16>, delivered: bool) {
+    if let Some(status) = status {
+        span.record("http.response.status_code", status);
+    }
+    if !delivered {
+        span.record("otel.status_code", "ERROR");
+    }
+}
