@@ -314,6 +314,7 @@ async fn r32_a_clock_that_is_ahead_at_the_start_deletes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn s65_the_oldest_questions_to_strangers_give_way() {
+    use TaskState::{Failed, InputRequired, Working};
     let house = house(Settings { max_parked_tasks: 2, ..Settings::default() });
     let scope = |owner| Scope { owner, ..super::scope() };
     let asked = async |millis, owner, text: &str| {
@@ -340,7 +341,6 @@ async fn s65_the_oldest_questions_to_strangers_give_way() {
     for head in strangers.iter().chain(&known) {
         states.push(state(head).await);
     }
-    use TaskState::{Failed, InputRequired, Working};
     assert_eq!(
         states[..5],
         [InputRequired, Failed, Failed, Working, InputRequired],
