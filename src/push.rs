@@ -7,6 +7,10 @@
 mod deliveries;
 mod notice;
 mod settings;
+#[cfg(feature = "jws")]
+mod signature;
+#[cfg(not(feature = "jws"))]
+#[path = "push/no_signature.rs"]
 mod signature;
 #[cfg(test)]
 mod tests;

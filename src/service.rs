@@ -238,7 +238,7 @@ impl Service {
         let mut follow = self.engine.follow(head, seen);
         while seen < head.position {
             let entries = follow.next().await?;
-            if entries.iter().any(|entry| stream::is_visible(entry)) {
+            if entries.iter().any(stream::is_visible) {
                 return Ok(true);
             }
             seen = entries.last().map_or(head.position, |entry| entry.seq);

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::lineage::{Budget, Cost, Leave, Lineage, USAGE};
-use crate::model::{Call, Failed, Model, Piece, Said, Usage};
+use crate::model::{Call, Failed, Model, Piece, Said, Usage, answered, failed};
 use calls::Calls;
 pub(crate) use fence::{RULE, clean, fenced};
 use kit::{Kit, Server};
@@ -236,9 +236,12 @@ impl<'a> Work<'a> {
     async fn think(&mut self, kit: &Kit) -> Result<Said, Failed> {
         let settings = &self.llm.settings;
         let messages = talk::messages(&settings.system, &self.earlier, settings.memory_size, &self.happened);
-        let span = spans::chat(&settings.model, &messages);
+        let span = self.llm.model.span(&messages);
         let said = self.listen(&messages, kit).instrument(span.clone()).await;
-        spans::answered(&span, &said);
+        match &said {
+            Ok(said) => answered(&span, said),
+            Err(_) => failed(&span, "model"),
+        }
         said
     }
 

@@ -3,6 +3,7 @@
 mod answer;
 mod chunk;
 mod settings;
+mod spans;
 
 use std::fmt;
 use std::time::Duration;
@@ -14,11 +15,13 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Request, Uri};
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
+use tracing::Span;
 
 use crate::http::told;
 pub(crate) use answer::{Answer, Piece};
 pub(crate) use chunk::{Call, Said, Usage};
 pub use settings::ModelSettings;
+pub(crate) use spans::{answered, failed};
 
 /// How long is waited before a model is asked again, for the first time; then twice as long each time.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -75,6 +78,11 @@ impl Model {
             headers.push((name, value));
         }
         Ok(Self { url, headers, settings, door: Door::new() })
+    }
+
+    /// What a trace is told of asking it this.
+    pub(crate) fn span(&self, messages: &[Value]) -> Span {
+        spans::chat(&self.settings, messages)
     }
 
     /// Asks; gives the answer as soon as it begins. Asking twice does no harm, so a model that is busy or not there is

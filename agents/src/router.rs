@@ -165,7 +165,7 @@ impl Router {
             return Ok(self.known(turn.task()).or_else(|| self.otherwise()));
         };
         let asked = first(turn.task()).unwrap_or_else(|| turn.message());
-        let chosen = match chooser::choose(model, &self.choices, asked, turn.trace().as_ref()).await {
+        let chosen = match chooser::choose(model, &self.choices, asked, turn).await {
             Ok(chosen) => chosen.or_else(|| self.otherwise()),
             Err(failed) => {
                 tracing::warn!(task = %turn.task_id(), cause = failed.cause, "{}", failed.words);

@@ -212,6 +212,11 @@ impl Found {
         self.received.host.as_deref()
     }
 
+    /// The origin that the card came from.
+    pub(crate) fn origin(&self) -> Option<&str> {
+        self.received.origin.as_deref()
+    }
+
     /// The only host that credentials go to unasked; `None` if the user vouches for all.
     pub(crate) fn vouched(&self) -> Option<&str> {
         self.received.vouched.as_deref()

@@ -64,11 +64,18 @@ impl<'a> Session<'a> {
         }
         let unusable = |error: Error| Failure::internal(format!("cannot use {}: {error}", interface.url));
         let binding = interface.binding().unwrap_or(Binding::JsonRpc);
-        let client = Client::from_interface(&interface).map_err(unusable)?;
-        let client = client.with_tls(&crate::tls::of(settings)?);
         let patience =
             ClientSettings { polling: crate::follow::polling(settings), ..ClientSettings::default() };
-        let client = client.with_settings(patience);
+        let mut builder = Client::builder().tls(crate::tls::of(settings)?).settings(patience);
+        if settings.allows(&reference::host_of_url(&interface.url)) {
+            builder = builder.trust(&interface.url).map_err(unusable)?;
+        }
+        // A card may point anywhere, but not further inside than where it came from.
+        let client = match found.origin() {
+            Some(origin) => builder.interface_of(origin, &interface),
+            None => builder.interface(&interface),
+        };
+        let client = client.map_err(unusable)?;
         let client = client.with_header("a2a-version", &signal).map_err(unusable)?;
         let client = extensions(client, &found.card, settings)?;
         let client = match telemetry::surrounding() {
@@ -90,7 +97,17 @@ impl<'a> Session<'a> {
 
     /// What the agent said, in our words.
     pub(crate) fn failure(&self, error: &Error) -> Failure {
-        Failure::of(error, self.binding, self.supplied)
+        let failure = Failure::of(error, self.binding, self.supplied);
+        // Nobody was asked: the card leads where it may not.
+        match failure.message.strip_prefix("cannot connect to the agent: must ") {
+            Some(rule) => {
+                let host = reference::host_of_url(&self.client.interface().url);
+                let message = format!("the card leads to {host}, which must {rule}");
+                let again = crate::resume::again(&format!("--allow-host {}", shell_words::quote(&host)));
+                Failure { message, ..failure }.hint(format!("if you trust it: {again}"))
+            }
+            None => failure,
+        }
     }
 
     /// Why a message was not taken, and what to do next; one that may have arrived is not sent a second time under

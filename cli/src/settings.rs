@@ -140,6 +140,11 @@ impl Settings {
         Some(&self.all.iter().find(|setting| setting.name == name)?.source)
     }
 
+    /// Whether the user trusts this host, whatever leads there.
+    pub(crate) fn allows(&self, host: &str) -> bool {
+        self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    }
+
     /// Files with a credential in force that others on this machine can read.
     pub(crate) fn exposed(&self) -> Vec<&std::path::Path> {
         let secret = self.all.iter().filter(|setting| setting.secret);

@@ -138,6 +138,18 @@ impl ClientBuilder {
         Ok(self.along(self.egress(), Way { tenant: interface.tenant.clone(), ..way }))
     }
 
+    /// A client of an interface that the card at `home` names. It leads no further inside than it came from itself; see
+    /// [`Client::discover`].
+    ///
+    /// # Errors
+    /// As [`Client::from_interface`].
+    pub fn interface_of(&self, home: &str, interface: &AgentInterface) -> Result<Client> {
+        let home = home.parse().map_err(|_| Error::invalid("home", "must be the url of a card"))?;
+        let (binding, version) = spoken(interface).ok_or_else(unspoken)?;
+        let way = Way::new(&interface.url, binding, version)?;
+        Ok(self.along(self.led(&home), Way { tenant: interface.tenant.clone(), ..way }))
+    }
+
     pub(super) fn egress(&self) -> Egress {
         self.watch(Egress::with_tls(&self.tls, self.settings.budgets.connect))
     }

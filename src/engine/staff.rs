@@ -91,6 +91,9 @@ impl Staff {
         let Hired { named, leaving, .. } = &mut *hired;
         leaving.extend(before.0.iter().map(|(name, worker)| (name.clone(), Arc::downgrade(worker))));
         leaving.retain(|name, worker| worker.strong_count() > 0 && named.get(name).is_none());
+        // What an agent does when it is dropped is no reason for others to wait.
+        drop(hired);
+        drop(before);
     }
 
     /// The agent whose tasks these are.

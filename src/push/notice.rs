@@ -24,8 +24,8 @@ impl Notice {
         Self { event_id: EventId::of(push, seq), seq, body: body.into() }
     }
 
-    /// The request that carries it, with a token if notifications are signed and its place in a trace; `None` when the
-    /// registration cannot be written as one.
+    /// The request that carries it, with a token if notifications are signed, and with its place in a trace; `None` when
+    /// the registration cannot be written as one.
     pub(super) fn request(
         &self,
         push: &Push,

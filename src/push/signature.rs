@@ -18,35 +18,31 @@ pub(crate) struct Signature {
     sign: Sign,
 }
 
-/// What is said of one attempt to deliver a notification.
-pub(super) struct Attempt<'a> {
-    pub(super) url: &'a str,
-    pub(super) task: &'a TaskId,
-    pub(super) event: EventId,
-    pub(super) body: &'a [u8],
-    pub(super) now: Timestamp,
-    /// Of this attempt alone.
-    pub(super) id: String,
-}
-
 impl Signature {
     pub(crate) fn new(issuer: String, sign: Sign) -> Self {
         Self { issuer, sign }
     }
 
-    /// A token for one attempt; the next one gets its own, so that a token which comes twice is a copy.
-    pub(super) fn token(&self, attempt: &Attempt<'_>) -> Result<String> {
-        let now = attempt.now.as_millis().div_euclid(1000);
-        let digest: String = Sha256::digest(attempt.body).iter().map(|byte| format!("{byte:02x}")).collect();
+    /// A token for one attempt to deliver; the next one gets its own, so that a token which comes twice is a copy.
+    pub(super) fn token(
+        &self,
+        url: &str,
+        (task, event): (&TaskId, EventId),
+        body: &[u8],
+        now: Timestamp,
+        id: String,
+    ) -> Result<String> {
+        let now = now.as_millis().div_euclid(1000);
+        let digest: String = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
         (self.sign)(&json!({
             "iss": self.issuer,
-            "aud": attempt.url,
+            "aud": url,
             "iat": now,
             "exp": now + GOOD_FOR,
-            "jti": attempt.id,
+            "jti": id,
             "request_body_sha256": digest,
-            "taskId": attempt.task,
-            "eventId": attempt.event.to_string(),
+            "taskId": task,
+            "eventId": event.to_string(),
         }))
     }
 }

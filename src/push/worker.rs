@@ -10,7 +10,6 @@ use tracing::{Instrument, Span};
 
 use super::Inner;
 use super::notice::Notice;
-use super::signature::Attempt;
 use super::verdict::Verdict;
 use crate::egress::Caps;
 use crate::engine::{self, Follow, Recorded};
@@ -204,22 +203,19 @@ impl Worker<'_> {
     }
 
     fn request(&self, notice: &Notice, span: &Span) -> Option<Request<Bytes>> {
-        let trace = trace::of(span).or_else(|| self.trace.clone());
-        let engine = &self.inner.engine;
-        let attempt = || Attempt {
-            url: &self.push.registered.config.url,
-            task: &self.push.task.id,
-            event: notice.event_id,
-            body: &notice.body,
-            now: engine.now(),
-            id: engine.fresh_id(),
-        };
-        let token = self.inner.signature.as_ref().map(|signature| signature.token(&attempt())).transpose();
+        let (engine, push) = (&self.inner.engine, &self.push);
+        let token = self.inner.signature.as_ref().map(|signature| {
+            let about = (&push.task.id, notice.event_id);
+            let url = &push.registered.config.url;
+            signature.token(url, about, &notice.body, engine.now(), engine.fresh_id())
+        });
         let token = token
+            .transpose()
             .inspect_err(|error| {
                 tracing::error!(error = error as &dyn std::error::Error, "a notification cannot be signed");
             })
             .ok()?;
+        let trace = trace::of(span).or_else(|| self.trace.clone());
         notice.request(&self.push, token.as_deref(), trace.as_ref())
     }
 

@@ -23,7 +23,11 @@ impl Current {
     }
 
     fn set(&self, routes: Routes) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, Arc::new(routes));
+        // Agents may go with it: that is no reason for others to wait.
+        drop(current);
+        drop(before);
     }
 }
 

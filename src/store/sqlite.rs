@@ -123,11 +123,13 @@ impl Drop for Sqlite {
 #[async_trait]
 impl Store for Sqlite {
     async fn check(&self) -> Result<(), Unwritable> {
-        let Some(why) = self.writer.unwritable() else {
-            let is_low = upkeep::free(&self.path).is_some_and(|free| free < self.min_free);
-            return if is_low { Err(Unwritable::AlmostFull) } else { Ok(()) };
-        };
-        self.writer.ask(|work| work.probe()).await.map_err(|_| self.writer.unwritable().unwrap_or(why))
+        if let Some(why) = self.writer.unwritable() {
+            let probed = self.writer.ask(|work| work.probe()).await;
+            probed.map_err(|_| self.writer.unwritable().unwrap_or(why))?;
+        }
+        // Also where writes get through again: what is small may fit where the last one did not.
+        let is_low = upkeep::free(&self.path).is_some_and(|free| free < self.min_free);
+        if is_low { Err(Unwritable::AlmostFull) } else { Ok(()) }
     }
 
     async fn create(&self, task: NewTask) -> Result<Opened> {

@@ -1,11 +1,13 @@
 //! A model that says who takes a task. What it reads is data, and whom it may name is not for anything it reads to say.
 
-use attache::model::{Message, Trace};
-use serde_json::json;
+use attache::Turn;
+use attache::model::Message;
+use serde_json::{Value, json};
+use tracing::Instrument;
 
 use super::Choice;
 use crate::llm::{RULE, clean, fenced};
-use crate::model::{Failed, Model, Piece};
+use crate::model::{Failed, Model, Piece, Said, answered, failed};
 
 /// How much of a request, of what one agent says of itself, and of an answer is read.
 const MAX_REQUEST: usize = 8 << 10;
@@ -23,7 +25,7 @@ pub(super) async fn choose<'a>(
     model: &Model,
     choices: &'a [Choice],
     asked: &Message,
-    trace: Option<&Trace>,
+    turn: &Turn,
 ) -> Result<Option<&'a Choice>, Failed> {
     let names: Vec<_> = choices.iter().map(|choice| choice.name.as_str()).collect();
     let system = format!("{TASK}\nThe agents: {}.\n\n{RULE}", names.join(", "));
@@ -35,16 +37,32 @@ pub(super) async fn choose<'a>(
         fenced(&clean(&asked.text(), MAX_REQUEST))
     );
     let messages = [json!({"role": "system", "content": system}), json!({"role": "user", "content": user})];
-    let mut answer = model.ask(&messages, &[], trace).await?;
+    let span = model.span(&messages);
+    match heard(model, &messages, turn).instrument(span.clone()).await {
+        Ok(said) => {
+            answered(&span, &said);
+            turn.count_tokens(said.usage.input_tokens, said.usage.output_tokens);
+            Ok(named(&said.text, choices).filter(|_| said.text.len() + said.reasoning.len() <= MAX_ANSWER))
+        }
+        Err(why) => {
+            failed(&span, "model");
+            Err(why)
+        }
+    }
+}
+
+/// What the model says, or enough of it to know that it says too much.
+async fn heard(model: &Model, messages: &[Value], turn: &Turn) -> Result<Said, Failed> {
+    let mut answer = model.ask(messages, &[], turn.trace().as_ref()).await?;
     let mut read = 0;
     while let Some(piece) = answer.next().await {
         let (Piece::Text(text) | Piece::Reasoning(text)) = piece?;
         read += text.len();
         if read > MAX_ANSWER {
-            return Ok(None);
+            break;
         }
     }
-    Ok(named(&answer.said().text, choices))
+    Ok(answer.said())
 }
 
 fn skills(choice: &Choice) -> String {

@@ -59,7 +59,7 @@ async fn every_dialect_leaves_exactly_this_log() {
         let (golden, mut log) = (file.with_extension("json"), log(&task));
         let order =
             |one: &Value| (one["step"]["type"] == "tool-result").then(|| one["step"]["id"].to_string());
-        log["history"].as_array_mut().unwrap().sort_by(|one, two| order(one).cmp(&order(two)));
+        log["history"].as_array_mut().unwrap().sort_by_key(order);
         if std::env::var_os("ATTACHE_GOLDEN").is_some_and(|value| value == "write") {
             std::fs::write(&golden, format!("{log:#}\n")).unwrap();
         }

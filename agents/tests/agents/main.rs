@@ -18,3 +18,5 @@ mod practice;
 mod remote;
 mod router;
 mod script;
+#[cfg(unix)]
+mod traced;

@@ -78,6 +78,9 @@ pub(crate) struct TaskDownload {
     /// Overwrite files that are there
     #[arg(long)]
     pub(crate) force: bool,
+    /// Fetch what is named by a url as well, without credentials and only from the public internet
+    #[arg(long)]
+    pub(crate) fetch_urls: bool,
     #[command(flatten)]
     pub(crate) one: TaskOne,
 }

@@ -3,19 +3,25 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use attache::model::{Artifact, Content, Json, Object, Part};
+use attache::{Allowed, FileFetcher, Reach};
 
 use super::task_id;
 use crate::args::TaskDownload;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, Page};
+use crate::reference::{host_of_url, is_loopback};
 use crate::session::Session;
 use crate::settings::Settings;
 
 /// Where the path of a part that was written stands in its metadata.
 const SAVED_TO: &str = "attache.savedTo";
 const MOST_COLLISIONS: usize = 1000;
+/// How much of one url is fetched, and how long that may take.
+const MAX_BYTES: usize = 100 << 20;
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Output) -> Outcome {
     let id = task_id(args.one.id, settings)?;
@@ -31,22 +37,22 @@ pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Outpu
     let wanted = |artifact: &Artifact| {
         args.artifact.is_empty() || args.artifact.iter().any(|id| id == artifact.artifact_id.as_str())
     };
+    let fetcher = args.fetch_urls.then(|| fetcher(&session)).transpose()?;
     let mut seen = 0;
     for artifact in task.artifacts.iter_mut().filter(|artifact| wanted(artifact)) {
         seen += 1;
         page.field("Artifact", artifact.artifact_id.as_str());
         let names: Vec<_> = (0..artifact.parts.len()).map(|at| name_of(artifact, at)).collect();
         for (part, name) in artifact.parts.iter_mut().zip(names) {
-            match content(part) {
-                None => page.field("Not fetched", &describe(part)),
-                Some(bytes) => {
-                    let path = write(&folder, &name, &bytes, args.force)?;
-                    page.field("Saved", &path.display().to_string());
-                    let mut metadata = part.metadata().cloned().unwrap_or_else(Object::new);
-                    metadata.insert(SAVED_TO, Json::from(path.display().to_string().as_str()));
-                    *part = part.clone().with_metadata(metadata);
-                }
-            }
+            let Some(bytes) = bytes_of(part, fetcher.as_ref(), out).await else {
+                page.field("Not fetched", &describe(part));
+                continue;
+            };
+            let path = write(&folder, &name, &bytes, args.force)?;
+            page.field("Saved", &path.display().to_string());
+            let mut metadata = part.metadata().cloned().unwrap_or_else(Object::new);
+            metadata.insert(SAVED_TO, Json::from(path.display().to_string().as_str()));
+            *part = part.clone().with_metadata(metadata);
         }
     }
     if seen == 0 && !args.artifact.is_empty() {
@@ -58,7 +64,31 @@ pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Outpu
     }
 }
 
-/// What is written; a url is not.
+/// Fetches what an agent names by its url: from the public internet over TLS, from this machine if the agent is here,
+/// and from hosts that the user allows. No credential goes along.
+fn fetcher(session: &Session<'_>) -> Outcome<FileFetcher> {
+    let here = is_loopback(&host_of_url(&session.client.interface().url));
+    let allowed = session.settings.allowed_hosts.iter().map(|host| {
+        host.parse::<Allowed>().map_err(|error| Failure::usage(format!("--allow-host {host}: {error}")))
+    });
+    let mut reach = Reach::default();
+    (reach.loopback, reach.allow) = (here, allowed.collect::<Outcome<_>>()?);
+    Ok(FileFetcher::new(reach).max_bytes(MAX_BYTES).timeout(TIMEOUT))
+}
+
+/// What is written of a part; of a url only if it was asked for, and can be had.
+async fn bytes_of(part: &Part, fetcher: Option<&FileFetcher>, out: &mut Output) -> Option<Vec<u8>> {
+    let (Some(fetcher), Content::Url(url)) = (fetcher, &part.content) else { return content(part) };
+    match fetcher.get(url).await {
+        Ok(file) => Some(file.bytes),
+        Err(error) => {
+            out.warn(&format!("{url} was not fetched: {}", error.message()));
+            None
+        }
+    }
+}
+
+/// What a part holds itself.
 fn content(part: &Part) -> Option<Vec<u8>> {
     match &part.content {
         Content::Text(text) => Some(text.clone().into_bytes()),
@@ -78,7 +108,11 @@ fn describe(part: &Part) -> String {
 /// The name of a part on disk: its own, or made of that of its artifact.
 fn name_of(artifact: &Artifact, at: usize) -> String {
     let part = &artifact.parts[at];
-    if let Some(name) = part.filename().and_then(safe) {
+    let in_url = match &part.content {
+        Content::Url(url) => url.split(['?', '#']).next().and_then(|path| path.rsplit('/').next()),
+        Content::Text(_) | Content::Raw(_) | Content::Data(_) => None,
+    };
+    if let Some(name) = part.filename().or(in_url).and_then(safe) {
         return name;
     }
     let stem = artifact.name.as_deref().and_then(safe);

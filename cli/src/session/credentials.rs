@@ -150,7 +150,7 @@ fn is_trusted(
     out: &mut Output,
 ) -> bool {
     let to = target(interface);
-    let allowed = settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&to));
+    let allowed = settings.allows(&to);
     let own = found.vouched().is_none_or(|named| named == to);
     if !own && !allowed && credential {
         out.warn(&format!(

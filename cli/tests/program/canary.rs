@@ -30,7 +30,7 @@ type = "echo"
 
 [agents.backend]
 type = "http"
-url = "http://127.0.0.1:9/canary-of-the-path"
+url = "http://127.0.0.1:9/${CANARY}"
 headers = { Authorization = "Bearer canary-of-the-backend", X-Two = "${CANARY}" }
 
 [agents.command]
@@ -88,10 +88,12 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
     fs::write(home.join("push.pem"), pem).unwrap();
     fs::set_permissions(home.join("push.pem"), fs::Permissions::from_mode(0o600)).unwrap();
     let place = data.to_str().unwrap();
-    let (ann, bob) = (
-        said(&["keys", "add", "ann", "--data-dir", place], home).trim().to_owned(),
-        said(&["keys", "add", "bob", "--data-dir", place], home).trim().to_owned(),
-    );
+    // The key is on stdout, and what is said of it is not.
+    let key = |name| {
+        let output = attache(&["keys", "add", name, "--data-dir", place]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let (ann, bob) = (key("ann"), key("bob"));
     let mut server = attache(&["serve", "agents.toml", "--listen", "127.0.0.1:0", "--data-dir", place])
         .env("CANARY", "canary-of-the-environment")
         .env("RUST_LOG", "trace")

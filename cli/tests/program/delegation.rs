@@ -102,6 +102,11 @@ impl Node {
         call(&self.url, "GetTask", &json!({"id": id}))["result"].clone()
     }
 
+    fn newest(&self) -> Value {
+        let listed = call(&self.url, "ListTasks", &json!({"pageSize": 1}))["result"]["tasks"].clone();
+        self.task(&listed[0]["id"])
+    }
+
     /// The states of all its tasks, the newest first.
     fn states(&self) -> Vec<String> {
         let listed = call(&self.url, "ListTasks", &json!({}))["result"]["tasks"].clone();
@@ -129,12 +134,14 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
     until(|| [&root, &middle, &leaf].iter().all(|node| node.states() == ["CANCELED"]));
     leaf.model.answer.send(None).unwrap();
-    let _ = [&root, &middle].map(|node| node.model.asked());
+    [&root, &middle].iter().for_each(|node| drop(node.model.asked()));
     // The one in the middle is killed while the last of them thinks: it follows where it was.
     root.model.delegates("ask them");
     middle.model.delegates("the answer?");
     let task = root.begin();
-    let _ = [&root, &middle, &leaf].map(|node| node.model.asked());
+    [&root, &middle, &leaf].iter().for_each(|node| drop(node.model.asked()));
+    // Before it has written down whose task that is, nobody could follow it.
+    until(|| middle.newest().to_string().contains(r#""type":"delegated""#));
     middle.killed();
     leaf.model.answers(says("42"));
     let second = middle.model.asked();
@@ -167,7 +174,7 @@ fn r43_a_question_from_three_levels_down_survives_restarts_and_is_answered_once(
         |task: &Value| task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
     assert_eq!(request(&task)["requestId"], "a");
-    let _ = [&root, &middle].map(|node| node.model.asked());
+    [&root, &middle].iter().for_each(|node| drop(node.model.asked()));
     middle.killed();
     root.killed();
     let again = root.task(&task["id"]);

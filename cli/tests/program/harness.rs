@@ -43,8 +43,11 @@ pub(crate) fn serve_by(command: &mut Command, folder: TempDir) -> Serving {
     if !command.get_args().any(|arg| arg == "--data-dir") {
         command.arg("--data-dir").arg(folder.path());
     }
-    // What is wrong is of interest where a test fails; what goes on is not.
-    let mut process = command.env("RUST_LOG", "error").stdout(Stdio::piped()).spawn().unwrap();
+    // What is wrong is of interest where a test fails; what goes on is not, unless it asks for that.
+    if !command.get_envs().any(|(name, value)| name == "RUST_LOG" && value.is_some()) {
+        command.env("RUST_LOG", "error");
+    }
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let stdout = BufReader::new(process.stdout.take().unwrap());
     let (send, lines) = sync_channel(64);
     thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));

@@ -25,10 +25,13 @@ fn served(text: &str) -> Served {
     let file = folder.path().join("agents.toml");
     fs::write(&file, text).unwrap();
     let mut command = attache(&["serve", file.to_str().unwrap()]);
-    let mut server = serve_by(command.stderr(Stdio::piped()), folder);
+    let mut server = serve_by(command.env("RUST_LOG", "warn").stderr(Stdio::piped()), folder);
     let stderr = BufReader::new(server.process.stderr.take().unwrap());
-    let (tell, log) = sync_channel(4096);
-    thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+    let (tell, log) = sync_channel(64);
+    thread::spawn(move || {
+        let lines = stderr.lines().map_while(Result::ok);
+        lines.filter(|line| line.contains("reloaded")).try_for_each(|line| tell.send(line))
+    });
     let url = server.line("Listening on ");
     Served { server, url, log }
 }
@@ -46,13 +49,8 @@ impl Served {
     fn hang_up(&self) -> Value {
         let process = self.server.process.id().to_string();
         assert!(Command::new("kill").args(["-HUP", &process]).status().unwrap().success());
-        loop {
-            let line = self.log.recv_timeout(DEADLINE).expect("a line of the log");
-            let line: Value = serde_json::from_str(&line).unwrap();
-            if line["message"].as_str().is_some_and(|message| message.contains("reloaded")) {
-                return line;
-            }
-        }
+        let line = self.log.recv_timeout(DEADLINE).expect("a line of the log");
+        serde_json::from_str(&line).unwrap()
     }
 }
 

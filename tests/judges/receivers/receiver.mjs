@@ -9,6 +9,9 @@ const load = createRequire(`${folder}/`);
 const { AgentCard, StreamResponse, taskStateToJSON, verifyAgentCardSignature } = load('sdk10');
 const jose = load('jose');
 
+// What a library prints must not end up between the lines.
+for (const name of ['log', 'info', 'debug']) console[name] = console.error;
+
 const read = async (url) => (await fetch(url)).json();
 const say = (what) => process.stdout.write(JSON.stringify(what) + '\n');
 

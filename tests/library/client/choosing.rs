@@ -182,7 +182,7 @@ async fn s48_cards_that_are_bombs_are_refused() {
     let twice = r#"{"name":"A","name":"B","url":"/","protocolVersion":"0.3.0"}"#.to_owned();
     let large = " ".repeat(50 << 20);
     for (body, why) in
-        [(many, "more than 10000 skills"), (large, "larger than"), (deep, "nest"), (twice, "twice")]
+        [(many, "more than 10000 skills"), (large, "larger than"), (deep, "nest"), (twice, "only once")]
     {
         let peer = Peer::with(vec![reply(200, "", &body)]).await;
         let error = soon(Client::discover(&peer.url)).await.unwrap_err();

@@ -42,7 +42,8 @@ impl Program {
     }
 
     fn next(&self) -> Value {
-        serde_json::from_str(&self.lines.recv_timeout(DEADLINE).expect("a line within the deadline")).unwrap()
+        let line = self.lines.recv_timeout(DEADLINE).expect("a line within the deadline");
+        serde_json::from_str(&line).unwrap_or_else(|fault| panic!("{fault}: {line}"))
     }
 }
 
@@ -63,6 +64,10 @@ fn program(name: &str, args: &[&str]) -> Program {
     Program::start(command.args(args))
 }
 
+fn skill() -> AgentSkill {
+    AgentSkill { tags: vec!["say".to_owned()], ..AgentSkill::new("e", "Echo", "Echoes") }
+}
+
 /// S44: the signature is good for those SDKs that can check one, in both forms a card is written in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s44_s74_official_sdks_verify_our_cards_and_take_our_notifications() {
@@ -70,7 +75,7 @@ async fn s44_s74_official_sdks_verify_our_cards_and_take_our_notifications() {
         return;
     }
     let signer = || Signer::named_by_its_key(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
-    let card = AgentCard::new("Écho", "Says it back: «ça va»").skill(AgentSkill::new("e", "Echo", "Echoes"));
+    let card = AgentCard::new("Écho", "Says it back: «ça va»").skill(skill());
     let server = Server::new(card, Echo)
         .push(local_webhooks())
         .public_url("https://agents.example.com/a")

@@ -91,8 +91,7 @@ pub(super) fn scheme_of<'a>(found: &'a Found, named: Option<&str>) -> Outcome<(&
 /// A card may name any place; a secret goes to the host of the card, and to hosts that the user allows.
 pub(super) fn trusted(found: &Found, token_url: &str, settings: &Settings) -> Outcome {
     let to = reference::host_of_url(token_url);
-    let allowed = settings.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(&to));
-    match allowed || found.vouched().is_none_or(|host| host == to) {
+    match settings.allows(&to) || found.vouched().is_none_or(|host| host == to) {
         true => Ok(()),
         false => Err(Failure::usage(format!(
             "the card wants the secret of the client to go to {to}, which is another host than its own"

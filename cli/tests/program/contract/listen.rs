@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::peer::{self, Peer};
 use super::run::{at, finish, verb};
-use crate::harness::{DEADLINE, send, serve};
+use crate::harness::{DEADLINE, complaint, send, serve};
 
 #[test]
 fn push_002_notifications_of_a_task_are_received_until_it_ends() {
@@ -36,6 +36,42 @@ fn push_002_notifications_of_a_task_are_received_until_it_ends() {
     assert_eq!(state, Some("TASK_STATE_COMPLETED"), "{lines:?}");
     let left = at(&url, &["task", "push-config", "list", "-o", "json", &task]);
     assert_eq!(left.json()["configs"].as_array().map_or(0, Vec::len), 0, "{left:?}");
+}
+
+/// S73: a server that signs, and somebody who takes nothing else.
+#[test]
+fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (file, key) = (folder.path().join("agents.toml"), folder.path().join("push.pem"));
+    let text =
+        "[push]\nlocal_webhooks = true\nsigning_key = \"push.pem\"\n[agents.practice]\ntype = \"practice\"";
+    std::fs::write(&file, text).unwrap();
+    std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let file = file.to_str().unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let refused = complaint(&["serve", file, "--listen", "127.0.0.1:0", "--store", "memory"]).1;
+        assert!(refused.contains("chmod 600"), "S82: {refused}");
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let server = serve(&["serve", file, "--store", "memory"]);
+    let url = server.line("Listening on ");
+    let task = at(&url, &["send", "ask"]).field("Task").to_owned();
+    let keys = format!("{url}.well-known/jwks.json");
+    let listen = ["push", "listen", "-a", &url, "--task-id", &task, "--key-set", &keys, "-o", "json"];
+    let (mut child, _folder) = verb(&listen).start();
+    let mut reader = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("registered for task") {
+        line.clear();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "it registers");
+    }
+    child.stderr = Some(reader.into_inner());
+    at(&url, &["send", "--task-id", &task, "Ada"]);
+    let heard = finish(child);
+    assert_eq!(heard.code, Some(0));
+    assert!(heard.out.lines().last().unwrap().contains("TASK_STATE_COMPLETED"), "{heard:?}");
 }
 
 #[test]

@@ -142,6 +142,31 @@ fn s56_download_001_a_name_with_a_path_stays_in_the_folder() {
 }
 
 #[test]
+fn download_001_s29_urls_are_fetched_when_asked_and_only_where_they_may_be() {
+    let files = Peer::new(peer::plain, |asked, _| match asked.line.as_str() {
+        "GET /a/tides.csv?x=1" => {
+            b"HTTP/1.1 200 X\r\nConnection: close\r\nContent-Length: 3\r\n\r\n1,2".to_vec()
+        }
+        _ => peer::json_reply(404, &json!({})),
+    });
+    let url = |path: &str| json!({"url": format!("{}/{path}", files.url)});
+    let task = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
+        "artifacts": [{"artifactId": "a", "parts": [url("a/tides.csv?x=1"), url("gone"), {"url": "http://10.0.0.1/x"}]}]});
+    let files_asked = || files.asked().len();
+    let peer = Peer::new(peer::plain, peer::always(task));
+    let download = |more: &[&str]| {
+        verb(&[&["task", "download", "t", "-a", &peer.url, "--bearer", "hunter22"], more].concat()).keep()
+    };
+    let (said, _) = download(&[]);
+    assert_eq!((said.fields("Not fetched").len(), files_asked()), (3, 0), "{said:?}");
+    let (said, folder) = download(&["--fetch-urls"]);
+    assert_eq!((said.code, said.fields("Saved")), (Some(0), vec!["./tides.csv"]), "{said:?}");
+    assert_eq!(fs::read_to_string(folder.path().join("tides.csv")).unwrap(), "1,2");
+    assert!(said.err.contains("http://10.0.0.1/x was not fetched"), "{}", said.err);
+    assert!(files.asked().iter().all(|asked| !asked.head.contains("hunter22")), "{:?}", files.asked());
+}
+
+#[test]
 fn push_001_webhooks_are_created_shown_listed_and_deleted() {
     let sent = at(&DEMO, &["send", "ask"]);
     let task = sent.field("Task");
