@@ -1,6 +1,6 @@
 //! The agent that the load generator calls: our library as its users get it, with the defaults that they get.
 //!
-//! `agent PORT [memory | sqlite FOLDER]`. The first word of a message says what to do: `stream N SIZE` writes N chunks,
+//! `agent PORT [memory | sqlite FOLDER] [agents N]`; those beside the first are at `/agents/echo-1` and so on. The first word of a message says what to do: `stream N SIZE` writes N chunks,
 //! `gate PORT N SIZE` does so after a byte from that port, `turn` asks back, `hang` never ends, anything else is echoed.
 
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use std::path::Path;
 use attache::model::{AgentSkill, Artifact};
 use attache::store::sqlite::Options;
 use attache::store::{Memory, Sqlite};
-use attache::{Agent, AgentCard, Failure, Outcome, Server, ServerSettings, Settings, Turn};
+use attache::{Agent, AgentCard, Failure, Outcome, Served, Server, ServerSettings, Settings, Turn};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -55,14 +55,20 @@ async fn stream(turn: &Turn, mut words: impl Iterator<Item = &str>) -> Result<()
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (port, rest) = words.split_first().ok_or("usage: agent PORT [memory | sqlite FOLDER]")?;
+    let (port, rest) = words.split_first().ok_or("usage: agent PORT [memory | sqlite FOLDER] [agents N]")?;
+    let (rest, agents) = match rest {
+        [rest @ .., "agents", number] => (rest, number.parse()?),
+        rest => (rest, 1),
+    };
     let mut settings = Settings::default();
     let mut serving = ServerSettings::default();
     serving.max_body_bytes = MAX_BODY_BYTES;
     let mut card = AgentCard::new("echo", "Echoes");
     card.skills.push(AgentSkill::new("echo", "Echo", "Echoes text"));
     card.default_input_modes = vec!["*/*".to_owned()];
-    let server = Server::new(card, Echo).serving(serving);
+    let server = Server::new(card.clone(), Echo).serving(serving);
+    let served = |number: u32| Served::new(format!("echo-{number}"), card.clone(), Echo);
+    let server = (1..agents).map(served).fold(server, Server::agent);
     let server = match rest {
         ["sqlite", folder] => server.store(Sqlite::open(Path::new(folder).join("tasks.db"), Options::default())?),
         _ => {

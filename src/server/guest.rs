@@ -73,7 +73,7 @@ impl Routes {
         let (resident, call) = self.directory.enter(resident, asking, request)?;
         let operation = request.operation();
         if let Some(access) = &self.access {
-            access.check(&identity, &call.scope.agent, &call.scope.tenant, request)?;
+            access.check(&identity, &resident.name, &call.scope.tenant, request)?;
         }
         let (left, _under_way) = match &self.meter {
             Some(meter) => meter.spend(&Spender::new(call.scope.agent.clone(), &identity, peer), bytes)?,

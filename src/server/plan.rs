@@ -52,7 +52,8 @@ pub(super) struct Ground {
 impl Plan {
     /// The agents, as the engine takes them.
     pub(super) fn hires(&self) -> Vec<Hire> {
-        let hire = |served: &Served| (served.name.clone(), served.agent.clone(), served.settings.clone());
+        let hire =
+            |served: &Served| (served.namespace.clone(), served.agent.clone(), served.settings.clone());
         self.agents.iter().map(hire).collect()
     }
 
@@ -115,14 +116,20 @@ impl Plan {
             });
             let service = Service::new(
                 engine.clone(),
-                team.get(&served.name).cloned(),
+                team.get(&served.namespace).cloned(),
                 Offer::new(&card, extended_card, self.serving.modes()),
                 self.limits.clone(),
                 (ground.places.clone(), ground.pushes.clone()),
                 (self.serving.parked_stream_timeout, self.serving.max_blocking),
             )
             .with_budget(budget);
-            residents.push(Resident { name: served.name, service, tenants: served.tenants, leaving: None });
+            residents.push(Resident {
+                name: served.name,
+                namespace: served.namespace,
+                service,
+                tenants: served.tenants,
+                leaving: None,
+            });
             cards.push(Card::new(card, &root, tenant, &self.serving, |card| {
                 #[cfg(feature = "jws")]
                 seal.sign(card)?;
@@ -162,6 +169,10 @@ impl Plan {
             if taken || (at > 0 && (!is_tenant(&served.name) || first.contains(&served.name))) {
                 let why = format!("`{}` is taken, or cannot be the name of an agent", served.name);
                 return Err(Error::invalid("name", why));
+            }
+            if agents[..at].iter().any(|other| other.namespace == served.namespace) {
+                let why = format!("`{}` has the tasks of another agent", served.namespace);
+                return Err(Error::invalid("namespace", why));
             }
             if let Some(wrong) = served.tenants.iter().find(|tenant| !is_tenant(tenant)) {
                 return Err(Error::invalid("tenants", format!("`{wrong}` cannot be the name of a tenant")));

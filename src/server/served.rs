@@ -28,6 +28,8 @@ use crate::model::AgentCard;
 /// ```
 pub struct Served {
     pub(super) name: Arc<str>,
+    /// Where its tasks are kept.
+    pub(super) namespace: Arc<str>,
     pub(super) card: AgentCard,
     pub(super) extended_card: Option<AgentCard>,
     pub(super) agent: Arc<dyn AnyAgent>,
@@ -38,8 +40,10 @@ pub struct Served {
 impl Served {
     /// An agent that is reached at `/agents/{name}`, and at the root by `name` as the tenant.
     pub fn new(name: impl AsRef<str>, card: AgentCard, agent: impl Agent) -> Self {
+        let name: Arc<str> = name.as_ref().into();
         Self {
-            name: name.as_ref().into(),
+            namespace: name.clone(),
+            name,
             card,
             extended_card: None,
             agent: Arc::new(agent),
@@ -52,6 +56,13 @@ impl Served {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Keeps its tasks under this name rather than its own: an agent that is called otherwise from now on keeps those it has.
+    #[must_use]
+    pub fn namespace(mut self, name: impl AsRef<str>) -> Self {
+        self.namespace = name.as_ref().into();
+        self
     }
 
     /// Its card, as it was given.

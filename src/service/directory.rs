@@ -10,6 +10,8 @@ use crate::model::{Call, Caller, ErrorKind, Request, Result, Scope, Seq, Trace, 
 pub(crate) struct Resident {
     /// Its name in this process.
     pub(crate) name: Arc<str>,
+    /// What its tasks are kept under.
+    pub(crate) namespace: Arc<str>,
     pub(crate) service: Service,
     /// Those whose tasks are kept apart.
     pub(crate) tenants: Vec<Arc<str>>,
@@ -23,6 +25,7 @@ impl Resident {
         let leaving = self.leaving.clone().or_else(|| self.service.worker().map(Arc::downgrade));
         let to_go = Self {
             name: self.name.clone(),
+            namespace: self.namespace.clone(),
             service: self.service.leaving(),
             tenants: self.tenants.clone(),
             leaving,
@@ -96,7 +99,7 @@ impl Directory {
     ) -> Result<(&'a Resident, Call)> {
         let (resident, tenant) = self.resolve(resident, request.tenant())?;
         let Asking { caller, idempotency_key, extensions, trace, version, last_seen } = asking;
-        let scope = Scope { agent: resident.name.clone(), tenant, owner: caller };
+        let scope = Scope { agent: resident.namespace.clone(), tenant, owner: caller };
         let extensions = resident.service.activate(extensions.iter().map(String::as_str));
         let call = Call { scope, idempotency_key, extensions, trace, version, last_seen };
         Ok((resident, call))

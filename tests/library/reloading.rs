@@ -100,6 +100,27 @@ async fn r47_a_removed_agent_drains_and_is_gone() {
 }
 
 #[tokio::test]
+async fn an_agent_that_is_called_otherwise_keeps_its_tasks() {
+    let local = server().agent(beside("old", Echo)).local().await.unwrap();
+    let client = |name: &str| local.client(Binding::JsonRpc, Version::V1).unwrap().with_tenant(name);
+    let task = soon(say(&client("old"))).await.unwrap();
+    local.running().replace(server().agent(beside("new", saying("changed")).namespace("old"))).unwrap();
+    assert_eq!(soon(find(&client("new"), &task)).await.unwrap().id, task.id);
+    assert_eq!(soon(say(&client("new"))).await.unwrap().text(), "changed");
+    // The runner lets go of the agent a moment after its last word.
+    let gone = async {
+        while find(&client("old"), &task).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(gone).await;
+    let twice = server().agent(beside("new", Echo).namespace("old")).agent(beside("old", Echo));
+    assert!(
+        local.running().replace(twice).unwrap_err().to_string().contains("has the tasks of another agent")
+    );
+}
+
+#[tokio::test]
 async fn r47_the_card_of_a_removed_agent_goes_and_that_of_a_new_one_comes() {
     let (served, running) = changing(server().agent(beside("old", Echo))).await;
     let status = async |path: &str| served.get(path).await.status;

@@ -57,6 +57,9 @@ pub(crate) struct CardSection {
     /// What it can do; one skill of its own name if left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skills: Vec<Skill>,
+    /// What its tasks are kept under; the name of its section if left out. Say the old name when a section is renamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
     /// Those whose tasks are kept apart from each other's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tenants: Vec<String>,
@@ -173,6 +176,7 @@ pub(crate) fn build(
         let agent = made.iter().find(|choice| choice.name == config.name)?.agent.clone();
         let tenants = config.card.tenants.iter().map(String::as_str);
         let served = Served::new(&config.name, cards.remove(&config.name)?, agent).tenants(tenants);
+        let served = served.namespace(config.card.namespace.as_ref().unwrap_or(&config.name));
         Some(served.settings(config.settings.clone()))
     });
     Ok(served.collect())
