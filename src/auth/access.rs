@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::guesses::Guesses;
 use super::{Allowance, Authenticator, Credentials, Identity, Refused, Rule, Way};
 use crate::metrics;
 use crate::model::{AgentCard, Error, ErrorKind, Operation, Request, Result, SecurityRequirement};
@@ -25,7 +26,11 @@ pub struct Access {
     rules: Vec<Rule>,
     anonymous: bool,
     allowance: Allowance,
+    guesses: Option<Guesses>,
 }
+
+/// So many wrong credentials a minute are looked at, of one address.
+const MAX_GUESSES: u32 = 300;
 
 impl Access {
     /// Callers prove who they are in this way, and nobody else is served. The card is public nevertheless, and so is what says
@@ -36,6 +41,7 @@ impl Access {
             rules: Vec::new(),
             anonymous: false,
             allowance: Allowance::default(),
+            guesses: Some(Guesses::new(MAX_GUESSES)),
         }
     }
 
@@ -67,15 +73,27 @@ impl Access {
         self
     }
 
+    /// Sets how many credentials that are not good are looked at in a minute, of one address; by default 300. After that its
+    /// calls are refused until the minute is over. `None` looks at every one.
+    #[must_use]
+    pub fn max_guesses(mut self, a_minute: Option<u32>) -> Self {
+        self.guesses = a_minute.map(Guesses::new);
+        self
+    }
+
     pub(crate) fn allowed(&self) -> &Allowance {
         &self.allowance
     }
 
-    /// Says who calls.
+    /// Says who calls. `many` is whether they come through somebody who speaks for many, whom guesses are not held against.
     ///
     /// # Errors
-    /// Unauthenticated, and no word why; unavailable: nobody can tell now.
-    pub(crate) async fn admit(&self, credentials: &Credentials<'_>) -> Result<Identity> {
+    /// Unauthenticated, and no word why; unavailable: nobody can tell now; rate limited: too many were not good.
+    pub(crate) async fn admit(&self, credentials: &Credentials<'_>, many: bool) -> Result<Identity> {
+        let guesses = self.guesses.as_ref().filter(|_| !many);
+        if let Some(guesses) = guesses {
+            guesses.hear(credentials.peer()).inspect_err(|_| metrics::auth_failed("guessing"))?;
+        }
         let (mut given, mut later) = (false, None);
         for authenticator in &self.authenticators {
             match authenticator.authenticate(credentials).await {
@@ -89,6 +107,9 @@ impl Access {
             (Some(error), _) => Err(Error::new(ErrorKind::Unavailable).with_source(error)),
             (None, false) if self.anonymous => Ok(Identity::anonymous()),
             (None, given) => {
+                if let (Some(guesses), true) = (guesses, given) {
+                    guesses.wrong(credentials.peer());
+                }
                 metrics::auth_failed(if given { "wrong" } else { "missing" });
                 tracing::info!(peer = %credentials.peer(), given, "caller refused");
                 Err(ErrorKind::Unauthenticated.into())

@@ -8,6 +8,7 @@ mod allowance;
 #[cfg(feature = "tls")]
 mod certificates;
 mod credentials;
+mod guesses;
 mod identity;
 #[cfg(feature = "jwt")]
 mod jwt;

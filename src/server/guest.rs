@@ -52,7 +52,7 @@ impl Routes {
         let Some(access) = &self.access else { return Ok(Guest::unasked(peer)) };
         let (ip, certificate) = (peer.address.ip(), peer.certificate.as_deref());
         let credentials = Credentials::new(request.headers(), request.uri().query(), ip, certificate);
-        Ok(Guest { identity: access.admit(&credentials).await?, peer: ip })
+        Ok(Guest { identity: access.admit(&credentials, self.trusts(peer)).await?, peer: ip })
     }
 
     /// Lets a call in, whatever carries it: which agent and tenant it is for, whether the guest may do that, and whether they

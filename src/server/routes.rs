@@ -152,7 +152,7 @@ impl Routes {
         believed.then(|| Place::forwarded(headers)).flatten()
     }
 
-    fn trusts(&self, peer: &Peer) -> bool {
+    pub(super) fn trusts(&self, peer: &Peer) -> bool {
         self.settings.trusted_proxies.contains(&peer.address.ip().to_canonical())
     }
 

@@ -23,6 +23,10 @@ pub(crate) struct AuthSection {
     /// The callers whose certificates are good, of those for whom `server.tls_client_ca` vouches; all of them if left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) certificates: Vec<Certificate>,
+    /// How many credentials that are not good are looked at in a minute, of one address that is no trusted proxy; then its
+    /// calls are refused until the minute is over. 300 if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_guesses: Option<u32>,
     /// What calls need. All rules that are about a call have to be met.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) rules: Vec<RuleSection>,
@@ -176,6 +180,10 @@ impl Config {
             };
         };
         let access = self.rules().fold(access, Access::rule);
+        let access = match self.auth.max_guesses {
+            Some(most) => access.max_guesses(Some(most)),
+            None => access,
+        };
         Ok(Some(if self.server.allow_anonymous { access.or_anonymous() } else { access }))
     }
 

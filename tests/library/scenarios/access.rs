@@ -42,6 +42,25 @@ async fn s34_s41_whoever_is_not_known_is_told_nothing_else() {
 }
 
 #[tokio::test]
+async fn s41_who_guesses_keys_is_not_heard_for_a_while() {
+    everywhere_on(
+        || server(Access::by(keys()).max_guesses(Some(2))),
+        async |client: Client| {
+            for _ in 0..2 {
+                let wrong = by(&client, "nonsense").send_message(message("hi")).await.unwrap_err();
+                assert_eq!(wrong.kind(), ErrorKind::Unauthenticated);
+            }
+            let refused = by(&client, "nonsense").send_message(message("hi")).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::RateLimited);
+            // Also with the right one: otherwise a guess would still be worth its while.
+            let refused = find(&by(&client, ANN), &"t".into()).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::RateLimited);
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn s34_a_refusal_says_what_to_bring() {
     let server = run(server(Access::by(keys()))).await;
     for form in FORMS {
