@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// What every verb that talks to an agent takes. A value here beats `A2ACLI_<NAME>`, which beats the files.
 #[derive(Debug, Args, Default)]
 pub(crate) struct Common {
-    /// The agent: a host or origin, the url of a card, a file, or <catalog>#<name>
+    /// The agent: a host or origin, the url of a card, a file, or CATALOG#NAME
     #[arg(short = 'a', long, value_name = "REF", help_heading = "Agent")]
     pub(crate) agent_card: Option<String>,
 
