@@ -159,7 +159,10 @@ fn no_card(url: &str, error: &Error) -> Failure {
     }
     let failure = Failure::of(error, Binding::HttpJson, false);
     match failure.exit {
-        1 => Failure::card_not_found(format!("no card at {url}: {}", failure.message)),
+        1 => {
+            let failure = Failure::card_not_found(format!("no card at {url}: {}", failure.message));
+            if url.ends_with(WELL_KNOWN[0]) { failure } else { failure.hint(its_card(url)) }
+        }
         4 => Failure {
             message: format!("the card at {url} needs credentials: {}", failure.message),
             ..failure
@@ -180,12 +183,13 @@ fn nowhere(tried: &[String], old: bool) -> Failure {
     match asked.ends_with(WELL_KNOWN[0]) {
         true if old => failure,
         true => failure.hint("is it an agent of before 1.0? look for its card as well: --a2a-version 0.3"),
-        false => failure.hint(format!(
-            "is it the agent, not its card? -a {}{}",
-            asked.trim_end_matches('/'),
-            WELL_KNOWN[0]
-        )),
+        false => failure.hint(its_card(asked)),
     }
+}
+
+/// For those who have named an agent where its card is wanted.
+fn its_card(url: &str) -> String {
+    format!("is it the agent, not its card? -a {}{}", url.trim_end_matches('/'), WELL_KNOWN[0])
 }
 
 /// No card: the user says where and how, and vouches for it.
