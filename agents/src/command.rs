@@ -1,6 +1,7 @@
 //! A command as an agent: what was asked goes to its stdin, what it writes to stdout comes back.
 
 mod call;
+mod group;
 mod json_lines;
 mod output;
 mod process;
@@ -22,9 +23,9 @@ use tokio::process::ChildStdin;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use group::{Group, Pipes};
 use output::Output;
-pub(crate) use process::Group;
-use process::{Ended, Pipes, Process};
+use process::{Ended, Process};
 pub use settings::{CommandSettings, ExitCode, Input, Meaning, OutputForm, StderrFor, Words};
 use stderr::Stderr;
 use words::{Line, Unfit};

@@ -6,7 +6,6 @@ mod settings;
 use std::fmt;
 use std::time::Duration;
 
-use attache::model::Trace;
 use attache::{Agent, Failure, Http as Door, HttpResponse, Outcome, Turn};
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -15,6 +14,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::breaker::Breaker;
+use crate::onward;
 use answer::Answer;
 pub use settings::{Body, HttpSettings};
 
@@ -82,7 +82,7 @@ impl Http {
                 ("application/json", all.to_string())
             }
         };
-        let mut request = Request::post(self.url.clone())
+        let request = Request::post(self.url.clone())
             .header(CONTENT_TYPE, kind)
             .header(
                 "accept",
@@ -93,16 +93,7 @@ impl Http {
             .header("idempotency-key", format!("{}:{}", turn.task_id(), turn.message().message_id))
             .header("attache-task-id", turn.task_id().to_string())
             .header("attache-context-id", turn.context_id().to_string());
-        let trace = turn.trace();
-        for (name, value) in trace.iter().flat_map(Trace::headers) {
-            request = request.header(name, value);
-        }
-        if self.settings.forward_caller {
-            request = request.header("attache-caller", turn.caller().name());
-            if !turn.call().scope.tenant.is_empty() {
-                request = request.header("attache-tenant", &*turn.call().scope.tenant);
-            }
-        }
+        let mut request = onward::request(request, turn, self.settings.forward_caller);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }

@@ -11,6 +11,7 @@ mod llm;
 mod masked;
 mod mcp;
 mod model;
+mod onward;
 mod practice;
 mod remote;
 mod router;

@@ -97,12 +97,21 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
     };
     if admin.as_ref().is_some_and(|(file, _)| !file.path().exists()) {
         bail!(
-            "--admin-listen is for those who have a key of an operator; make one: attache keys add --admin <NAME>"
+            "--admin-listen is for those who have a key of an operator; make one: {}",
+            add_a_key(config, "--admin ")
         );
     }
     let reloading = Reloading { absent, keys, admin, tls };
     reloading.reload()?;
     Ok(reloading)
+}
+
+/// What makes a key in the folder of this configuration; `flags` end in a space.
+pub(crate) fn add_a_key(config: &Config, flags: &str) -> String {
+    let folder = config.store.data_dir.as_ref().map(|folder| folder.to_string_lossy());
+    let folder =
+        folder.map_or_else(String::new, |folder| format!("--data-dir {} ", shell_words::quote(&folder)));
+    format!("attache keys add {folder}{flags}<NAME>")
 }
 
 /// The file of keys that callers may show, or where it would be if there were one.

@@ -90,14 +90,21 @@ impl Command {
     }
 }
 
+/// Whose server is spoken to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Folder {
+    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Keys {
     #[command(subcommand)]
     pub(crate) verb: KeysVerb,
 
-    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
-    #[arg(long, value_name = "DIR", global = true)]
-    pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: Folder,
 }
 
 #[derive(Debug, clap::Args)]
@@ -105,9 +112,8 @@ pub(crate) struct Db {
     #[command(subcommand)]
     pub(crate) verb: DbVerb,
 
-    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
-    #[arg(long, value_name = "DIR", global = true)]
-    pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: Folder,
 }
 
 #[derive(Debug, Subcommand)]

@@ -61,7 +61,7 @@ async fn served(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let folder = data_dir::find(config.store.data_dir.as_deref(), serving.folder);
     let access = access::prepare(config, folder.as_deref())?;
     let asks = access.asks(config);
-    let addresses = listen::allowed(&config.server, asks).await?;
+    let addresses = listen::allowed(config, asks).await?;
     let (server, place) = with_store(described(serving.agents, config, &access)?, serving.folder, config)?;
     // The library warns of webhooks on this machine.
     let local = serving.tries_webhooks && listen::are_private(&addresses);

@@ -8,6 +8,7 @@ mod base64;
 mod card;
 mod error;
 mod event;
+mod exchange;
 mod id;
 mod json;
 mod limits;
@@ -35,6 +36,7 @@ pub use card::{
 };
 pub use error::{Error, ErrorKind, Result, Violation};
 pub use event::{Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
+pub use exchange::{Request, Response};
 pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
 pub use json::{Json, NotJson, Object};
 pub(crate) use json::{int32, non_empty, or_default};
@@ -46,8 +48,7 @@ pub use push_request::{
 };
 pub use request::{
     CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
-    Request, Response, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
-    SubscribeToTaskRequest,
+    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest,
 };
 pub use scope::{Call, Caller, Scope};
 pub use secret::Secret;

@@ -4,8 +4,9 @@ use attache::Turn;
 use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
+use super::group::Pipes;
 use super::output::read;
-use super::process::{self, Ended, Pipes, Process};
+use super::process::{self, Ended, Process};
 use super::stderr::Stderr;
 use super::{Command, feed};
 

@@ -1,17 +1,17 @@
-//! A process with its group: however it ends, nobody of the group is left.
+//! A running command, and how it ends.
 
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 
 use attache::Turn;
-
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use tokio::process::Child;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::Instant;
 
+use super::group::{Group, Pipes, signal};
 use super::{Command, CommandSettings};
 
 /// How a command ended.
@@ -31,44 +31,15 @@ pub(super) struct Process {
     children: unix::Signal,
 }
 
-pub(super) struct Pipes {
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-    pub(super) stderr: ChildStderr,
-}
-
-/// The processes of a command. Its id is that of the leader, and is nobody else's until the leader is reaped. Dropped,
-/// it is killed.
-#[derive(Debug)]
-pub(crate) struct Group(Option<Pid>);
-
 impl Process {
     /// Starts the command in a group of its own.
     pub(super) fn start(command: &Command, args: &[String], turn: &Turn) -> io::Result<(Self, Pipes)> {
         // Before the start: an end that comes at once is heard too.
         let children = unix::signal(SignalKind::child())?;
         let mut start = tokio::process::Command::new(&command.line.program);
-        if let Some(folder) = &command.settings.folder {
-            start.current_dir(folder);
-        }
-        let mut child = start
-            .args(args)
-            .env_clear()
-            .envs(command.environment.iter().map(|(name, value)| (name, value)))
-            .envs(Command::about(turn))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
-        let group = Group::of(&child);
-        let missing = || io::Error::other("a pipe of the command is missing");
-        let pipes = Pipes {
-            stdin: child.stdin.take().ok_or_else(missing)?,
-            stdout: child.stdout.take().ok_or_else(missing)?,
-            stderr: child.stderr.take().ok_or_else(missing)?,
-        };
+        start.args(args).env_clear().envs(command.environment.iter().map(|(name, value)| (name, value)));
+        start.envs(Command::about(turn));
+        let (group, child, pipes) = Group::start(start, command.settings.folder.as_deref())?;
         Ok((Self { group, child, children }, pipes))
     }
 
@@ -80,7 +51,7 @@ impl Process {
         cancelled: impl Future<Output = ()>,
         enough: impl Future<Output = ()>,
     ) -> io::Result<Ended> {
-        let id = self.group.0;
+        let id = self.group.id();
         let begun = Instant::now();
         let ask = async {
             cancelled.await;
@@ -133,29 +104,4 @@ async fn exited(leader: Option<Pid>, children: &mut unix::Signal) -> io::Result<
         children.recv().await;
     }
     Ok(())
-}
-
-impl Group {
-    /// The group that this child leads, and that has not been reaped.
-    pub(crate) fn of(leader: &Child) -> Self {
-        Self(leader.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
-    }
-
-    /// Kills whoever is left; once, as the leader is reaped after that.
-    fn kill(&mut self) {
-        signal(self.0.take(), Signal::KILL);
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// A group that is gone needs no signal.
-fn signal(group: Option<Pid>, signal: Signal) {
-    if let Some(group) = group {
-        let _ = kill_process_group(group, signal);
-    }
 }

@@ -12,6 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::steps::Step;
 use crate::lineage::{Cost, Leave, Lineage};
+use crate::onward;
 
 /// Another agent.
 pub(super) struct Delegate {
@@ -134,17 +135,7 @@ impl Delegate {
 
     /// A client for one turn, with what goes along with its message.
     async fn client(&self, turn: &Turn) -> Result<Client, String> {
-        let mut client = self.found().await?;
-        if let Some(trace) = turn.trace() {
-            client = client.with_trace(trace);
-        }
-        if self.forward_caller {
-            client = client.with_header("Attache-Caller", turn.caller().name()).map_err(lost)?;
-            if !turn.call().scope.tenant.is_empty() {
-                client = client.with_header("Attache-Tenant", &turn.call().scope.tenant).map_err(lost)?;
-            }
-        }
-        Ok(client)
+        onward::client(self.found().await?, turn, self.forward_caller).map_err(lost)
     }
 
     async fn found(&self) -> Result<Client, String> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use attache::Http as Door;
 use attache::Turn;
-use attache::model::{Artifact, Part, Secret, Trace};
+use attache::model::{Artifact, Part, Secret};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, Uri};
@@ -19,6 +19,7 @@ use super::steps::Step;
 use crate::command::{Command, CommandSettings, Words};
 use crate::mcp::{CallFailed, Heard, Link, Listed, Standing, read};
 use crate::model::Call;
+use crate::onward;
 
 /// How much is passed on of what a tool says about how it goes.
 const MAX_PROGRESS: usize = 1 << 10;
@@ -187,20 +188,11 @@ impl Tool {
     }
 
     async fn post(&self, turn: &Turn, call: &Call, body: String, place: &Place) -> Given {
-        let mut request = Request::post(place.url.clone())
+        let request = Request::post(place.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .header("user-agent", concat!("attache/", env!("CARGO_PKG_VERSION")))
             .header("idempotency-key", format!("{}:{}", turn.task_id(), call.id));
-        let trace = turn.trace();
-        for (name, value) in trace.iter().flat_map(Trace::headers) {
-            request = request.header(name, value);
-        }
-        if self.settings.forward_caller {
-            request = request.header("attache-caller", turn.caller().name());
-            if !turn.call().scope.tenant.is_empty() {
-                request = request.header("attache-tenant", &*turn.call().scope.tenant);
-            }
-        }
+        let mut request = onward::request(request, turn, self.settings.forward_caller);
         for (name, value) in &place.headers {
             request = request.header(name, value);
         }

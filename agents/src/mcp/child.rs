@@ -1,14 +1,13 @@
 //! An MCP server that is a program: started in a group of its own, which ends with it.
 
 use std::io;
-use std::process::Stdio;
 
 use tokio::io::{AsyncReadExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::task::TaskTracker;
 
 use super::settings::McpServerSettings;
-use crate::command::{Group, environment};
+use crate::command::{Group, Pipes, environment};
 
 /// How much of stderr is logged; the rest is thrown away.
 const MAX_LOGGED: usize = 64 << 10;
@@ -29,24 +28,9 @@ impl Child {
     ) -> io::Result<(Self, ChildStdout, ChildStdin)> {
         let (program, args) = settings.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
-        if let Some(folder) = &settings.folder {
-            command.current_dir(folder);
-        }
-        let mut leader = command
-            .args(args)
-            .env_clear()
-            .envs(environment(&settings.pass_env, &settings.env))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()?;
-        let group = Group::of(&leader);
-        let missing = || io::Error::other("a pipe of the program is missing");
-        let stdin = leader.stdin.take().ok_or_else(missing)?;
-        let stdout = leader.stdout.take().ok_or_else(missing)?;
-        let stderr = leader.stderr.take().ok_or_else(missing)?;
+        command.args(args).env_clear().envs(environment(&settings.pass_env, &settings.env));
+        let (group, leader, pipes) = Group::start(command, settings.folder.as_deref())?;
+        let Pipes { stdin, stdout, stderr } = pipes;
         tasks.spawn(log(stderr, program.clone()));
         Ok((Self { _group: group, _leader: leader }, stdout, stdin))
     }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::{BadRemote, RemoteSettings};
 use crate::breaker::Breaker;
 use crate::lineage::{Budget, Leave, Lineage, digest};
+use crate::onward;
 
 /// How long a client is kept before the card is looked at again.
 const KEPT: Duration = Duration::from_secs(300);
@@ -79,17 +80,8 @@ impl Peer {
         // The same for every try of the same turn, and for no other: some callers use one id for every message.
         let place = turn.task().history.iter().rposition(|message| **message == *turn.message());
         let key = format!("{}:{}:{}", turn.task_id(), place.unwrap_or(0), turn.message().message_id);
-        let mut client = self.own_client().await?.with_header("Idempotency-Key", &key)?;
-        if let Some(trace) = turn.trace() {
-            client = client.with_trace(trace);
-        }
-        if self.settings.forward_caller {
-            client = client.with_header("Attache-Caller", turn.caller().name())?;
-            if !turn.call().scope.tenant.is_empty() {
-                client = client.with_header("Attache-Tenant", &turn.call().scope.tenant)?;
-            }
-        }
-        Ok(client)
+        let client = self.own_client().await?.with_header("Idempotency-Key", &key)?;
+        onward::client(client, turn, self.settings.forward_caller)
     }
 
     /// A client for nobody's turn; the same one, with its connections, for a while.

@@ -1,10 +1,8 @@
 //! What can be typed of webhooks, by those who register, receive, and look after them.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
-use super::{Common, TaskOne};
+use super::{Common, Folder, TaskOne};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PushConfig {
@@ -55,9 +53,8 @@ pub(crate) struct PushDeliveries {
     /// The number of a webhook.
     pub(crate) number: Option<u64>,
 
-    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: Folder,
 }
 
 #[derive(Debug, Args)]
@@ -70,9 +67,8 @@ pub(crate) struct PushRetry {
     #[arg(long)]
     pub(crate) all: bool,
 
-    /// The folder of the agent, as it is given to `serve` [default: `attache` in your data directory]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: Folder,
 }
 
 #[derive(Debug, Args)]

@@ -17,7 +17,7 @@ use crate::data_dir;
 const PAGE: usize = 1000;
 
 pub(crate) async fn run(args: Db) -> anyhow::Result<()> {
-    let folder = data_dir::find(args.data_dir.as_deref(), "attache")
+    let folder = data_dir::find(args.folder.data_dir.as_deref(), "attache")
         .context("there is no data directory; name one: --data-dir <DIR>")?;
     let file = folder.join("tasks.db");
     if !file.is_file() {

@@ -12,7 +12,7 @@ use crate::data_dir;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 pub(crate) fn run(args: Keys) -> anyhow::Result<()> {
-    let folder = data_dir::make(args.data_dir.as_deref(), "attache")?;
+    let folder = data_dir::make(args.folder.data_dir.as_deref(), "attache")?;
     let (file, admin) = (access::key_file(&folder), access::admin_key_file(&folder));
     match args.verb {
         KeysVerb::Add(add) => {

@@ -42,7 +42,7 @@ struct Letter {
 }
 
 pub(crate) fn deliveries(args: &PushDeliveries) -> anyhow::Result<()> {
-    let folder = folder(args.data_dir.as_deref())?;
+    let folder = folder(args.folder.data_dir.as_deref())?;
     match args.number {
         None => stopped(&folder, list),
         Some(number) => letters(&folder, number),
@@ -50,7 +50,7 @@ pub(crate) fn deliveries(args: &PushDeliveries) -> anyhow::Result<()> {
 }
 
 pub(crate) fn retry(args: &PushRetry) -> anyhow::Result<()> {
-    let folder = folder(args.data_dir.as_deref())?;
+    let folder = folder(args.folder.data_dir.as_deref())?;
     match args.all {
         true => stopped(&folder, |page| page.iter().try_for_each(|one| retry_one(&folder, one.number))),
         false => args.numbers.iter().try_for_each(|number| retry_one(&folder, *number)),

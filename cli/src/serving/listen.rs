@@ -6,19 +6,21 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail};
 
-use crate::config::ServerSection;
+use crate::access;
+use crate::config::{Config, ServerSection};
 
 /// The addresses to listen on. One that others can reach has to be allowed where nobody is asked who they are.
-pub(super) async fn allowed(section: &ServerSection, asks: bool) -> anyhow::Result<Vec<SocketAddr>> {
-    let named = &section.listen;
+pub(super) async fn allowed(config: &Config, asks: bool) -> anyhow::Result<Vec<SocketAddr>> {
+    let named = &config.server.listen;
     let addresses: Vec<_> =
         tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?.collect();
-    check(section, &addresses, asks)?;
+    check(config, &addresses, asks)?;
     Ok(addresses)
 }
 
 /// Whether that may be listened on.
-pub(super) fn check(section: &ServerSection, addresses: &[SocketAddr], asks: bool) -> anyhow::Result<()> {
+pub(super) fn check(config: &Config, addresses: &[SocketAddr], asks: bool) -> anyhow::Result<()> {
+    let section = &config.server;
     let named = &section.listen;
     match (are_private(addresses) || (asks && !section.allow_anonymous), section.allow_anonymous) {
         (true, _) => {}
@@ -27,7 +29,8 @@ pub(super) fn check(section: &ServerSection, addresses: &[SocketAddr], asks: boo
         }
         (false, false) => bail!(
             "others can reach {named}, and nobody would be asked who they are; make a key for those who may come: \
-             attache keys add <NAME>, or say that anybody may: --allow-anonymous (or listen on 127.0.0.1)"
+             {}, or say that anybody may: --allow-anonymous (or listen on 127.0.0.1)",
+            access::add_a_key(config, "")
         ),
     }
     Ok(())

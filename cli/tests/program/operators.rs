@@ -109,7 +109,7 @@ fn s14_keys_of_callers_and_of_operators_open_different_doors() {
     let path = folder.path().to_str().unwrap().to_owned();
     let serve = ["serve", "--echo", "--store", "memory", "--admin-listen", "127.0.0.1:0"];
     let (_, refusal) = complaint(&[&serve[..], &["--data-dir", &path]].concat());
-    assert!(refusal.contains("attache keys add --admin"), "{refusal}");
+    assert!(refusal.contains("--admin <NAME>"), "{refusal}");
     let caller = format!("Authorization: Bearer {}", said(folder.path(), &["keys", "add", "ann"]));
     let operator = said(folder.path(), &["keys", "add", "root", "--admin"]);
     let operator = format!("Authorization: Bearer {operator}");

@@ -1,0 +1,184 @@
+//! The bodies that carry an error: read from all versions, as any peer may send them.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::super::spelling::state_from;
+use super::write::BadRequest;
+use super::{DOMAIN, jsonrpc_code, reason};
+use crate::model::{Error, ErrorKind, Json, Object, Violation};
+
+/// Reads the error object of a JSON-RPC response, as any peer may send it. The code decides.
+#[must_use]
+pub fn read_jsonrpc(text: &str) -> Error {
+    #[derive(Deserialize)]
+    struct Body<'a> {
+        code: Option<i64>,
+        message: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        data: Option<&'a RawValue>,
+    }
+    let Ok(body) = serde_json::from_str::<Body<'_>>(text) else {
+        return Error::new(ErrorKind::InvalidAgentResponse)
+            .with_message("the peer sent an error we cannot read");
+    };
+    let details = body.data.map(ReadDetails::new).unwrap_or_default();
+    let code = body.code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-32603);
+    let kind = match (code, details.kind()) {
+        // Server-defined: the reason may say more than the number.
+        (-32099..=-32010 | -32000, Some(kind)) => kind,
+        _ => kind_of_code(code),
+    };
+    details.into_error(kind, body.message)
+}
+
+fn kind_of_code(code: i32) -> ErrorKind {
+    ErrorKind::ALL
+        .into_iter()
+        .find(|kind| jsonrpc_code(*kind) == code && code != -32000)
+        .unwrap_or(ErrorKind::Other(code))
+}
+
+/// Reads the body of a REST error: the reason decides, then the kind of problem, then the HTTP status.
+#[must_use]
+pub fn read_rest(status: u16, body: &str) -> Error {
+    #[derive(Deserialize, Default)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
+        #[serde(borrow)]
+        message: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        detail: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        title: Option<Cow<'a, str>>,
+        #[serde(rename = "type", borrow)]
+        problem: Option<Cow<'a, str>>,
+    }
+    #[derive(Deserialize, Default)]
+    struct Inner<'a> {
+        #[serde(borrow)]
+        message: Option<Cow<'a, str>>,
+        #[serde(borrow)]
+        details: Option<&'a RawValue>,
+    }
+    let outer: Body<'_> = serde_json::from_str(body).unwrap_or_default();
+    let inner: Inner<'_> =
+        outer.error.and_then(|error| serde_json::from_str(error.get()).ok()).unwrap_or_default();
+    let details = inner.details.map(ReadDetails::new).unwrap_or_default();
+    let problem = outer.problem.as_deref().and_then(kind_of_problem);
+    let kind = details.kind().or(problem).unwrap_or_else(|| kind_of_status(status));
+    details.into_error(kind, inner.message.or(outer.message).or(outer.detail).or(outer.title))
+}
+
+/// 1.0 drafts named errors by a URI whose last piece is the name in kebab case.
+fn kind_of_problem(uri: &str) -> Option<ErrorKind> {
+    let name = uri.rsplit('/').next()?.to_ascii_uppercase().replace('-', "_");
+    kind_of_reason(&name).or_else(|| kind_of_reason(name.strip_suffix("_ERROR")?))
+}
+
+fn kind_of_reason(name: &str) -> Option<ErrorKind> {
+    match name {
+        // What other SDKs call it.
+        "UNAUTHORIZED" => Some(ErrorKind::PermissionDenied),
+        "JSON_PARSE" => Some(ErrorKind::Parse),
+        _ => ErrorKind::ALL.into_iter().find(|kind| reason(*kind) == name),
+    }
+}
+
+fn kind_of_status(status: u16) -> ErrorKind {
+    match status {
+        404 => ErrorKind::TaskNotFound,
+        400 | 422 => ErrorKind::InvalidParams,
+        401 => ErrorKind::Unauthenticated,
+        403 => ErrorKind::PermissionDenied,
+        405 => ErrorKind::MethodNotAllowed,
+        409 => ErrorKind::TaskNotCancelable,
+        413 => ErrorKind::PayloadTooLarge,
+        415 => ErrorKind::ContentTypeNotSupported,
+        429 => ErrorKind::RateLimited,
+        501 => ErrorKind::UnsupportedOperation,
+        502 => ErrorKind::InvalidAgentResponse,
+        503 => ErrorKind::Unavailable,
+        504 => ErrorKind::DeadlineExceeded,
+        _ => ErrorKind::Internal,
+    }
+}
+
+/// What typed details, or the small object of 0.3, say of an error.
+#[derive(Default)]
+pub(crate) struct ReadDetails {
+    pub(crate) reason: Option<String>,
+    pub(crate) metadata: Vec<(String, String)>,
+    pub(crate) violations: Vec<Violation>,
+}
+
+impl ReadDetails {
+    fn new(data: &RawValue) -> Self {
+        let mut details = Self::default();
+        match serde_json::from_str::<Vec<&RawValue>>(data.get()) {
+            Ok(list) => list.into_iter().for_each(|detail| details.read_typed(detail.get())),
+            Err(_) => details.read_object(data.get()),
+        }
+        details
+    }
+
+    fn read_typed(&mut self, text: &str) {
+        #[derive(Deserialize)]
+        struct Typed<'a> {
+            #[serde(rename = "@type", borrow)]
+            type_url: Cow<'a, str>,
+            #[serde(borrow)]
+            reason: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            domain: Option<Cow<'a, str>>,
+            metadata: Option<Object>,
+        }
+        let Ok(typed) = serde_json::from_str::<Typed<'_>>(text) else { return };
+        if typed.type_url.ends_with("google.rpc.ErrorInfo") {
+            // What lies between may add reasons of its own.
+            if typed.domain.as_deref() != Some(DOMAIN) {
+                return;
+            }
+            self.reason = typed.reason.map(Cow::into_owned);
+            self.metadata = typed.metadata.iter().flat_map(Object::iter).map(as_detail).collect();
+        } else if typed.type_url.ends_with("google.rpc.BadRequest") {
+            let read = serde_json::from_str::<BadRequest<'_>>(text);
+            let violations = read.into_iter().flat_map(|bad| bad.field_violations);
+            self.violations =
+                violations.map(|v| Violation::new(v.field, v.description.into_owned())).collect();
+        }
+    }
+
+    fn read_object(&mut self, text: &str) {
+        if let Ok(object) = serde_json::from_str::<Object>(text) {
+            self.metadata = object.iter().map(as_detail).collect();
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Option<ErrorKind> {
+        kind_of_reason(self.reason.as_deref()?)
+    }
+
+    pub(crate) fn into_error(self, kind: ErrorKind, message: Option<Cow<'_, str>>) -> Error {
+        let mut error = Error::new(kind);
+        if let Some(message) = message.filter(|message| !message.is_empty()) {
+            error = error.with_message(message.into_owned());
+        }
+        for (key, value) in self.metadata {
+            error = error.with(key, value);
+        }
+        self.violations.into_iter().fold(error, Error::with_violation)
+    }
+}
+
+/// A detail as text; a state in 1.0's spelling, whatever the peer's.
+fn as_detail((key, value): (String, Json)) -> (String, String) {
+    let text = value.read::<String>().unwrap_or_else(|_| value.get().to_owned());
+    match (key.as_str(), state_from(&text)) {
+        ("state", Some(state)) => (key, state.as_str().to_owned()),
+        _ => (key, text),
+    }
+}

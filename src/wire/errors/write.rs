@@ -1,0 +1,136 @@
+//! The bodies that carry an error: written by version.
+
+use std::borrow::Cow;
+
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde::{Deserialize, Serialize as DeriveSerialize};
+
+use super::super::spelling::{state_from, state_v03};
+use super::{BAD_REQUEST, DOMAIN, ERROR_INFO, grpc_code, http_status, jsonrpc_code, message, name, reason};
+use crate::model::{Error, ErrorKind, Object, Version};
+
+/// The error object of a JSON-RPC response.
+pub struct JsonRpcError<'a>(pub &'a Error, pub Version);
+
+impl Serialize for JsonRpcError<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(error, version) = *self;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
+        map.serialize_entry("message", message(error, version))?;
+        match version {
+            Version::V1 => map.serialize_entry("data", &Details(error))?,
+            Version::V03 => {
+                if let Some(data) = data_v03(error) {
+                    map.serialize_entry("data", &data)?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+/// 0.3 has no typed details: a small object where it says more than the task the caller named itself.
+fn data_v03(error: &Error) -> Option<Object> {
+    let named_it = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
+    if error.metadata().all(|(key, _)| key == "taskId" && named_it) {
+        return None;
+    }
+    Some(
+        error
+            .metadata()
+            .map(|(key, value)| match (key, state_from(value)) {
+                ("state", Some(state)) => (key, serde_json::Value::from(state_v03(state))),
+                _ => (key, serde_json::Value::from(value)),
+            })
+            .collect(),
+    )
+}
+
+/// The body of a REST error.
+pub struct RestError<'a>(pub &'a Error, pub Version);
+
+impl Serialize for RestError<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(error, version) = *self;
+        let mut map = serializer.serialize_map(None)?;
+        if version == Version::V03 {
+            // Old clients look for the first; some for the second; a2a-sdk 1.x, where it speaks 0.3, for the third.
+            map.serialize_entry("message", message(error, version))?;
+            map.serialize_entry("code", &jsonrpc_code(error.kind()))?;
+            map.serialize_entry("type", name(error.kind(), Version::V03))?;
+        }
+        let body = RestStatus {
+            code: http_status(error.kind(), version),
+            status: grpc_code(error.kind(), Version::V1).as_str(),
+            message: message(error, version),
+            details: Details(error),
+        };
+        map.serialize_entry("error", &body)?;
+        map.end()
+    }
+}
+
+#[derive(DeriveSerialize)]
+struct RestStatus<'a> {
+    code: u16,
+    status: &'static str,
+    message: &'a str,
+    details: Details<'a>,
+}
+
+/// Typed details: the reason always, and the fields at fault.
+struct Details<'a>(&'a Error);
+
+impl Serialize for Details<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(None)?;
+        seq.serialize_element(&Info(self.0))?;
+        if !self.0.violations().is_empty() {
+            let field_violations = self.0.violations().iter();
+            seq.serialize_element(&BadRequest {
+                type_url: BAD_REQUEST.into(),
+                field_violations: field_violations
+                    .map(|v| FieldViolation { field: v.field().into(), description: v.description().into() })
+                    .collect(),
+            })?;
+        }
+        seq.end()
+    }
+}
+
+struct Info<'a>(&'a Error);
+
+impl Serialize for Info<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("@type", ERROR_INFO)?;
+        map.serialize_entry("reason", reason(self.0.kind()))?;
+        map.serialize_entry("domain", DOMAIN)?;
+        if self.0.metadata().len() > 0 {
+            map.serialize_entry(
+                "metadata",
+                &self.0.metadata().collect::<std::collections::BTreeMap<_, _>>(),
+            )?;
+        }
+        map.end()
+    }
+}
+
+#[derive(DeriveSerialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BadRequest<'a> {
+    // Some printers escape the slashes in it, so that it cannot always be borrowed.
+    #[serde(rename = "@type", borrow, default)]
+    pub(super) type_url: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) field_violations: Vec<FieldViolation<'a>>,
+}
+
+#[derive(DeriveSerialize, Deserialize)]
+pub(super) struct FieldViolation<'a> {
+    #[serde(borrow, default)]
+    pub(super) field: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) description: Cow<'a, str>,
+}
