@@ -82,11 +82,13 @@ pub(crate) struct Opening {
     pub(crate) config: Option<Registered>,
     /// How the agent failed before the task was there: its first turn ends with that.
     pub(crate) failure: Option<Failure>,
+    /// Whether its log is going to be read from the beginning.
+    pub(crate) followed: bool,
 }
 
 impl From<Message> for Opening {
     fn from(message: Message) -> Self {
-        Self { message, key: None, alias: None, config: None, failure: None }
+        Self { message, key: None, alias: None, config: None, failure: None, followed: false }
     }
 }
 
@@ -266,7 +268,7 @@ impl Engine {
         let log = self.journal.log(&head).await?;
         // A key of before turns were recorded with them stands for the newest.
         let turn = if turn == 0 { log.last_turn().max(1) } else { turn };
-        Ok(Accepted { turn, head, log })
+        Ok(Accepted { turn, head, log, opening: None })
     }
 
     /// Whether a message that comes again under its own id is the same message.
