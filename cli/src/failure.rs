@@ -122,6 +122,10 @@ impl Failure {
                 false => "if you know who vouches for it, say so: --ca <file>",
             });
         }
+        if said.contains("CertificateRequired") || why.contains("CertificateRequired") {
+            return Self::unreachable("the agent wants to see a certificate")
+                .hint("show one that it trusts: --cert <file> --key <file>");
+        }
         let failure =
             Self::unreachable(if why.is_empty() { said.to_owned() } else { format!("{said}: {why}") });
         failure.hint("check the address and that the agent is running, or see the wire with --debug")

@@ -66,9 +66,11 @@ fn auth_009_a_certificate_is_shown_to_an_agent_that_wants_one() {
     let demo = serve(&[&["demo", "--store", "memory"], &tls[..]].concat());
     let port = demo.line("Listening on https://127.0.0.1:");
     let url = format!("https://localhost:{}", port.trim_end_matches('/'));
-    // Whoever has none gets no further than the handshake, or the card.
+    // Whoever has none gets no further than the handshake, and is told what is missing.
     let refused = verb(&["send", "-a", &url, "--ca", &ca, "-o", "json", "hi"]).run();
-    assert!(matches!(refused.code, Some(3 | 4)), "{refused:?}");
+    let error = &refused.json()["error"];
+    assert_eq!((refused.code, &error["code"]), (Some(3), &json!("A2ACLI_ERR_UNREACHABLE")), "{refused:?}");
+    assert!(error["hint"].as_str().unwrap().contains("--cert"), "{refused:?}");
     for binding in ["jsonrpc", "http+json", "grpc"] {
         let shown = ["--ca", &ca, "--cert", &own, "--key", &own_key, "--transport", binding];
         let said = verb(&[&["send", "-a", &url], &shown[..], &["hi"]].concat()).run();
@@ -83,5 +85,7 @@ fn auth_009_a_certificate_is_shown_to_an_agent_that_wants_one() {
     };
     let shown = ["--ca", &ca, "--cert", &stranger, "--key", &strangers_key];
     let said = verb(&[&["send", "-a", &url], &shown[..], &["-o", "json", "hi"]].concat()).run();
-    assert!(matches!(said.code, Some(3 | 4)), "{said:?}");
+    // One that nobody vouches for ends in the handshake.
+    let code = said.json()["error"]["code"].clone();
+    assert_eq!((said.code, code), (Some(3), json!("A2ACLI_ERR_UNREACHABLE")), "{said:?}");
 }
