@@ -4,14 +4,15 @@ use std::num::NonZeroU32;
 
 use attache::auth::{Access, Allowance, Keys, Rule};
 use attache::model::{
-    AgentSkill, Binding, ErrorKind, Message, Object, Operation, SendMessageRequest, TaskState, Version,
+    AgentSkill, Binding, ErrorKind, ListTasksRequest, Message, Object, Operation, SendMessageRequest,
+    TaskState, Version,
 };
 use attache::{Client, Served, Server};
 use serde_json::{Value, json};
 
 use super::strangers::{ANN, BOB, by, keys};
 use super::{Obeys, begin, cancel, find, get, message, refused, say, send, to};
-use crate::everywhere::{card, everywhere_on, has_retry_hint, has_tenants};
+use crate::everywhere::{can_list, card, everywhere_on, has_retry_hint, has_tenants};
 use crate::harness::{FORMS, run};
 
 const CARL: &str = "carl-has-a-long-key-0003";
@@ -407,4 +408,31 @@ async fn s41_a_key_is_revoked_while_the_server_runs() {
     say(&client, "hi").await;
     keys.replace([]);
     assert_eq!(refused(client.send_message(message("hi")).await), ErrorKind::Unauthenticated);
+}
+
+/// A page of another site may have a browser send anything here, and nothing of it is done.
+#[tokio::test]
+async fn s78_a_page_of_another_site_reaches_no_agent() {
+    let open = || Server::new(card(), Obeys);
+    everywhere_on(open, async |client: Client| {
+        for origin in ["https://evil.example", "null", "http://127.0.0.1.evil.example"] {
+            let page = client.clone().with_header("Origin", origin).unwrap();
+            assert_eq!(
+                refused(page.send_message(message("hi")).await),
+                ErrorKind::PermissionDenied,
+                "{origin}"
+            );
+            assert_eq!(refused(find(&page, &"t".into()).await), ErrorKind::PermissionDenied, "{origin}");
+        }
+        if can_list(&client).await {
+            assert_eq!(client.list_tasks(ListTasksRequest::default()).await.unwrap().total_size, 0);
+        }
+    })
+    .await;
+    let running = run(open()).await;
+    for form in FORMS {
+        let ask = form.ask("SendMessage", json!({"message": form.message("hi", json!({}))}));
+        let answer = running.ask(&ask.with("Origin", "https://evil.example")).await;
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (403, None));
+    }
 }
