@@ -38,7 +38,7 @@ use crate::bus::Bus;
 use crate::model::{
     Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp, Trace,
 };
-use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Which};
+use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Tally, Which};
 use clock::{Calendar, Clock};
 use journal::Journal;
 use live::{Incoming, Passed, Registry, Wish};
@@ -152,6 +152,11 @@ impl Engine {
     /// A page of the scope's tasks.
     pub(crate) async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
         self.in_time(async { Ok(self.journal.list(scope, query).await?) }).await
+    }
+
+    /// How many tasks the tenant of this scope has of its agent, whoever its callers are.
+    pub(crate) async fn tally(&self, scope: &Scope) -> Result<Option<Tally>> {
+        self.in_time(async { Ok(self.journal.store.tally(&scope.agent, &scope.tenant).await?) }).await
     }
 
     /// The task as it stands, and the position it stands for. It is as new as `head` at least: to see what came
