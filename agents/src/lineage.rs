@@ -1,16 +1,16 @@
 //! Whose work a piece of work is part of: how many agents stand before this one, who they are, and what may still be spent.
 //!
 //! It goes along with every message to another agent. What others say of it is never believed to our advantage: our own
-//! limits hold, and it can only add to what is refused. So nothing is gained by forging it, and nothing needs a signature.
+//! limits hold, and it can only add to what is refused. Between servers of ours it is signed: what they say of it counts in
+//! place of what a message says (`Word` in `auth` holds messages to that).
 
 use std::time::Duration;
 
 use attache::Turn;
-use attache::model::{MessageId, Object, Role, Task};
+use attache::model::{LINEAGE, MessageId, Object, Role, Task};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// Its place in the metadata of a message.
-const LINEAGE: &str = "urn:attache:ext:lineage:v1";
 /// Its place in the metadata of a task that has cost something.
 pub(crate) const USAGE: &str = "attache.usage";
 /// How long a line is believed at most.
@@ -114,7 +114,12 @@ impl Lineage {
 
     /// Writes it into the metadata of a message.
     pub(crate) fn write(&self, metadata: &mut Object) {
-        metadata.insert(LINEAGE, serde_json::to_value(self).unwrap_or_default());
+        metadata.insert(LINEAGE, self.to_value());
+    }
+
+    /// As it is sent.
+    pub(crate) fn to_value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
     }
 }
 

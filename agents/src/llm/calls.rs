@@ -23,6 +23,8 @@ pub(super) struct Open {
     pub(super) call: Call,
     pub(super) started: bool,
     pub(super) task: Option<TaskId>,
+    /// For whom it was signed that the task is.
+    pub(super) caller: Option<String>,
 }
 
 /// What is to be done about an open call.
@@ -45,16 +47,19 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
                 match step {
                     Step::ToolCalls { calls, .. } => {
                         let calls = calls.iter().cloned();
-                        open = calls.map(|call| Open { call, started: false, task: None }).collect();
+                        open = calls
+                            .map(|call| Open { call, started: false, task: None, caller: None })
+                            .collect();
                     }
                     Step::ToolStarted { id, .. } => {
                         open.iter_mut()
                             .filter(|open| open.call.id == *id)
                             .for_each(|open| open.started = true);
                     }
-                    Step::Delegated { id, task } => {
-                        let known = open.iter_mut().filter(|open| open.call.id == *id);
-                        known.for_each(|open| open.task = Some(task.clone()));
+                    Step::Delegated { id, task, caller } => {
+                        for known in open.iter_mut().filter(|open| open.call.id == *id) {
+                            (known.task, known.caller) = (Some(task.clone()), caller.clone());
+                        }
                     }
                     Step::ToolResult { id, .. } => open.retain(|open| open.call.id != *id),
                     Step::Reasoning { .. } | Step::ToolProgress { .. } | Step::Spent { .. } => {}

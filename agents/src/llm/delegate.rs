@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
+use attache::jws::Signer;
 use attache::model::{
     CancelTaskRequest, GetTaskRequest, Message, Object, Secret, SendMessageRequest, SendMessageResponse,
     Task, TaskId, TaskState,
@@ -12,15 +14,17 @@ use tokio::sync::OnceCell;
 
 use super::steps::Step;
 use crate::lineage::{Cost, Leave, Lineage};
-use crate::onward;
+use crate::onward::{self, Onward};
+
+/// How long a call may take whose time nobody has limited.
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
 /// Another agent.
 pub(super) struct Delegate {
     url: String,
     builder: ClientBuilder,
     client: OnceCell<Client>,
-    /// Whether it is told who calls.
-    forward_caller: bool,
+    onward: Onward,
 }
 
 /// What another agent is asked to do.
@@ -59,8 +63,13 @@ impl Delegate {
             url: url.trim_end_matches('/').to_owned(),
             builder,
             client: OnceCell::new(),
-            forward_caller,
+            onward: Onward { forward_caller, signer: None },
         })
+    }
+
+    /// Signs for whom it calls.
+    pub(super) fn signed_by(&mut self, signer: Signer) {
+        self.onward.signer = Some(signer);
     }
 
     /// Does an errand, to the end of the other's task or to its question; gives what that task has cost. Dropped before, it
@@ -75,14 +84,17 @@ impl Delegate {
         errand: Errand,
         leave: &Leave,
     ) -> Result<(Came, Cost), String> {
+        let time = leave.left.time.unwrap_or(MAX_TIME);
+        let about = onward::Errand { lineage: None, time };
         match errand {
             Errand::Begin(text) => {
                 // Before anything is sent to anybody.
                 let lineage = Lineage::of(turn).further(&self.url, leave)?;
-                self.send(turn, id, message(turn, id, text, &lineage)).await
+                let about = onward::Errand { lineage: Some(&lineage), time };
+                self.send(turn, id, message(turn, id, text, &lineage), about).await
             }
             Errand::Answer(task, answer) => {
-                let client = self.client(turn).await?;
+                let client = self.client(turn, about).await?;
                 let now = client.get_task(GetTaskRequest { id: task.clone(), ..Default::default() });
                 match Box::pin(now).await {
                     // It went on without the answer, or heard it before we were cut off.
@@ -91,27 +103,34 @@ impl Delegate {
                     }
                     _ => {
                         let parts = answer.parts;
-                        self.send(turn, id, Message { parts, ..Message::user("") }.in_task(task)).await
+                        let answer = Message { parts, ..Message::user("") }.in_task(task);
+                        self.send(turn, id, answer, about).await
                     }
                 }
             }
-            Errand::Follow(task) => self.follow(self.client(turn).await?.follow(task, None)).await,
+            Errand::Follow(task) => self.follow(self.client(turn, about).await?.follow(task, None)).await,
         }
     }
 
-    /// Asks for a task to be stopped.
-    pub(super) async fn cancel(&self, id: &TaskId) -> Result<(), String> {
-        let client = self.found().await?;
+    /// Asks for a task to be stopped that was begun for somebody.
+    pub(super) async fn cancel(&self, id: &TaskId, caller: Option<&str>) -> Result<(), String> {
+        let client = self.onward.later(self.found().await?, caller).map_err(lost)?;
         let asked = client.cancel_task(CancelTaskRequest { id: id.clone(), ..Default::default() });
         Box::pin(asked).await.map(drop).map_err(lost)
     }
 
     /// Writes down whose task it is as soon as that is known: after a restart it is followed, not begun again.
-    async fn send(&self, turn: &Turn, id: &str, message: Message) -> Result<(Came, Cost), String> {
+    async fn send(
+        &self,
+        turn: &Turn,
+        id: &str,
+        message: Message,
+        about: onward::Errand<'_>,
+    ) -> Result<(Came, Cost), String> {
         // The same for every try of the same turn, and for no other.
         let place = turn.task().history.iter().rposition(|said| **said == *turn.message());
         let key = format!("{}:{id}:{}", turn.task_id(), place.unwrap_or(0));
-        let client = self.client(turn).await?.with_header("Idempotency-Key", &key).map_err(lost)?;
+        let client = self.client(turn, about).await?.with_header("Idempotency-Key", &key).map_err(lost)?;
         let stream = Box::pin(client.stream(SendMessageRequest::new(message))).await.map_err(lost)?;
         let mut stream = stream.cancel_on_drop();
         while stream.task().is_none() {
@@ -121,7 +140,8 @@ impl Delegate {
             }
         }
         if let Some(task) = stream.task() {
-            Step::Delegated { id: id.to_owned(), task: task.id.clone() }.tell(turn).await;
+            let caller = self.onward.caller(turn).map(str::to_owned);
+            Step::Delegated { id: id.to_owned(), task: task.id.clone(), caller }.tell(turn).await;
         }
         self.follow(stream).await
     }
@@ -134,8 +154,8 @@ impl Delegate {
     }
 
     /// A client for one turn, with what goes along with its message.
-    async fn client(&self, turn: &Turn) -> Result<Client, String> {
-        onward::client(self.found().await?, turn, self.forward_caller).map_err(lost)
+    async fn client(&self, turn: &Turn, about: onward::Errand<'_>) -> Result<Client, String> {
+        self.onward.client(self.found().await?, turn, about).map_err(lost)
     }
 
     async fn found(&self) -> Result<Client, String> {

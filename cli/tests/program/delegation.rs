@@ -8,8 +8,9 @@ use std::thread;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, Serving, attache, call, say, serve_by};
-use crate::llm::{body, calls, says, until};
+use crate::harness::{DEADLINE, Serving, attache, call, say, send, serve_by, serve_in};
+use crate::keys::{bearer, keys};
+use crate::llm::{body, calls, files_of, says, until};
 
 /// A model that answers as it is told to, question by question: with these events, or by hanging up.
 struct Model {
@@ -189,4 +190,45 @@ fn r43_a_question_from_three_levels_down_survives_restarts_and_is_answered_once(
     assert!(middle.model.asked().to_string().contains("Hello, Ada!"));
     let twice = call(&root.url, "SendMessage", &json!({"message": answer}));
     assert!(twice["error"].is_object(), "the task has ended: {twice}");
+}
+
+/// The two files of the documentation, with addresses of ours.
+#[test]
+fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
+    let [.., broker, books] = files_of("delegation.md").try_into().map(|files: [String; 4]| files).unwrap();
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (at, folder) = (free(), TempDir::new().unwrap());
+    let [pass, bob] = ["broker", "bob"].map(|name| keys(folder.path(), &["add", name, "--scope", "books"]));
+    keys(folder.path(), &["add", "ann"]);
+    let file = folder.path().join("agents.toml");
+    std::fs::write(&file, books.replace("127.0.0.1:8000", &at)).unwrap();
+    let books = serve_in(&["serve", file.to_str().unwrap()], folder);
+    let books_url = books.line("Listening on ");
+
+    let folder = TempDir::new().unwrap();
+    let [ann, bob_here] = ["ann", "bob"].map(|name| keys(folder.path(), &["add", name]));
+    let (file, pem) = (folder.path().join("agents.toml"), folder.path().join("node.pem"));
+    let key = include_str!("../../../src/jws/tests/p256.pem");
+    std::fs::write(&pem, key).unwrap();
+    std::fs::set_permissions(&pem, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let text =
+        broker.replace("http://127.0.0.1:9000/", &books_url).replace("node.pem", pem.to_str().unwrap());
+    std::fs::write(&file, text).unwrap();
+    let mut command = attache(&["serve", file.to_str().unwrap(), "--listen", &at]);
+    let broker = serve_by(command.env("BOOKS_TOKEN", &pass), folder);
+    let url = broker.line("Listening on ");
+
+    let say_as = |url: &str, key: &str| {
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "help"}]});
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+        let headers = ["Content-Type: application/json", "A2A-Version: 1.0", &bearer(key)];
+        send(url, "POST", &headers, &body.to_string())
+    };
+    let refused = say_as(&url, &ann)["result"]["task"].clone();
+    assert_eq!(refused["status"]["state"], "TASK_STATE_FAILED", "{refused}");
+    let done = say_as(&url, &bob_here)["result"]["task"].clone();
+    assert_eq!(done["status"]["state"], "TASK_STATE_COMPLETED", "{done}");
+    assert_eq!(say_as(&books_url, &pass)["error"]["code"], -31403, "nor by itself");
+    assert_eq!(say_as(&books_url, &bob)["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
 }

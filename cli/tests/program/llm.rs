@@ -64,9 +64,14 @@ pub(crate) fn file(text: &str) -> (TempDir, String) {
 
 /// The file that a page shows, with a model of ours.
 fn shown(page: &str, model: &str) -> (TempDir, String) {
+    file(&files_of(page)[0].replace("http://127.0.0.1:11434/v1", model))
+}
+
+/// All files that a page shows.
+pub(crate) fn files_of(page: &str) -> Vec<String> {
     let text = std::fs::read_to_string(repository().join("docs").join(page)).unwrap();
-    let (_, block) = text.split_once("```toml\n").unwrap();
-    file(&block.split_once("```").unwrap().0.replace("http://127.0.0.1:11434/v1", model))
+    let blocks = text.split("```toml\n").skip(1);
+    blocks.map(|block| block.split_once("```").unwrap().0.to_owned()).collect()
 }
 
 pub(crate) fn text(task: &Value) -> &str {
