@@ -239,7 +239,7 @@ impl<'a> Work<'a> {
 
     /// What this task has cost so far, those who worked for it included.
     fn in_all(&self) -> Cost {
-        self.happened.iter().fold(Cost::default(), |all, one| match one {
+        self.happened.iter().fold(Cost::before(self.turn), |all, one| match one {
             Happened::Did(Step::ToolCalls { usage, .. }) => all.and(usage.of_one_call()),
             Happened::Did(Step::Spent { cost, .. }) => all.and(*cost),
             _ => all,
@@ -331,7 +331,8 @@ impl<'a> Work<'a> {
 }
 
 impl Usage {
-    fn of_one_call(self) -> Cost {
+    /// What one call of a model has cost.
+    pub(crate) fn of_one_call(self) -> Cost {
         Cost { calls: 1, input_tokens: self.input_tokens, output_tokens: self.output_tokens }
     }
 }

@@ -164,32 +164,45 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
 }
 
 #[test]
-fn r43_a_question_from_three_levels_down_survives_restarts_and_is_answered_once() {
+fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once() {
     let leaf = Node::new(None);
     let mut middle = Node::new(Some(&format!("{}agents/practice/", leaf.url)));
     let mut root = Node::new(Some(&middle.url));
-    root.model.delegates("ask them");
-    middle.model.delegates("ask");
-    let task = say(&root.url, "go");
     let request =
         |task: &Value| task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"].clone();
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
-    assert_eq!(request(&task)["requestId"], "a");
-    [&root, &middle].iter().for_each(|node| drop(node.model.asked()));
+    let needs = [
+        ("ask", "INPUT_REQUIRED", "question", "Ada", "Hello, Ada!"),
+        ("auth", "AUTH_REQUIRED", "credentials", "sesame", "the treasure is under the palm"),
+    ];
+    let tasks = needs.map(|(word, state, wants, ..)| {
+        root.model.delegates("ask them");
+        middle.model.delegates(word);
+        let task = say(&root.url, "go");
+        assert_eq!(task["status"]["state"], format!("TASK_STATE_{state}"), "{task}");
+        assert_eq!((&request(&task)["requestId"], &request(&task)["wants"]), (&json!("a"), &json!(wants)));
+        [&root, &middle].iter().for_each(|node| drop(node.model.asked()));
+        task
+    });
     middle.killed();
     root.killed();
-    let again = root.task(&task["id"]);
-    assert_eq!(request(&again), request(&task), "the same question, under the same id");
-    middle.model.answers(says("her name is known"));
-    root.model.answers(says("done"));
-    let answer =
-        json!({"messageId": "n", "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": "Ada"}]});
-    let answered =
-        call(&root.url, "SendMessage", &json!({"message": answer.clone()}))["result"]["task"].clone();
-    assert_eq!(answered["status"]["state"], "TASK_STATE_COMPLETED", "{answered}");
-    assert!(middle.model.asked().to_string().contains("Hello, Ada!"));
-    let twice = call(&root.url, "SendMessage", &json!({"message": answer}));
-    assert!(twice["error"].is_object(), "the task has ended: {twice}");
+    for (task, (word, .., said, heard)) in tasks.iter().zip(needs) {
+        let again = root.task(&task["id"]);
+        assert_eq!(request(&again), request(task), "the same question, under the same id: {word}");
+        middle.model.answers(says("it is known"));
+        root.model.answers(says("done"));
+        let answer =
+            json!({"messageId": word, "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": said}]});
+        let answered =
+            call(&root.url, "SendMessage", &json!({"message": answer.clone()}))["result"]["task"].clone();
+        assert_eq!(answered["status"]["state"], "TASK_STATE_COMPLETED", "{answered}");
+        let read = middle.model.asked().to_string();
+        assert!(read.contains(heard), "the answer went down: {read}");
+        root.model.asked();
+        let twice = call(&root.url, "SendMessage", &json!({"message": answer}));
+        assert!(twice["error"].is_object(), "the task has ended: {twice}");
+    }
+    let of_practice = call(&format!("{}agents/practice", leaf.url), "ListTasks", &json!({}));
+    assert_eq!(of_practice["result"]["totalSize"], 2, "nobody was asked twice");
 }
 
 /// The two files of the documentation, with addresses of ours.
