@@ -72,13 +72,16 @@ pub(super) async fn serve(
     let mut door = Door::new(listener, current.get().settings.max_connections);
     let server = Connections { handshake, gone, ..Connections::new(current, tasks, stop) };
     let graceful = GracefulShutdown::new();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut shutdown => break,
-            (stream, peer, place) = door.next() => server.accept(stream, peer, place, graceful.watcher()),
+    let visits = async {
+        loop {
+            let (stream, peer, place) = door.next().await;
+            server.accept(stream, peer, place, graceful.watcher());
         }
+    };
+    tokio::select! {
+        biased;
+        () = async { shutdown.await; server.leave().await } => {}
+        () = visits => {}
     }
     drop(door);
     server.drain(graceful).await;
@@ -130,6 +133,13 @@ impl Connections {
         let routes = self.current.get();
         let (settings, drain) = (routes.settings.clone(), routes.drain.clone());
         Visit { current: self.current.clone(), settings, drain, peer, watcher, _place: place }
+    }
+
+    /// Lets it be known that calls should go elsewhere, and gives those who send them time to hear it.
+    async fn leave(&self) {
+        let routes = self.current.get();
+        routes.leaving.cancel();
+        sleep(routes.settings.shutdown_delay).await;
     }
 
     async fn drain(self, graceful: GracefulShutdown) {

@@ -292,6 +292,7 @@ impl Server {
             reading: Arc::default(),
             #[cfg(feature = "jws")]
             push_signer,
+            leaving: CancellationToken::new(),
             drain: CancellationToken::new(),
             engine,
             pushes,
@@ -401,7 +402,7 @@ impl Bound {
         self.serve_until(std::future::pending()).await
     }
 
-    /// Serves until `shutdown` is ready; then takes no more connections and gives calls and turns
+    /// Serves until `shutdown` is ready and `shutdown_delay` is over; then takes no more connections and gives calls and turns
     /// `shutdown_grace` to end. Dropping this future ends them at once.
     ///
     /// # Errors

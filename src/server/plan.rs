@@ -47,7 +47,9 @@ pub(super) struct Ground {
     /// Its key is shown beside those of the cards.
     #[cfg(feature = "jws")]
     pub(super) push_signer: Option<crate::jws::Signer>,
-    /// Cancelled when the server is to stop.
+    /// Cancelled when the server is to stop, and calls should go elsewhere.
+    pub(super) leaving: CancellationToken,
+    /// Cancelled when it takes no more of them.
     pub(super) drain: CancellationToken,
 }
 
@@ -158,6 +160,7 @@ impl Plan {
             access: self.access,
             settings: self.serving,
             reading: ground.reading.clone(),
+            leaving: ground.leaving.clone(),
             drain: ground.drain.clone(),
         })
     }

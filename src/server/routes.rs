@@ -42,7 +42,9 @@ pub(super) struct Routes {
     pub(super) meter: Option<Arc<Meter>>,
     pub(super) settings: Arc<ServerSettings>,
     pub(super) reading: Arc<Reading>,
-    /// Cancelled when the server is to stop: streams end, and whoever reads them comes again.
+    /// Cancelled when the server is to stop: others should have the calls.
+    pub(super) leaving: CancellationToken,
+    /// Cancelled when it takes no more of them: streams end, and whoever reads them comes again.
     pub(super) drain: CancellationToken,
 }
 
@@ -158,7 +160,7 @@ impl Routes {
 
     /// Whether new calls should come here.
     async fn ready(&self, request: &Request<Incoming>) -> Reply {
-        if self.drain.is_cancelled() {
+        if self.leaving.is_cancelled() {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "not ready: the server is about to stop\n");
         }
         match self.directory.first().service.check().await {

@@ -56,6 +56,9 @@ pub struct ServerSettings {
     /// How long a call waits for the end of a turn before it gets the task as it is; `None`: until the end.
     #[serde(with = "TimeOrNever")]
     pub max_blocking: Option<Duration>,
+    /// How long a server that is to stop still takes calls, while `/readyz` says that others should have them.
+    #[serde(with = "Time")]
+    pub shutdown_delay: Duration,
     /// How long calls and turns may take to end when the server is to stop.
     #[serde(with = "Time")]
     pub shutdown_grace: Duration,
@@ -112,6 +115,7 @@ impl Default for ServerSettings {
             heartbeat: Some(Duration::from_secs(15)),
             parked_stream_timeout: Some(Duration::from_secs(300)),
             max_blocking: None,
+            shutdown_delay: Duration::ZERO,
             shutdown_grace: Duration::from_secs(10),
             strict_version: false,
             grpc_reflection: false,

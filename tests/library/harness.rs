@@ -90,9 +90,14 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Running {
+    /// Asks the server to stop.
+    pub(crate) fn ask_to_stop(&mut self) {
+        self.stop.take().expect("stopped once").send(()).expect("the server runs");
+    }
+
     /// Asks the server to stop; ready when it has.
     pub(crate) async fn stop(&mut self) {
-        self.stop.take().expect("stopped once").send(()).expect("the server runs");
+        self.ask_to_stop();
         soon(self.server.join_next()).await.expect("the server ran").unwrap().unwrap();
     }
 

@@ -240,6 +240,28 @@ fn told(mut text: String, mut at: u64, events: &[(u64, Seen)]) -> String {
     text
 }
 
+#[tokio::test]
+async fn a_server_that_is_to_stop_sends_calls_elsewhere_before_it_takes_no_more() {
+    let mut settings = attache::ServerSettings::default();
+    settings.shutdown_delay = Duration::from_secs(3600);
+    let mut server = start_with(crate::harness::Echo, |server| server.serving(settings)).await;
+    assert_eq!(server.get("/readyz").await.status, 200);
+    server.ask_to_stop();
+    let refusal = soon(async {
+        loop {
+            let answer = server.get("/readyz").await;
+            if answer.status != 200 {
+                break answer;
+            }
+        }
+    })
+    .await;
+    assert_eq!((refusal.status, &*refusal.body), (503, "not ready: the server is about to stop\n"));
+    assert_eq!(server.get("/healthz").await.status, 200);
+    let task = server.say("still here?", json!({})).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+}
+
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn a_reader_whose_server_stops_goes_on_at_the_next_one() {

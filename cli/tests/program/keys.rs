@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{attache, complaint, send, serve_in};
+use crate::operate::admin;
 
 /// Runs `attache keys`; gives what it prints.
 pub(crate) fn keys(folder: &Path, args: &[&str]) -> String {
@@ -87,6 +88,12 @@ fn s36_rules_of_the_file_hold_whatever_the_card_says() {
     let answers: Vec<_> = (0..20).map(|_| list(&url, &bearer(&bob))).collect();
     assert_eq!(answers[0]["result"]["totalSize"], 0, "{}", answers[0]);
     assert!(answers.iter().any(|answer| answer["error"]["code"] == -32000), "{answers:?}");
+    assert_eq!(list(&url, &bearer("att_wrong"))["error"]["code"], -31401);
+    let (_, counted) = admin(server.folder.path(), "GET /metrics");
+    for why in ["missing", "wrong", "forbidden"] {
+        let sample = format!("attache_auth_failures_total{{why=\"{why}\"}} 1\n");
+        assert!(counted.contains(&sample), "{why}: {counted}");
+    }
 }
 
 #[test]

@@ -5,11 +5,13 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::harness::{DEADLINE, Serving, attache, call, serve_in};
+use crate::operate::admin;
 
 /// What a webhook does while it is not well.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -175,6 +177,20 @@ fn message(text: &str, task: Option<&str>) -> Value {
     json!({ "message": message })
 }
 
+/// Waits until attempts of every outcome are in the metrics of a server.
+fn are_counted(data: &Path) {
+    let begun = Instant::now();
+    loop {
+        let (_, body) = admin(data, "GET /metrics");
+        let is_there =
+            |outcome| body.contains(&format!("attache_push_attempts_total{{outcome=\"{outcome}\"}} "));
+        if ["delivered", "later", "given_up"].into_iter().all(is_there) {
+            return;
+        }
+        assert!(begun.elapsed() < DEADLINE, "{body}");
+    }
+}
+
 #[test]
 fn r13_r28_r29_r30_a_server_that_is_killed_twice_delivers_everything_in_order() {
     let folder = TempDir::new().unwrap();
@@ -196,6 +212,7 @@ fn r13_r28_r29_r30_a_server_that_is_killed_twice_delivers_everything_in_order() 
     for hook in &hooks[1..] {
         hook.until("it is tried", |state| state.tried > 0);
     }
+    are_counted(&folder.path().join("data"));
     // `Child::kill` is SIGKILL.
     server.process.kill().unwrap();
     server.process.wait().unwrap();
