@@ -18,7 +18,7 @@ use attache::{Agent, Client, Error, Failure, Outcome, TaskStream, Turn};
 use tokio::time::{Instant, timeout_at};
 
 use crate::lineage::Lineage;
-use failure::{in_words, is_absent};
+use failure::in_words;
 use passing::{Passing, outcome, words};
 use peer::Peer;
 use record::Record;
@@ -210,10 +210,7 @@ impl Agent for Remote {
             Ok(client) => Box::pin(self.work(&turn, &client, &lineage, deadline)).await,
             Err(error) => Err(error),
         };
-        match &worked {
-            Err(error) if is_absent(error) => self.peer.breaker().failed(),
-            _ => self.peer.breaker().answered(),
-        }
+        self.peer.breaker().note(worked.as_ref().err());
         worked.or_else(|error| {
             tracing::warn!(task = %turn.task_id(), error = &error as &dyn std::error::Error, "the agent behind failed");
             self.peer.forget();

@@ -3,11 +3,6 @@
 use attache::model::ErrorKind;
 use attache::{Error, Outcome};
 
-/// Whether nobody was there, or nobody spoke.
-pub(super) fn is_absent(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
-}
-
 pub(super) fn in_words(error: &Error) -> Outcome {
     let kind = error.kind();
     match kind {
