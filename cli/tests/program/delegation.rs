@@ -12,6 +12,9 @@ use crate::harness::{DEADLINE, Serving, attache, call, say, send, serve_by, serv
 use crate::keys::{bearer, keys};
 use crate::llm::{body, calls, files_of, says, until};
 
+/// The trace of what begins at the root.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
 /// A model that answers as it is told to, question by question: with these events, or by hanging up.
 struct Model {
     url: String,
@@ -70,7 +73,8 @@ impl Node {
         });
         let text = format!(
             "[agents.node]\ntype = \"llm\"\nlimits = {{ on_restart = {{ run_again = {{ attempts = 5 }} }} }}\n\
-             model = {{ url = \"{}\", name = \"m\" }}\n{tool}[agents.practice]\ntype = \"practice\"\n",
+             model = {{ url = \"{}\", name = \"m\" }}\n{tool}[agents.practice]\ntype = \"practice\"\n\
+             [telemetry]\ntrace_metadata = true\n",
             model.url
         );
         std::fs::write(&file, text).unwrap();
@@ -96,7 +100,10 @@ impl Node {
     fn begin(&self) -> Value {
         let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]});
         let params = json!({"message": message, "configuration": {"returnImmediately": true}});
-        call(&self.url, "SendMessage", &params)["result"]["task"]["id"].clone()
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params});
+        let trace = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01");
+        let headers = ["Content-Type: application/json", "A2A-Version: 1.0", &trace];
+        send(&self.url, "POST", &headers, &body.to_string())["result"]["task"]["id"].clone()
     }
 
     fn task(&self, id: &Value) -> Value {
@@ -151,6 +158,8 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     root.model.asked();
     root.model.answers(says("it is 42"));
     until(|| root.task(&task)["status"]["state"] == "TASK_STATE_COMPLETED");
+    let traced = |node: &Node| node.newest().to_string().contains(TRACE);
+    assert!([&root, &middle, &leaf].into_iter().all(traced), "one trace, over the restart too");
     let task = root.task(&task);
     assert_eq!(task["artifacts"][0]["parts"][0]["text"], "it is 42", "{task}");
     assert_eq!(leaf.states(), ["COMPLETED", "CANCELED"], "nobody was asked twice");
@@ -224,8 +233,7 @@ fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
     let key = include_str!("../../../src/jws/tests/p256.pem");
     std::fs::write(&pem, key).unwrap();
     std::fs::set_permissions(&pem, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let text =
-        broker.replace("http://127.0.0.1:9000/", &books_url).replace("node.pem", pem.to_str().unwrap());
+    let text = broker.replace("http://127.0.0.1:9000/", &books_url);
     std::fs::write(&file, text).unwrap();
     let mut command = attache(&["serve", file.to_str().unwrap(), "--listen", &at]);
     let broker = serve_by(command.env("BOOKS_TOKEN", &pass), folder);

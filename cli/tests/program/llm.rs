@@ -93,14 +93,22 @@ fn the_assistant_of_the_documentation_calls_its_tools() {
 fn the_clerk_of_the_documentation_asks_before_it_pays() {
     let (url, _asked) = model(vec![calls(&[("a", "pay", json!({"amount": 5, "to": "Ann"}))]), says("Paid.")]);
     let (folder, file) = shown("approval.md", &url);
-    let server = serve_in(&["serve", &file], folder);
+    let mut server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
     let task = say(&url, "Pay Ann");
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    // The question survives restarts, and takes one answer.
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
     let answer =
         json!({"messageId": "n", "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": "yes"}]});
     let task = call(&url, "SendMessage", &json!({"message": answer}))["result"]["task"].clone();
     assert_eq!(text(&task), "Paid.");
+    let twice = call(&url, "SendMessage", &json!({"message": answer}));
+    assert!(twice["error"].is_object(), "{twice}");
 }
 
 #[test]
