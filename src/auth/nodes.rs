@@ -1,9 +1,14 @@
 //! Servers of ours that call for somebody else: whose word is believed, and how far.
 
+use crate::metrics;
 use crate::model::{Error, ErrorKind, Json, LINEAGE, Request, Result};
 
 /// What is known of a call beside who makes it.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(
+    not(feature = "jws"),
+    expect(dead_code, reason = "nobody is believed where nothing can be signed")
+)]
 pub(crate) enum Word {
     /// Somebody calls for themselves, and says of other things what they like.
     Own,
@@ -25,8 +30,11 @@ impl Word {
         };
         match self {
             Self::Own => Ok(()),
-            Self::Missing => Err(Error::new(ErrorKind::PermissionDenied)
-                .with_message("Permission denied: a server of ours must sign for whom it calls")),
+            Self::Missing => {
+                metrics::auth_failed("node");
+                Err(Error::new(ErrorKind::PermissionDenied)
+                    .with_message("Permission denied: a server of ours must sign for whom it calls"))
+            }
             Self::Signed(Some(lineage)) => {
                 request.message.metadata.get_or_insert_default().insert(LINEAGE, lineage);
                 Ok(())
@@ -94,7 +102,10 @@ mod signed {
                 let claims = keys.claims(token).await;
                 let claims = claims.map_err(|error| Error::new(ErrorKind::Unavailable).with_source(error))?;
                 if let Some(Delegation { caller, lineage }) = claims.and_then(Delegation::read) {
-                    let known = self.known(&caller).ok_or(ErrorKind::PermissionDenied)?;
+                    let known = self.known(&caller).ok_or_else(|| {
+                        metrics::auth_failed("forbidden");
+                        ErrorKind::PermissionDenied
+                    })?;
                     tracing::debug!(node = node.caller().name(), caller, "a node calls for somebody");
                     let lineage = lineage.and_then(|lineage| Json::of(&lineage).ok());
                     return Ok((node.together(known), Word::Signed(lineage)));
