@@ -167,10 +167,45 @@ impl Store for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{Caller, ContextId, Event, TaskState};
     use crate::store::conformance;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn memory_keeps_the_contract() {
         conformance(async || Memory::new()).await;
+    }
+
+    fn batch(number: u64) -> Batch {
+        // Every now and then one that is larger than a page.
+        let text = "x".repeat(if number % 90 == 50 { 20_000 } else { 150 });
+        let events = vec![Event::Ignored { reason: format!("{number} {text}") }; 2];
+        let (time, state) = (Timestamp::default(), TaskState::Working);
+        Batch { time, events, state, status_time: time, parked: false, key: None, turn: 0 }
+    }
+
+    #[tokio::test]
+    async fn a_log_of_many_pages_is_read_from_anywhere() {
+        let scope = Scope { agent: "a".into(), tenant: "".into(), owner: Caller::anonymous() };
+        let (id, context_id) = (TaskId::from("t"), ContextId::from("c"));
+        let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
+        let first = Batch { events: vec![created], ..batch(0) };
+        let mut all: Vec<Entry> = first.entries(Seq(0)).collect();
+        let store = Memory::new();
+        let task = NewTask { id, scope, context_id, alias: None, config: None, batch: first };
+        let Opened::New(head) = store.create(task).await.unwrap() else { panic!("it is new") };
+        for number in 0..400 {
+            let (at, batch) = (Seq(all.len() as u64), batch(number));
+            store.append(&head, at, &batch).await.unwrap();
+            all.extend(batch.entries(at));
+        }
+        for after in (0..all.len() + 3).step_by(7) {
+            for limit in [0, 1, 2, 100, usize::MAX] {
+                let read = store.read(&head, Seq(after as u64), limit).await.unwrap();
+                let expected: Vec<_> = all.iter().skip(after).take(limit).cloned().collect();
+                assert!(read == expected, "{limit} after {after}");
+            }
+        }
+        let found = store.find(&head.scope, &head.id).await.unwrap().unwrap();
+        assert_eq!(found, Head { position: Seq(801), state: TaskState::Working, ..head });
     }
 }
