@@ -122,6 +122,10 @@ impl Failure {
                 false => "if you know who vouches for it, say so: --ca <file>",
             });
         }
+        if said.contains("CertificateRequired") || why.contains("CertificateRequired") {
+            return Self::unreachable("the agent wants to see a certificate")
+                .hint("show one that it trusts: --cert <file> --key <file>");
+        }
         let failure =
             Self::unreachable(if why.is_empty() { said.to_owned() } else { format!("{said}: {why}") });
         failure.hint("check the address and that the agent is running, or see the wire with --debug")
@@ -194,6 +198,19 @@ mod tests {
         assert!(Binding::ALL.iter().all(|binding| failure(*binding).code == "TaskNotFoundError"));
         let limited = Failure::of(&ErrorKind::RateLimited.into(), Binding::HttpJson, false);
         assert_eq!((limited.code.as_ref(), limited.exit), ("A2ACLI_ERR_INTERNAL", 1));
+    }
+
+    #[test]
+    fn auth_009_whoever_wants_a_certificate_is_told_apart_from_who_is_not_there() {
+        let lost = |cause: &'static str| {
+            let error =
+                Error::new(ErrorKind::Unavailable).with_message("the connection was lost").with_source(cause);
+            Failure::of(&error, Binding::HttpJson, false)
+        };
+        let wanted = lost("received fatal alert: CertificateRequired");
+        assert_eq!((wanted.code.as_ref(), wanted.exit), ("A2ACLI_ERR_UNREACHABLE", 3));
+        assert!(wanted.hint.unwrap_or_default().contains("--cert <file> --key <file>"));
+        assert!(!lost("channel closed").hint.unwrap_or_default().contains("--cert"));
     }
 
     #[test]

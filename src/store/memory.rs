@@ -18,7 +18,7 @@ use self::log::{Log, Packed};
 use self::shelf::Shelf;
 use super::{
     Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store,
-    Which,
+    Tally, Which,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
@@ -107,6 +107,10 @@ impl Store for Memory {
 
     async fn count_ended(&self) -> Result<u64> {
         Ok(self.shelf().count_ended())
+    }
+
+    async fn tally(&self, agent: &str, tenant: &str) -> Result<Option<Tally>> {
+        Ok(Some(self.shelf().tally(agent, tenant)))
     }
 
     async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()> {

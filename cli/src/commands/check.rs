@@ -15,6 +15,9 @@ pub(crate) fn run(args: &Check) -> anyhow::Result<()> {
     let served = config.build()?;
     // Whether there are keys is the business of a folder that is not looked at here.
     config.access(config.auth.keys.unwrap_or(true).then(Keys::new))?;
+    if let Some(exposed) = config.exposed() {
+        eprintln!("warning: {exposed}");
+    }
     println!("{} is fine: {}", file.display(), count(served.len()));
     Ok(())
 }

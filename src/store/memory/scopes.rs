@@ -77,6 +77,13 @@ impl Scopes {
         self.room(number).into_iter().flat_map(|room| room.places.iter().copied())
     }
 
+    /// The tasks of an agent within a tenant, whoever owns them.
+    pub(super) fn places_of(&self, agent: &str, tenant: &str) -> impl Iterator<Item = Place> {
+        let is_theirs = move |scope: &Scope| *scope.agent == *agent && *scope.tenant == *tenant;
+        let rooms = self.rooms.iter().flatten().filter(move |room| is_theirs(&room.scope));
+        rooms.flat_map(|room| room.places.iter().copied())
+    }
+
     /// Lists a task.
     pub(super) fn put(&mut self, number: u32, place: Place) {
         if let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) {

@@ -10,7 +10,8 @@ use super::log::{Listed, Log, Packed};
 use super::scopes::{Place, Scopes};
 use crate::model::{PushConfigId, Scope, Seq, TaskId, Timestamp};
 use crate::store::{
-    Batch, Delivery, Error, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Which,
+    Batch, Delivery, Error, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Tally,
+    Which,
 };
 
 /// A task has a number for as long as it is here; then another may have it.
@@ -164,6 +165,15 @@ impl Shelf {
 
     pub(super) fn count_ended(&self) -> u64 {
         self.ended.len() as u64
+    }
+
+    pub(super) fn tally(&self, agent: &str, tenant: &str) -> Tally {
+        let mut tally = Tally::default();
+        for log in self.scopes.places_of(agent, tenant).filter_map(|place| self.log(place.number)) {
+            tally.kept += 1;
+            tally.open += u64::from(!log.listed().has_ended);
+        }
+        tally
     }
 
     pub(super) fn remove(&mut self, head: &Head) {
