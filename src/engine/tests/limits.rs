@@ -273,7 +273,7 @@ async fn r44_a_fault_of_the_agent_fails_its_task_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
+async fn s77_what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
     let (send_turn, mut turns) = tokio::sync::mpsc::channel(4);
     let agent = move |turn: Turn| {
         let send_turn = send_turn.clone();
@@ -308,7 +308,7 @@ async fn what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored() {
+async fn s77_what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored() {
     let (send_turn, mut turns) = tokio::sync::mpsc::channel(4);
     let agent = move |turn: Turn| {
         let send_turn = send_turn.clone();
