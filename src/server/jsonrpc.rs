@@ -30,7 +30,6 @@ struct Called {
     method: Method,
     version: Version,
     params: Result<(Request, Dialect)>,
-    bytes: usize,
 }
 
 /// A body that is no call, and how to say so.
@@ -43,13 +42,13 @@ struct NoCall {
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    mut guest: Guest,
     request: HttpRequest<Incoming>,
 ) -> Reply {
     let (head, body) = request.into_parts();
-    match read(routes, &head, body).await {
+    match read(routes, &mut guest, &head, body).await {
         Ok(called) => answered(routes, resident, guest, &head.headers, called).await,
-        Err(NoCall { id, error, form }) => refused(&id, error, form),
+        Err(NoCall { id, error, form }) => refused(&id, routes.refuse(resident, &mut guest, error), form),
     }
 }
 
@@ -59,11 +58,11 @@ pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: Error) -> Repl
 }
 
 /// Reads the call, and lets go of its body: what it asks for may take long.
-async fn read(routes: &Routes, head: &Parts, body: Incoming) -> Result<Called, NoCall> {
+async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) -> Result<Called, NoCall> {
     let asked = asked(&head.headers, head.uri.query());
     let no_call = |error| NoCall { id: Id::NULL, error, form: form(&asked) };
     body::check_type(&head.headers).map_err(no_call)?;
-    let body = body::read(body, &routes.settings, &routes.reading).await.map_err(no_call)?;
+    let body = routes.read(guest, body).await.map_err(no_call)?;
     let request = read_request(&body).map_err(|Refused { id, error }| NoCall {
         id: id.into_owned(),
         error,
@@ -72,23 +71,26 @@ async fn read(routes: &Routes, head: &Parts, body: Incoming) -> Result<Called, N
     let (method, version) = version(&request, &asked, routes.settings.strict_version)
         .map_err(|Refusal { error, form }| NoCall { id: request.id.clone().into_owned(), error, form })?;
     let params = read_params(method, request.params);
-    Ok(Called { id: request.id.into_owned(), method, version, params, bytes: body.len() })
+    Ok(Called { id: request.id.into_owned(), method, version, params })
 }
 
 async fn answered(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    mut guest: Guest,
     headers: &HeaderMap,
     called: Called,
 ) -> Reply {
-    let Called { id, method, version, params, bytes } = called;
+    let Called { id, method, version, params } = called;
     let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, served(routes, resident, guest, headers, (&id, params, bytes))).await;
-    answer.unwrap_or_else(|error| match refuses_in_stream(method.operation, version) {
-        true => refused_stream(&id, error, version),
-        false => refused(&id, error, version),
+    let answer = told.of(&caller, served(routes, resident, &mut guest, headers, (&id, params))).await;
+    answer.unwrap_or_else(|error| {
+        let error = routes.refuse(resident, &mut guest, error);
+        match refuses_in_stream(method.operation, version) {
+            true => refused_stream(&id, error, version),
+            false => refused(&id, error, version),
+        }
     })
 }
 
@@ -105,14 +107,14 @@ fn version(
 async fn served(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    guest: &mut Guest,
     headers: &HeaderMap,
-    (id, params, bytes): (&Id<'static>, Result<(Request, Dialect)>, usize),
+    (id, params): (&Id<'static>, Result<(Request, Dialect)>),
 ) -> Result<Reply> {
     let (decoded, dialect) = params?;
     let dialect = dialect_of(headers, &decoded, dialect);
     let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
-    let entered = routes.enter(resident, guest, headers, dialect.version(), &decoded, bytes)?;
+    let entered = routes.enter(resident, guest, headers, dialect.version(), &decoded)?;
     let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => reply::json(StatusCode::OK, result(id, &response, &dialect)?),
         Answer::Stream(stream) => {
