@@ -6,16 +6,17 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
+use sha2::{Digest, Sha256};
 
 use super::body;
 use super::events::Events;
 use super::guest::Guest;
-use super::incoming::Told;
+use super::incoming::{Told, idempotency_key};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Error, ErrorKind, Message, Operation, Request, Response, Result, SendMessageResponse, Task,
-    TaskState, Version,
+    Binding, Error, ErrorKind, Message, MessageId, Operation, Request, Response, Result, SendMessageResponse,
+    Task, TaskState, Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::chat::{
@@ -86,11 +87,14 @@ async fn served(
     // What came in is let go once it is read: the call may take long.
     drop(body);
     let Some(resident) = addressed(routes, at, asked.model.as_deref()) else {
-        return Ok(no_model(asked.model.as_deref().unwrap_or_default()));
         routes.count(&routes.directory.first().namespace, guest)?;
+        return Ok(no_model(asked.model.as_deref().unwrap_or_default()));
     };
     let (streams, wants_usage) = (asked.stream == Some(true), asked.wants_usage());
-    let message = asked.into_request()?;
+    let mut message = asked.into_request()?;
+    if let Some(key) = idempotency_key(&head.headers)? {
+        message.message.message_id = again(&key);
+    }
     let request = match streams {
         true => Request::SendStreamingMessage(message),
         false => Request::SendMessage(message),
@@ -111,6 +115,13 @@ async fn served(
     };
     entered.mark(reply.headers_mut(), &head.headers);
     Ok(reply)
+}
+
+/// The id of a message that comes under a key. Questions of this kind have none, and one that is asked again under its key is
+/// the same message.
+fn again(key: &str) -> MessageId {
+    let digest = Sha256::digest(key);
+    digest.iter().take(16).fold(String::new(), |id, byte| format!("{id}{byte:02x}")).into()
 }
 
 /// Below an agent it is that one, whatever it is called; at the root the one that is named.

@@ -79,6 +79,25 @@ async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
     assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
 }
 
+/// A question has no id of its own: the key alone says that it is the same.
+#[tokio::test]
+async fn r14_a_question_that_is_asked_again_under_its_key_is_the_same_task() {
+    let server = start(Echo).await;
+    let ask = async |key: &str, text: &str| {
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nContent-Type: application/json\r\nIdempotency-Key: {key}"
+        );
+        let body = json!({"messages": [{"role": "user", "content": text}]}).to_string();
+        let answer = server.send(&head, body.as_bytes()).await;
+        (answer.status, answer.json()["attache"]["taskId"].clone())
+    };
+    let first = ask("k-1", "hi").await;
+    assert_eq!(first.0, 200);
+    assert_eq!(ask("k-1", "hi").await, first);
+    assert_ne!(ask("k-2", "hi").await, first);
+    assert_eq!(ask("k-1", "another").await.0, 400);
+}
+
 #[tokio::test]
 async fn an_older_caller_is_answered_in_its_own_version() {
     let server = start(Echo).await;
