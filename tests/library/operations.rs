@@ -51,6 +51,13 @@ impl Agent for Obeys {
                 turn.artifact(Artifact::default()).await;
                 Ok(Outcome::Completed)
             }
+            "stray" => {
+                turn.artifact(piece("a")).await;
+                turn.artifact_chunk(piece("a"), true, false).await;
+                turn.artifact_chunk(piece("b"), true, true).await;
+                turn.artifact_chunk(piece("a"), true, true).await;
+                Ok(Outcome::Completed)
+            }
             "error" => Err(std::io::Error::other("hunter2"))?,
             _ => Ok(Outcome::Completed),
         }
@@ -65,6 +72,10 @@ impl Agent for Obeys {
     }
 }
 
+fn piece(id: &str) -> Artifact {
+    Artifact { artifact_id: id.into(), parts: vec!["x".into()], ..Artifact::default() }
+}
+
 async fn get(server: &Running, id: &Value) -> Value {
     server.result("GetTask", json!({"id": id})).await
 }
@@ -77,6 +88,21 @@ async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
     let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
+}
+
+/// 04 §3.8: what goes behind nothing is said nowhere.
+#[tokio::test]
+async fn an_agent_that_appends_to_what_is_not_there_breaks_the_protocol() {
+    let server = start(Obeys).await;
+    let error = server.error("SendMessage", json!({"message": message("stray", json!({}))})).await;
+    assert_eq!(error["code"], -32006);
+    let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
+    // What was right before it stands.
+    let artifacts = task["artifacts"].as_array().unwrap();
+    assert_eq!((artifacts.len(), &artifacts[0]["artifactId"]), (1, &json!("a")));
+    assert_eq!(artifacts[0]["parts"], json!([{"text": "xx"}]));
 }
 
 /// A question has no id of its own: the key alone says that it is the same.
