@@ -17,6 +17,8 @@ pub(crate) enum Error {
     Gone,
     /// Too much waits already.
     Overloaded,
+    /// The task has no room for more.
+    TooLarge,
     /// The engine is being stopped.
     Stopped,
     /// Nothing can be recorded for now.
@@ -71,6 +73,9 @@ impl std::error::Error for Error {
             | Self::Overloaded
             | Self::Stopped
             | Self::Lost
+            Self::TooLarge => {
+                f.write_str("the task would be larger than max_task_bytes allows; begin another one")
+            }
             | Self::Unwritable(_)
             | Self::Overtaken
             | Self::Invalid(_)
@@ -89,6 +94,7 @@ impl From<Error> for model::Error {
             Error::Gone => ErrorKind::TaskNotFound.into(),
             Error::Invalid(task) => Self::new(ErrorKind::InvalidAgentResponse).with("taskId", task.as_str()),
             Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
+            | Self::TooLarge
                 Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
             }
             Error::Unwritable(_) => Self::new(ErrorKind::Unavailable).with_message(error.to_string()),
@@ -104,3 +110,4 @@ impl From<Error> for model::Error {
         }
     }
 }
+            Error::TooLarge => Self::new(ErrorKind::PayloadTooLarge).with_message(error.to_string()),

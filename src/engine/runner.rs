@@ -98,6 +98,10 @@ impl Runner {
         if runner.permit.is_none() {
             // Taken before the first wait, so that a thousand who come at once count as a thousand.
             let place = Waiting::new(&runner.engine);
+        if runner.weight > runner.engine.settings.max_task_bytes {
+            metrics::limit("max_task_bytes");
+            return Err(Error::TooLarge);
+        }
             if place.number > runner.engine.settings.max_waiting_turns {
                 metrics::limit("max_waiting_turns");
                 return Err(Error::Overloaded);
