@@ -13,7 +13,8 @@ use super::incoming::{Told, asked, dialect_of, form, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, Version,
+    Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, TaskId,
+    Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Asked, Refusal, decide};
@@ -115,8 +116,12 @@ async fn served(
     let dialect = dialect_of(headers, &decoded, dialect);
     let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
     let entered = routes.enter(resident, guest, headers, dialect.version(), &decoded)?;
+    let name = name(&decoded);
     let mut reply = match entered.call(decoded).await? {
-        Answer::One(response) => reply::json(StatusCode::OK, result(id, &response, &dialect)?),
+        Answer::One(response) => {
+            let dialect = dialect.by_name(name, &response);
+            reply::json(StatusCode::OK, result(id, &response, &dialect)?)
+        }
         Answer::Stream(stream) => {
             let envelope = Envelope { id: Some(id.clone()), dialect };
             let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
@@ -125,6 +130,15 @@ async fn served(
     };
     entered.mark(reply.headers_mut(), headers);
     Ok(reply)
+}
+
+/// By what name a request asks for its task.
+fn name(request: &Request) -> Option<TaskId> {
+    match request {
+        Request::GetTask(request) => Some(request.id.clone()),
+        Request::CancelTask(request) => Some(request.id.clone()),
+        _ => None,
+    }
 }
 
 /// Seed S2: whoever reads a task and takes nothing but events wants to be told what happens to it.

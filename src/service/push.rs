@@ -30,7 +30,7 @@ impl Service {
             // 04 §3.7: without an id, the one that has the id of the task, else the oldest.
             None => {
                 let own = |config: &PushConfig| {
-                    config.id.as_ref().is_some_and(|id| id.as_str() == request.task_id.as_str())
+                    config.id.as_ref().is_some_and(|id| id.as_str() == head.id.as_str())
                 };
                 configs.iter().position(own).or(Some(0)).filter(|at| *at < configs.len())
             }

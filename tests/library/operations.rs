@@ -8,7 +8,7 @@ use attache::{Agent, Failure, Outcome, Settings, Turn};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::harness::{Echo, Running, message, request, start, start_with};
+use crate::harness::{Echo, Running, local_webhooks, message, request, start, start_with};
 
 /// Says which task it works on, then waits to be released.
 #[derive(Clone)]
@@ -103,6 +103,33 @@ async fn an_agent_that_appends_to_what_is_not_there_breaks_the_protocol() {
     let artifacts = task["artifacts"].as_array().unwrap();
     assert_eq!((artifacts.len(), &artifacts[0]["artifactId"]), (1, &json!("a")));
     assert_eq!(artifacts[0]["parts"], json!([{"text": "xx"}]));
+}
+
+/// 04 §4: by the name it gave, whatever it asks.
+#[tokio::test]
+async fn a_client_of_the_first_days_knows_its_task_by_the_name_it_gave() {
+    let server = start_with(Obeys, |server| server.push(local_webhooks())).await;
+    let hook = |path: &str| json!({"url": format!("http://127.0.0.1:9/{path}")});
+    let send = async |path: &str| {
+        let message = json!({"role": "user", "parts": [{"type": "text", "text": "ask"}]});
+        let params = json!({"id": "mine", "message": message, "pushNotification": hook(path)});
+        server.result("tasks/send", params).await
+    };
+    let hooked = async || {
+        let read = server.result("tasks/pushNotification/get", json!({"id": "mine"})).await;
+        read["pushNotificationConfig"]["url"].clone()
+    };
+    let task = send("first").await;
+    assert_eq!((&task["id"], &task["metadata"]["a2a.legacyTaskId"]), (&json!("mine"), &json!("mine")));
+    let set = json!({"id": "mine", "pushNotificationConfig": hook("second")});
+    server.result("tasks/pushNotification/set", set).await;
+    assert_eq!(hooked().await, hook("second")["url"], "the one that is named after the task");
+    send("third").await;
+    assert_eq!(hooked().await, hook("third")["url"], "and one without a name takes its place");
+    for method in ["tasks/get", "tasks/cancel"] {
+        let task = server.result(method, json!({"id": "mine"})).await;
+        assert_eq!((&task["id"], &task["contextId"]), (&json!("mine"), &task["sessionId"]), "{method}");
+    }
 }
 
 /// A question has no id of its own: the key alone says that it is the same.
