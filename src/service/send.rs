@@ -186,11 +186,18 @@ impl Service {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));
         }
-        if let Some(config) = config.filter(|_| !head.state.is_terminal()) {
-            self.register(&head, &config).await?;
-        }
+        // Before the message, so that nothing of what comes of it is missed.
+        let registered = match config.filter(|_| !head.state.is_terminal()) {
+            Some(config) => Some((self.register(&head, &config).await?, config)),
+            None => None,
+        };
         let named = call.idempotency_key.is_some();
         let resumed = self.engine.resume(call, &head, message, key).await;
+        if let (Err(error), Some((replaced, config))) = (&resumed, registered)
+            && error.is_refusal()
+        {
+            self.unregister(&head, &config, replaced).await?;
+        }
         resumed.map_err(|error| refused(error, named).with("taskId", head.id.as_str()))
     }
 
