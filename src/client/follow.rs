@@ -141,7 +141,7 @@ impl TaskStream {
                 break;
             }
         }
-        if self.fold.is_doubtful {
+        if self.fold.is_doubtful || self.fold.is_partial {
             // What we have is not nothing, if they have no more.
             let _ = self.look().await;
         }

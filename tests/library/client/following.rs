@@ -219,6 +219,21 @@ async fn r39_dialects_may_be_mixed_within_a_stream() {
 }
 
 #[tokio::test]
+async fn what_was_told_before_the_position_is_in_the_whole_task_and_not_told_again() {
+    let rest = || stream(&[(Some(6), chunk("two", false)), (Some(7), status("COMPLETED"))]);
+    let mut whole = task("COMPLETED");
+    let artifact = |id: &str| json!({"artifactId": id, "parts": [{"text": id}]});
+    whole["artifacts"] = json!([artifact("before"), artifact("a")]);
+    let peer = Peer::with(vec![rest(), answer(200, &rpc(&whole))]).await;
+    let followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
+    let SendMessageResponse::Task(found) = soon(followed.finish()).await.unwrap() else { panic!("a task") };
+    assert_eq!(found.artifacts.len(), 2);
+    let peer = Peer::with(vec![rest()]).await;
+    let mut followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
+    assert_eq!(story(&mut followed).await.0.len(), 2);
+}
+
+#[tokio::test]
 async fn r39_an_event_that_nobody_understands_does_not_end_the_task() {
     let first = unnumbered(&[json!({"task": task("WORKING")}), json!({"surprise": true})]);
     let (events, ..) = streamed(vec![first, got("COMPLETED")]).await;
