@@ -43,7 +43,7 @@ pub(super) async fn answer(
     let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
     let told = Told { operation, binding, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, served(routes, at, &mut guest, (&head, body))).await;
+    let answer = told.of(&caller, Box::pin(served(routes, at, &mut guest, (&head, body)))).await;
     answer.unwrap_or_else(|error| {
         let resident = routes.directory.at(at).unwrap_or(routes.directory.first());
         refused(routes.refuse(resident, &mut guest, error))

@@ -85,7 +85,8 @@ async fn answered(
     let Called { id, method, version, params } = called;
     let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, served(routes, resident, &mut guest, headers, (&id, params))).await;
+    let answer =
+        told.of(&caller, Box::pin(served(routes, resident, &mut guest, headers, (&id, params)))).await;
     answer.unwrap_or_else(|error| {
         let error = routes.refuse(resident, &mut guest, error);
         match refuses_in_stream(method.operation, version) {

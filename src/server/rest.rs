@@ -47,7 +47,8 @@ pub(super) async fn answer(
     let told =
         Told { operation: route.operation, binding: Binding::HttpJson, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, served(routes, resident, &mut guest, &route, (&head, body))).await;
+    let answer =
+        told.of(&caller, Box::pin(served(routes, resident, &mut guest, &route, (&head, body)))).await;
     answer.unwrap_or_else(|error| refused(routes.refuse(resident, &mut guest, error), version))
 }
 
