@@ -53,7 +53,7 @@ pub(crate) enum Answer {
     /// All at once.
     One(Response),
     /// As it happens.
-    Stream(Stream),
+    Stream(Box<Stream>),
 }
 
 impl Service {
@@ -113,13 +113,13 @@ impl Service {
         let response = match request {
             Request::SendMessage(request) => Response::SendMessage(self.send_message(call, request).await?),
             Request::SendStreamingMessage(request) => {
-                return Ok(Answer::Stream(self.send_streaming_message(call, request).await?));
+                return Ok(Answer::Stream(Box::new(self.send_streaming_message(call, request).await?)));
             }
             Request::GetTask(request) => Response::Task(self.get_task(call, request).await?),
             Request::ListTasks(request) => Response::ListTasks(self.list_tasks(call, request).await?),
             Request::CancelTask(request) => Response::Task(self.cancel_task(call, request).await?),
             Request::SubscribeToTask(request) => {
-                return Ok(Answer::Stream(self.subscribe_to_task(call, request).await?));
+                return Ok(Answer::Stream(Box::new(self.subscribe_to_task(call, request).await?)));
             }
             Request::CreatePushConfig(config) => {
                 Response::PushConfig(self.create_push_config(call, config).await?)

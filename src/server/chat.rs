@@ -109,7 +109,7 @@ async fn served(
         Answer::One(_) => return Err(Error::internal("an answer of another operation")),
         Answer::Stream(stream) => {
             let pieces = Pieces::new(answering, wants_usage);
-            let events = Events::new(stream, pieces, routes.settings.heartbeat, routes.drain.clone());
+            let events = Events::new(*stream, pieces, routes.settings.heartbeat, routes.drain.clone());
             reply::events(Body::Frames(Box::new(events)))
         }
     };

@@ -122,7 +122,7 @@ async fn served(
     let mut reply = match answer {
         Answer::One(response) => frame::one(written(operation, version, response)?),
         Answer::Stream(stream) => {
-            let messages = Messages::new(stream, version, deadline, routes.drain.clone());
+            let messages = Messages::new(*stream, version, deadline, routes.drain.clone());
             frame::reply(Box::new(messages))
         }
     };

@@ -117,7 +117,7 @@ async fn served(
     let dialect = dialect_of(headers, &decoded, dialect);
     let mut decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
     let entered = routes.enter(resident, guest, headers, dialect.version(), &mut decoded)?;
-    let name = name(&mut decoded);
+    let name = name(&decoded);
     let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => {
             let dialect = dialect.by_name(name, &response);
@@ -125,7 +125,7 @@ async fn served(
         }
         Answer::Stream(stream) => {
             let envelope = Envelope { id: Some(id.clone()), dialect };
-            let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
+            let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
             reply::events(Body::Frames(Box::new(events)))
         }
     };

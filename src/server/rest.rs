@@ -110,7 +110,7 @@ async fn served(
         }
         Answer::Stream(stream) => {
             let envelope = Envelope { id: None, dialect };
-            let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
+            let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
             reply::events(Body::Frames(Box::new(events)))
         }
     };
