@@ -4,6 +4,7 @@ mod call;
 mod group;
 mod json_lines;
 mod output;
+mod pipe;
 mod process;
 mod settings;
 mod stderr;

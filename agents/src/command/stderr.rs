@@ -4,7 +4,7 @@ use attache::model::TaskId;
 use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
-use super::output::read;
+use super::pipe::Pipe;
 
 /// How much of stderr is logged for one turn; the rest is thrown away.
 const MAX_LOGGED: usize = 64 * 1024;
@@ -27,9 +27,9 @@ impl<'a> Stderr<'a> {
     }
 
     /// Takes all that comes, so that the command never waits for us.
-    pub(super) async fn take(&mut self, mut pipe: impl AsyncRead + Unpin, ended: &CancellationToken) {
-        let mut buffer = vec![0; BUFFER];
-        while let Some(bytes) = read(&mut pipe, &mut buffer, ended).await {
+    pub(super) async fn take(&mut self, pipe: impl AsyncRead + Unpin, ended: &CancellationToken) {
+        let (mut pipe, mut buffer) = (Pipe::new(pipe, ended), vec![0; BUFFER]);
+        while let Some(bytes) = pipe.read(&mut buffer).await {
             self.log(bytes);
             self.tail.extend_from_slice(bytes);
             self.tail.drain(..self.tail.len().saturating_sub(MAX_TAIL));
