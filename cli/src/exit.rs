@@ -1,17 +1,27 @@
 //! How the program ends: 0 it worked, 1 it did not, 2 it was not understood; verbs that talk to agents also have 3
 //! not reached, 4 not let in, 5 out of time. A [`Failure`](crate::failure::Failure) knows its own.
 
+use std::io;
 use std::process::ExitCode;
+
+use crate::failure::GONE;
 
 const FAILED: u8 = 1;
 
-/// Says on stderr what went wrong, with every cause.
+/// Says on stderr what went wrong, with every cause; ends in silence where nobody reads our stdout any more.
 pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_gone(&error) => ExitCode::from(GONE),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// What a verb of our own writes goes to stdout alone, or says that it does not.
+fn is_gone(error: &anyhow::Error) -> bool {
+    let broken = error.downcast_ref::<io::Error>();
+    broken.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

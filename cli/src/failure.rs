@@ -27,7 +27,7 @@ pub(crate) struct Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 /// Nobody reads our stdout any more: as if the signal had ended us.
-const GONE: u8 = 141;
+pub(crate) const GONE: u8 = 141;
 
 impl Failure {
     fn new(code: impl Into<Cow<'static, str>>, exit: u8, message: impl Into<String>) -> Self {
