@@ -51,7 +51,7 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             ended.unwrap_or(ExitCode::FAILURE)
         }
         Command::Mock(args) => exit::code(mock::run(args).await),
-        Command::Check(args) => exit::code(check::run(&args)),
+        Command::Check(args) => exit::code(check::run(&args).await),
         Command::Init(args) => exit::code(init::run(&args)),
         Command::Keys(args) => exit::code(keys::run(args)),
         Command::Db(args) => exit::code(db::run(args).await),

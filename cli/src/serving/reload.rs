@@ -74,7 +74,7 @@ impl Reload {
             bail!("there is no agent left to serve");
         }
         let fresh = access.again(&config, self.folder.as_deref())?;
-        listen::check(&config, &self.addresses, fresh.asks(&config))?;
+        listen::check(&config, &self.addresses, fresh.asks(&config), self.folder.as_deref())?;
         running.replace(described(agents, &config, &fresh)?)?;
         *access = fresh;
         Ok(self.fixed.differs(&config.fixed()))
