@@ -38,8 +38,8 @@ impl<'a> Stderr<'a> {
 
     fn log(&mut self, bytes: &[u8]) {
         if self.logged < MAX_LOGGED {
-            // As debug: what would move the cursor of whoever reads the log is escaped.
-            tracing::info!(task = %self.task, text = ?String::from_utf8_lossy(bytes), "command wrote to stderr");
+            let text = String::from_utf8_lossy(bytes);
+            tracing::info!(task = %self.task, text = plain(text.trim_end()), "command wrote to stderr");
         }
         self.logged += bytes.len();
     }
@@ -48,4 +48,15 @@ impl<'a> Stderr<'a> {
     pub(super) fn end(&self) -> String {
         String::from_utf8_lossy(&self.tail).trim().to_owned()
     }
+}
+
+/// What would move the cursor of whoever reads the log is escaped, and nothing else: the log has its own quotes.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut plain, c| {
+        match c.is_control() {
+            true => plain.extend(c.escape_default()),
+            false => plain.push(c),
+        }
+        plain
+    })
 }

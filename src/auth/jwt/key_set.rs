@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::super::Refused;
-use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol};
+use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol, origin};
 use crate::model::{Error, ErrorKind, Result};
 
 /// How long keys are good before they are fetched again.
@@ -93,10 +93,7 @@ impl KeySet {
         }
         match (self.fetch().await, age) {
             (Ok(kept), _) => Ok(kept.find(kid, algorithm)),
-            (Err(error), Some(age)) if age < MAX_STALE => {
-                tracing::warn!(cause = &error as &dyn std::error::Error, "the issuer does not answer");
-                Ok(found)
-            }
+            (Err(_), Some(age)) if age < MAX_STALE => Ok(found),
             (Err(error), _) => Err(Refused::NotNow(error)),
         }
     }
@@ -112,7 +109,12 @@ impl KeySet {
             return self.kept().ok_or_else(silent);
         }
         *asked = Some(Instant::now());
-        let keys = timeout(PATIENCE, self.ask()).await.map_err(|_| silent())??;
+        let answered = timeout(PATIENCE, self.ask()).await.unwrap_or_else(|_| Err(silent()));
+        let keys = answered.inspect_err(|error| {
+            let (Source::Url(url) | Source::Discovery { url, .. }) = &self.source;
+            let cause = error as &dyn std::error::Error;
+            tracing::warn!(issuer = origin(url), cause, "the issuer does not answer");
+        })?;
         let kept = Arc::new(Kept { keys, since: Instant::now() });
         *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
         Ok(kept)
