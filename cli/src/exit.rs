@@ -14,7 +14,7 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_gone(&error) => ExitCode::from(GONE),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", words(&error));
             ExitCode::from(FAILED)
         }
     }
@@ -24,4 +24,27 @@ pub(crate) fn code(result: anyhow::Result<()>) -> ExitCode {
 fn is_gone(error: &anyhow::Error) -> bool {
     let broken = error.downcast_ref::<io::Error>();
     broken.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// An error with what caused it. Some say of themselves what their cause says.
+fn words(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
+        match (said.is_empty(), said.ends_with(&cause)) {
+            (true, _) => cause,
+            (false, true) => said,
+            (false, false) => format!("{said}: {cause}"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_error_says_of_its_cause_is_said_once() {
+        let error = anyhow::anyhow!("no room").context("cannot write a: no room").context("b");
+        assert_eq!(words(&error), "b: cannot write a: no room");
+        assert_eq!(words(&anyhow::anyhow!("x").context("y")), "y: x");
+    }
 }

@@ -121,7 +121,7 @@ pub(crate) async fn within(agents: Vec<Served>, folder: &str, config: &Config) -
     let server = match config.store.kind {
         StoreKind::Memory => server,
         StoreKind::Null => server.store(Memory::null()),
-        StoreKind::Sqlite => match sqlite(folder, config) {
+        StoreKind::Sqlite => match sqlite(folder, config, "store.data_dir in the file") {
             Ok((store, _)) => server.store(store),
             Err(error) => {
                 eprintln!("warning: tasks are kept in memory until the program ends: {error:#}");
@@ -233,18 +233,19 @@ fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(
             Ok((server.store(Memory::null()), "nowhere: every answer is a message".to_owned()))
         }
         StoreKind::Sqlite => {
-            let (store, file) = sqlite(folder, config)?;
+            let (store, file) = sqlite(folder, config, "--data-dir <DIR>")?;
             Ok((server.store(store), file.display().to_string()))
         }
     }
 }
 
-fn sqlite(folder: &str, config: &Config) -> anyhow::Result<(Sqlite, PathBuf)> {
+/// The store in its folder; `other` is how to name another.
+fn sqlite(folder: &str, config: &Config, other: &str) -> anyhow::Result<(Sqlite, PathBuf)> {
     let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
     let file = folder.join("tasks.db");
     let options = Options { min_free: config.store.min_free as u64, ..Options::default() };
     let store = Sqlite::open(&file, options).with_context(|| {
-        format!("cannot keep tasks in {}; name another folder: --data-dir <DIR>", folder.display())
+        format!("cannot keep tasks in {}; name another folder: {other}", folder.display())
     })?;
     Ok((store, file))
 }

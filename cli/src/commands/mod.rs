@@ -77,8 +77,10 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             Card::Lint(mut args) => {
                 let mut common = std::mem::take(&mut args.common);
                 common.agent_card = args.reference.take().or(common.agent_card);
-                talk(words, &common, async |settings, out| card_lint::run(settings, out).await.map(|()| 0))
-                    .await
+                talk(words, &common, async |settings, out| {
+                    card_lint::run(args.exit_code, settings, out).await
+                })
+                .await
             }
             Card::Sign(mut args) => {
                 let mut common = std::mem::take(&mut args.common);
@@ -118,7 +120,8 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
         }
         Command::Bench(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| bench::run(*args, settings, out).await).await
+            // The first interrupt ends what is measured.
+            talk_until(2, words, &common, async |settings, out| bench::run(*args, settings, out).await).await
         }
         Command::Completion { shell } => completion::run(shell),
     }
@@ -194,6 +197,16 @@ async fn talk(
     common: &Common,
     verb: impl AsyncFnOnce(&Settings, &mut Output) -> Outcome<u8>,
 ) -> ExitCode {
+    talk_until(1, words, common, verb).await
+}
+
+/// The same until somebody has stopped it so many times.
+async fn talk_until(
+    times: usize,
+    words: &[OsString],
+    common: &Common,
+    verb: impl AsyncFnOnce(&Settings, &mut Output) -> Outcome<u8>,
+) -> ExitCode {
     let settings = match typed::settings(common) {
         Ok(settings) => settings,
         Err(failure) => {
@@ -217,7 +230,7 @@ async fn talk(
         ));
     }
     let result = match Interrupts::new() {
-        Ok(interrupts) => bounded(verb, interrupts, &settings, &mut out).await,
+        Ok(interrupts) => bounded(verb, (interrupts, times), &settings, &mut out).await,
         Err(error) => Err(error.into()),
     };
     match result {
@@ -231,7 +244,7 @@ async fn talk(
 
 async fn bounded(
     verb: impl AsyncFnOnce(&Settings, &mut Output) -> Outcome<u8>,
-    mut interrupts: Interrupts,
+    (mut interrupts, times): (Interrupts, usize),
     settings: &Settings,
     out: &mut Output,
 ) -> Outcome<u8> {
@@ -241,13 +254,19 @@ async fn bounded(
             None => std::future::pending().await,
         }
     };
+    let interrupted = async {
+        for _ in 1..times {
+            interrupts.next().await;
+        }
+        interrupts.exit_code().await
+    };
     let stopped = tokio::select! {
         done = verb(settings, out) => return done,
-        exit = interrupts.exit_code() => Failure::interrupted(exit),
+        exit = interrupted => Failure::interrupted(exit),
         () = time_is_up => Failure::timeout(format!("it took longer than {}", shown(settings.timeout))),
     };
     Err(match out.resume() {
-        Some(command) => stopped.hint(command),
+        Some(command) => stopped.of_a_task().hint(command),
         None => stopped,
     })
 }
