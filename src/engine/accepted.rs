@@ -54,7 +54,8 @@ impl Engine {
         if accepted.log.has_settled(accepted.turn) {
             return Ok(accepted.into_task().0);
         }
-        self.followed(accepted, Log::settles).await
+        // Apart: most turns are over by now.
+        Box::pin(self.followed(accepted, Log::settles)).await
     }
 
     /// The task at the first entry that is what is waited for.

@@ -329,16 +329,19 @@ impl Engine {
     }
 
     /// Runs work where a caller's leaving cannot stop it: here as long as it does not wait, then on the tracker. It is
-    /// boxed before anything is awaited, so that callers who wait do not carry it around.
+    /// boxed before anything is awaited, so that callers who wait do not carry it around; and once, since it is large.
     fn own(&self, work: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> {
-        let mut work = Box::pin(self.stop.clone().run_until_cancelled_owned(work));
+        let mut work = Box::pin(work);
         async move {
+            if self.stop.is_cancelled() {
+                return;
+            }
             // A panic is the task's, not the caller's. Unwind safe: the work is not polled again.
             let polled = poll_fn(|context| {
                 Poll::Ready(catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context).is_pending())))
             });
             if polled.await.unwrap_or(false) {
-                self.tracker.spawn(work);
+                self.tracker.spawn(self.stop.clone().run_until_cancelled_owned(work));
             }
         }
     }

@@ -161,7 +161,10 @@ impl Runner {
             Ok(()) => self.work().await,
             Err(error) => Err(error),
         };
-        self.leave(ended).await;
+        if ended.is_err() {
+            // Apart: what happens rarely is not carried around by every task.
+            Box::pin(self.leave(ended)).await;
+        }
     }
 
     /// Reads the log, grants the wish, and works until nothing is left to do.
@@ -181,7 +184,10 @@ impl Runner {
             Ok(()) => self.work().await,
             Err(error) => Err(error),
         };
-        self.leave(ended).await;
+        if ended.is_err() {
+            // Apart: what happens rarely is not carried around by every task.
+            Box::pin(self.leave(ended)).await;
+        }
     }
 
     /// Works turn by turn, and grants wishes in between, until there are none.
@@ -201,7 +207,7 @@ impl Runner {
                 self.worker = self.engine.staff.of(&self.scope);
             }
             match self.next_wish() {
-                Some(wish) => self.grant(wish).await?,
+                Some(wish) => Box::pin(self.grant(wish)).await?,
                 None => return Ok(()),
             }
         }
@@ -244,8 +250,8 @@ impl Runner {
                 news = self.news() => match news {
                     // Somebody does work on it.
                     News::Wish(Wish::Recover(_) | Wish::Expire | Wish::GiveWay) => {}
-                    News::Wish(wish) => self.grant(wish).await?,
-                    News::Elsewhere => self.catch_up().await?,
+                    News::Wish(wish) => Box::pin(self.grant(wish)).await?,
+                    News::Elsewhere => Box::pin(self.catch_up()).await?,
                 }
             }
         }

@@ -121,7 +121,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             // While one commit runs, the next batch gathers.
             let until = stopping.as_ref().and_then(|stopping| stopping.until);
             let limit = limit(until, setting.deadline, None);
-            beside(runner.commit(None, false), &mut work, &mut ended, limit).await?;
+            beside(pin!(runner.commit(None, false)), &mut work, &mut ended, limit).await?;
             if spoken >= A_LOT {
                 // An agent that needs no pause, with a store that needs none, must not have the thread for itself.
                 tokio::task::yield_now().await;
@@ -139,11 +139,11 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             news = runner.news() => match news {
                 News::Elsewhere => {
                     let limit = limit(until, setting.deadline, None);
-                    beside(runner.refresh(), &mut work, &mut ended, limit).await?;
+                    beside(Box::pin(runner.refresh()).as_mut(), &mut work, &mut ended, limit).await?;
                 }
                 News::Wish(Wish::Message(incoming)) => {
                     let limit = limit(until, setting.deadline, None);
-                    beside(runner.take_message(*incoming), &mut work, &mut ended, limit).await?;
+                    beside(Box::pin(runner.take_message(*incoming)).as_mut(), &mut work, &mut ended, limit).await?;
                 }
                 // Those who had it were told that it could not be done in time.
                 News::Wish(Wish::Cancel { until, answer, .. }) if until <= Instant::now() => {
@@ -179,12 +179,12 @@ fn is_news(runner: &Runner, said: &[Event]) -> bool {
 /// Waits for the store while the agent goes on. A store that hangs does not lengthen the turn: at its limit the agent
 /// is let go.
 async fn beside<T>(
-    written: impl Future<Output = T>,
+    mut written: Pin<&mut impl Future<Output = T>>,
     work: &mut Option<Work<'_>>,
     ended: &mut Option<Ending>,
     limit: impl Future<Output = Ending>,
 ) -> T {
-    let (mut written, mut limit) = (pin!(written), pin!(limit));
+    let mut limit = pin!(limit);
     loop {
         tokio::select! {
             biased;

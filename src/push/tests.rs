@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use self::world::{Process, Received, Reply, Webhooks, open, registered};
 use super::*;
 use crate::egress::Reach;
-use crate::engine::tests::world::Obeys;
+use crate::engine::tests::world::{Faulty, Obeys};
 use crate::model::{Seq, Version};
-use crate::store::{Memory, Standing, Store};
+use crate::store::{Key, Memory, Standing, Store};
 
 const URL: &str = "http://a.example/hook?x=1";
 const HOST: &str = "a.example";
@@ -161,6 +161,19 @@ async fn r29_answers_that_do_not_pass_end_it() {
         let taken = webhooks.taken(HOST);
         complete(&taken);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r13_an_end_that_is_stored_and_not_yet_seen_is_waited_for() {
+    let store = Arc::new(Faulty::default());
+    store.lag();
+    let (store, webhooks, agent): (Arc<dyn Store>, _, _) = (store, Webhooks::default(), Obeys::default());
+    let process = Process::start(&store, &webhooks, &agent);
+    let key = Key { text: "once".to_owned(), body: [0; 32] };
+    let head = process.send_with(Some(key), WORK, URL, Version::V1).await;
+    process.idle().await;
+    complete(&webhooks.taken(HOST));
+    assert_eq!(process.standing(&head).await, Standing::Over);
 }
 
 #[tokio::test(start_paused = true)]

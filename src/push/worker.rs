@@ -84,15 +84,13 @@ impl Worker<'_> {
 
     /// What is next in the log; `None` when there is no more, or others wait for the place.
     async fn next(&mut self, follow: &mut Follow) -> engine::Result<Option<Vec<Recorded>>> {
-        if self.push.task.state.is_terminal() {
-            let entries = follow.ready().await?;
-            if entries.is_empty() {
-                self.push.delivery.standing = Standing::Over;
-                self.record().await?;
-                return Ok(None);
-            }
-            return Ok(Some(entries));
+        let head = &self.push.task;
+        if head.state.is_terminal() && self.push.delivery.position >= head.position {
+            self.push.delivery.standing = Standing::Over;
+            self.record().await?;
+            return Ok(None);
         }
+        // What is in the store and not here yet is about to come: whoever wrote it will say so.
         loop {
             match timeout(IDLE, follow.next()).await {
                 Ok(entries) => return entries.map(Some),

@@ -42,7 +42,7 @@ pub(super) async fn answer(
     let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
     let told = Told { operation, binding, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    told.of(&caller, served(routes, at, guest, (&head, body))).await.unwrap_or_else(refused)
+    told.of(&caller, Box::pin(served(routes, at, guest, (&head, body)))).await.unwrap_or_else(refused)
 }
 
 /// All agents of a server, or the one at this position.

@@ -87,7 +87,7 @@ async fn called(
     let Rpc { operation, version, .. } = rpc;
     let told = Told { operation, binding: Binding::Grpc, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, served(routes, resident, guest, rpc, (&head, body)));
+    let answer = told.of(&caller, Box::pin(served(routes, resident, guest, rpc, (&head, body))));
     let answer = match rpc.deadline {
         Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
         None => answer.await,

@@ -1,5 +1,7 @@
 //! What a request says beside its body: which version, which extensions, which trace.
 
+use std::pin::Pin;
+
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use hyper::body::Incoming;
@@ -59,8 +61,12 @@ pub(super) struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// Serves the call, and says how that ended.
-    pub(super) async fn of<T>(self, caller: &Caller, served: impl Future<Output = Result<T>>) -> Result<T> {
+    /// Serves the call, and says how that ended. Boxed, since it is large and would be moved from future to future.
+    pub(super) async fn of<T>(
+        self,
+        caller: &Caller,
+        served: Pin<Box<impl Future<Output = Result<T>>>>,
+    ) -> Result<T> {
         let Self { operation, binding, version, headers } = self;
         let span = trace::call(operation, (binding, version), || trace_of(headers));
         let (binding, version, caller) = (binding.as_str(), version.as_str(), caller.name());

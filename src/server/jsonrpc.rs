@@ -85,7 +85,8 @@ async fn answered(
     let Called { id, method, version, params, bytes } = called;
     let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, served(routes, resident, guest, headers, (&id, params, bytes))).await;
+    let answer =
+        told.of(&caller, Box::pin(served(routes, resident, guest, headers, (&id, params, bytes)))).await;
     answer.unwrap_or_else(|error| match refuses_in_stream(method.operation, version) {
         true => refused_stream(&id, error, version),
         false => refused(&id, error, version),

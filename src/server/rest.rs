@@ -50,7 +50,7 @@ pub(super) async fn answer(
     let told =
         Told { operation: route.operation, binding: Binding::HttpJson, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, served(routes, resident, guest, &route, (&head, body))).await;
+    let answer = told.of(&caller, Box::pin(served(routes, resident, guest, &route, (&head, body)))).await;
     answer.unwrap_or_else(|error| refused(error, version))
 }
 

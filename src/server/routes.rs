@@ -160,16 +160,19 @@ impl Routes {
 
     /// Whether new calls should come here.
     async fn ready(&self, request: &Request<Incoming>) -> Reply {
+        match self.unready().await {
+            None => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
+            Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
+        }
+    }
+
+    /// Why they should not, if so.
+    pub(super) async fn unready(&self) -> Option<String> {
         if self.leaving.is_cancelled() {
-            return plain(StatusCode::SERVICE_UNAVAILABLE, "not ready: the server is about to stop\n");
+            return Some("the server is about to stop".to_owned());
         }
-        match self.directory.first().service.check().await {
-            Ok(()) => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
-            Err(error) => {
-                let error = reply::logged(error);
-                plain(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", error.message()))
-            }
-        }
+        let error = self.directory.first().service.check().await.err()?;
+        Some(reply::logged(error).message().to_owned())
     }
 }
 

@@ -35,7 +35,7 @@ impl Service {
             Sent::Opened(accepted, ()) | Sent::Continued(accepted, ()) => accepted,
         };
         if !self.engine.keeps_tasks() {
-            return Ok(SendMessageResponse::Message(self.told(accepted).await?));
+            return Ok(SendMessageResponse::Message(Box::pin(self.told(accepted)).await?));
         }
         let id = accepted.head.id.clone();
         let mut task = match at_once {
@@ -110,16 +110,18 @@ impl Service {
             let prepared = prepare(Some(&head))?;
             let config = match &config {
                 // What was sent before has registered its webhook, and may have lost it since.
-                Some(_) if self.again(call, key.as_ref()).await?.is_some() => None,
+                Some(_) if Box::pin(self.again(call, key.as_ref())).await?.is_some() => None,
                 _ => config,
             };
             return Ok(Sent::Continued(
-                self.resume(call.clone(), head, request.message, key, config).await?,
+                Box::pin(self.resume(call.clone(), head, request.message, key, config)).await?,
                 prepared,
             ));
         }
         let prepared = prepare(None)?;
-        if let Some(accepted) = self.again(call, key.as_ref()).await? {
+        if key.is_some()
+            && let Some(accepted) = Box::pin(self.again(call, key.as_ref())).await?
+        {
             return Ok(Sent::Opened(accepted, prepared));
         }
         let failure = match self.reply(&request.message, call).await? {

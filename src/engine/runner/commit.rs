@@ -70,7 +70,7 @@ impl Runner {
                     return Ok(());
                 }
                 Err(store::Error::Conflict) => {
-                    self.refresh().await?;
+                    Box::pin(self.refresh()).await?;
                     self.plan_again(batch.events);
                 }
                 Err(error) => return Err(error.into()),

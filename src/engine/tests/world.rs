@@ -98,6 +98,7 @@ pub(crate) struct Faulty {
     writes: AtomicU64,
     panics: AtomicU64,
     forgets: AtomicBool,
+    lags: AtomicBool,
     /// The most events that came in one batch.
     pub(super) largest: AtomicU64,
     /// How many entries were read.
@@ -130,6 +131,11 @@ impl Faulty {
     /// Forgets the last task of every page it gives out, as a sweep may in that moment.
     pub(crate) fn forget_listed(&self) {
         self.forgets.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on whoever writes hears of it a second after it is there for others to find.
+    pub(crate) fn lag(&self) {
+        self.lags.store(true, Ordering::SeqCst);
     }
 
     /// How many writes there were.
@@ -175,7 +181,11 @@ impl Faulty {
         self.wait(&self.held).await;
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         assert_ne!(number, self.panics.load(Ordering::SeqCst), "a store that panics");
-        self.count(work).await
+        let written = self.count(work).await;
+        if self.lags.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        written
     }
 
     async fn read<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {

@@ -22,7 +22,7 @@ use crate::egress::{Guarded, Net, Reach};
 use crate::engine::tests::world::{Hands, Obeys, call, engine_with};
 use crate::engine::{Opening, Settings};
 use crate::model::{AuthenticationInfo, Message, PushConfig, Secret, Version};
-use crate::store::{Registered, Standing, Store};
+use crate::store::{Key, Registered, Standing, Store};
 
 /// What a webhook does with a request.
 #[derive(Debug, Clone, Copy)]
@@ -217,8 +217,12 @@ impl Process {
 
     /// Opens a task with a webhook in this version.
     pub(super) async fn send(&self, text: &str, url: &str, version: Version) -> Head {
+        self.send_with(None, text, url, version).await
+    }
+
+    pub(super) async fn send_with(&self, key: Option<Key>, text: &str, url: &str, version: Version) -> Head {
         let config = Some(registered(url, version));
-        let opening = Opening { message: Message::user(text), key: None, alias: None, config, failure: None };
+        let opening = Opening { message: Message::user(text), key, alias: None, config, failure: None };
         let accepted = self.engine.start(call(), opening).await.unwrap();
         self.pushes.registered(&accepted.head, &"hook".into());
         accepted.head

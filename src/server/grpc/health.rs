@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
 use prost::Message;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::frame;
 use super::messages::stopping;
@@ -48,11 +48,14 @@ enum Health {
 }
 
 impl Health {
-    fn now(service: &str, drain: &CancellationToken) -> Self {
-        match drain.is_cancelled() {
-            _ if !SERVICES.contains(&service) => Self::ServiceUnknown,
-            true => Self::NotServing,
-            false => Self::Serving,
+    /// As `/readyz` has it.
+    async fn now(service: &str, routes: &Routes) -> Self {
+        if !SERVICES.contains(&service) {
+            return Self::ServiceUnknown;
+        }
+        match routes.unready().await {
+            Some(_) => Self::NotServing,
+            None => Self::Serving,
         }
     }
 
@@ -78,7 +81,7 @@ pub(super) async fn answer(routes: &Routes, rpc: Rpc, body: Incoming) -> Result<
     let request = HealthCheckRequest::decode(message).map_err(|fault| {
         Error::new(ErrorKind::Parse).with_message("Invalid protobuf message").with_source(fault)
     })?;
-    let health = Health::now(&request.service, &routes.drain);
+    let health = Health::now(&request.service, routes).await;
     match (rpc, health) {
         // A watcher waits for a service to appear; whoever checks wants to know.
         (Rpc::Check, Health::ServiceUnknown) => {
@@ -87,7 +90,7 @@ pub(super) async fn answer(routes: &Routes, rpc: Rpc, body: Incoming) -> Result<
         (Rpc::Check, _) => Ok(frame::one(health.message())),
         (Rpc::Watch, _) => Ok(frame::reply(Box::new(Watch {
             next: Next::Tell(health),
-            drain: Box::pin(routes.drain.clone().cancelled_owned()),
+            leaving: Box::pin(routes.leaving.clone().cancelled_owned()),
         }))),
     }
 }
@@ -95,7 +98,7 @@ pub(super) async fn answer(routes: &Routes, rpc: Rpc, body: Incoming) -> Result<
 /// What a watcher is told: how it is now, then that the server stops.
 struct Watch {
     next: Next,
-    drain: Pin<Box<WaitForCancellationFutureOwned>>,
+    leaving: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 enum Next {
@@ -123,7 +126,7 @@ impl Body for Watch {
                     return Poll::Ready(Some(Ok(Frame::data(health.message().into()))));
                 }
                 Next::Wait(health) => {
-                    ready!(self.drain.as_mut().poll(context));
+                    ready!(self.leaving.as_mut().poll(context));
                     self.next = match health {
                         Health::Serving => Next::Tell(Health::NotServing),
                         _ => Next::End,
