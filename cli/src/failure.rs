@@ -145,11 +145,13 @@ impl Failure {
         };
         let has = |words: &str| said.contains(words) || causes.iter().any(|cause| cause.contains(words));
         let known = HANDSHAKES.iter().find(|(words, _)| has(words)).map(|(_, hint)| *hint);
-        failure.hint(
-            known.unwrap_or("check the address and that the agent is running, or see the wire with --debug"),
-        )
+        failure.hint(known.unwrap_or(NOT_THERE))
     }
 }
+
+/// What to do where nothing more is known of why nobody answers.
+pub(crate) const NOT_THERE: &str =
+    "check the address and that the agent is running, or see the wire with --debug";
 
 /// What goes wrong where one of two does not speak TLS or does not like a certificate, and what to do; the first that fits.
 const HANDSHAKES: [(&str, &str); 6] = [

@@ -12,7 +12,7 @@ use attache::model::{AgentCard, AgentInterface, Binding};
 use attache::wire::card::{WELL_KNOWN, read_card};
 use attache::{Budgets, Client, ClientSettings, Error, ErrorKind};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, NOT_THERE, Outcome};
 use crate::settings::Settings;
 use crate::signature;
 use crate::version::Wanted;
@@ -196,7 +196,7 @@ fn no_card(url: &str, error: &Error) -> Failure {
             ..failure
         }
         .hint(format!("to send them there as well: {}", crate::resume::again("--card-auth"))),
-        3 if is_loopback(&host_of_url(url)) && error.message().starts_with("cannot connect") => {
+        3 if is_loopback(&host_of_url(url)) && failure.hint.as_deref() == Some(NOT_THERE) => {
             let message = format!("{}, at {url}", failure.message);
             Failure { message, ..failure }
                 .hint("is it running? attache demo starts an agent to practise with")

@@ -73,7 +73,7 @@ fn every_agent_of_a_file_is_served() {
     server.line("Tasks: ");
     for (name, title) in [("shout", "Shout"), ("words", "words"), ("tea", "tea")] {
         let line = server.line(&format!("Agent {name}: {url}agents/{name}/ (-a "));
-        assert_eq!(line, format!("{url}#{title})"));
+        assert_eq!(line, format!("'{url}#{title}')"));
     }
     // An agent is found by its own url, by that of its card, and by its name.
     for agent in [format!("{url}agents/words"), format!("{url}agents/words/"), format!("{url}#words")] {
