@@ -26,15 +26,18 @@ fn is_gone(error: &anyhow::Error) -> bool {
     broken.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// An error with what caused it. Some say of themselves what their cause says.
+/// An error with what caused it. Some say of themselves what their cause says, or the reverse.
 fn words(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
-        match (said.is_empty(), said.ends_with(&cause)) {
-            (true, _) => cause,
-            (false, true) => said,
-            (false, false) => format!("{said}: {cause}"),
+    let mut causes = error.chain().map(ToString::to_string);
+    let mut said = causes.next().unwrap_or_default();
+    let mut last = said.clone();
+    for cause in causes {
+        if !said.ends_with(&cause) && !cause.ends_with(&last) {
+            said = format!("{said}: {cause}");
         }
-    })
+        last = cause;
+    }
+    said
 }
 
 #[cfg(test)]
@@ -46,5 +49,9 @@ mod tests {
         let error = anyhow::anyhow!("no room").context("cannot write a: no room").context("b");
         assert_eq!(words(&error), "b: cannot write a: no room");
         assert_eq!(words(&anyhow::anyhow!("x").context("y")), "y: x");
+        let error = anyhow::anyhow!("code 26: no database")
+            .context("no database")
+            .context("cannot open a: no database");
+        assert_eq!(words(&error), "cannot open a: no database");
     }
 }
