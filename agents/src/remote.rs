@@ -1,5 +1,6 @@
 //! Another A2A agent behind ours: any version and binding in, any out.
 
+mod approved;
 mod failure;
 mod passing;
 mod peer;

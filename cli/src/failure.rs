@@ -262,6 +262,19 @@ mod tests {
     }
 
     #[test]
+    fn auth_009_whoever_wants_a_certificate_is_told_apart_from_who_is_not_there() {
+        let lost = |cause: &'static str| {
+            let error =
+                Error::new(ErrorKind::Unavailable).with_message("the connection was lost").with_source(cause);
+            Failure::of(&error, Binding::HttpJson, false)
+        };
+        let wanted = lost("received fatal alert: CertificateRequired");
+        assert_eq!((wanted.code.as_ref(), wanted.exit), ("A2ACLI_ERR_UNREACHABLE", 3));
+        assert!(wanted.hint.unwrap_or_default().contains("--cert <file> --key <file>"));
+        assert!(!lost("channel closed").hint.unwrap_or_default().contains("--cert"));
+    }
+
+    #[test]
     fn exit_001_a_refused_credential_is_told_from_a_missing_one() {
         let refused = Failure::of(&ErrorKind::Unauthenticated.into(), Binding::HttpJson, true);
         assert_eq!((refused.code.as_ref(), refused.exit), ("A2ACLI_ERR_AUTH_FAILED", 4));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::Settings;
-pub(crate) use stored::{Stored, client_secret};
+pub(crate) use stored::{CLIENT_SECRET, Stored, client_secret};
 
 /// One login.
 #[derive(Debug, Clone, Serialize, Deserialize)]

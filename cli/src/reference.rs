@@ -242,6 +242,13 @@ impl Found {
         self.received.origin.as_deref()
     }
 
+    /// What the well-known places are below; a file has none.
+    pub(crate) fn base(&self) -> Option<String> {
+        let origin = self.origin()?;
+        let below = WELL_KNOWN.iter().find_map(|path| self.received.place.strip_suffix(path));
+        Some(below.unwrap_or(origin).to_owned())
+    }
+
     /// The only host that credentials go to unasked; `None` if the user vouches for all.
     pub(crate) fn vouched(&self) -> Option<&str> {
         self.received.vouched.as_deref()

@@ -99,10 +99,10 @@ impl<'a> Session<'a> {
     pub(crate) fn failure(&self, error: &Error) -> Failure {
         let failure = Failure::of(error, self.binding, self.supplied);
         // Nobody was asked: the card leads where it may not.
-        match error.message().split_once(" is not connected to: it must ") {
+        match error.message().split_once(" is not connected to: it ") {
             Some((_, rule)) => {
                 let host = reference::host_of_url(&self.client.interface().url);
-                let message = format!("the card leads to {host}, which must {rule}");
+                let message = format!("the card leads to {host}, but it {rule}");
                 let again = crate::resume::again(&format!("--allow-host {}", shell_words::quote(&host)));
                 Failure { message, ..failure }.hint(format!("if you trust it: {again}"))
             }

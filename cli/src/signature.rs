@@ -1,6 +1,7 @@
 //! What the signatures of a card are worth.
 
 use attache::jws::{KeySet, Verdict, verify_card};
+use attache::model::AgentCard;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
@@ -9,14 +10,23 @@ use crate::settings::Settings;
 
 /// Checks them by the keys that the user names: who may sign is not for the card to say.
 pub(crate) async fn check(found: &Found, settings: &Settings) -> Outcome<Verdict> {
-    if found.card.signatures.is_empty() {
+    check_card(&found.card, Some(found.received.text.as_bytes()), settings).await
+}
+
+/// The same for any card; `received` is the document that it was read from, where there is one.
+pub(crate) async fn check_card(
+    card: &AgentCard,
+    received: Option<&[u8]>,
+    settings: &Settings,
+) -> Outcome<Verdict> {
+    if card.signatures.is_empty() {
         return Ok(Verdict::Absent);
     }
     let Some(place) = &settings.jwks else {
         let reason = "no key to check it with; name a key set with --jwks".to_owned();
         return Ok(Verdict::Unverifiable { reason });
     };
-    Ok(verify_card(&found.card, Some(found.received.text.as_bytes()), &keys(place).await?))
+    Ok(verify_card(card, received, &keys(place).await?))
 }
 
 async fn keys(place: &str) -> Outcome<KeySet> {

@@ -1,7 +1,7 @@
 //! `--debug`: what passes on the wire, on stderr, with every credential masked where its line is made.
 
 use std::io::Write;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use attache::{Client, ClientBuilder, Endpoints, Header, Traffic};
@@ -16,6 +16,35 @@ const BORING: &[&str] = &["date", "vary", "x-content-type-options"];
 /// A client whose traffic is shown, if that is asked for.
 pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
     if settings.debug { client.watched(watcher(settings)) } else { client }
+}
+
+/// The body of the last answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<u8>>>);
+
+impl Heard {
+    pub(crate) fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+/// A client whose answers are kept as they come, and shown if that is asked for.
+pub(crate) fn kept(client: Client, settings: &Settings) -> (Client, Heard) {
+    let (heard, shown) = (Heard::default(), settings.debug.then(|| watcher(settings)));
+    let all = heard.clone();
+    let client = client.watched(move |traffic| {
+        if let Some(shown) = &shown {
+            shown(traffic);
+        }
+        match traffic {
+            Traffic::Request { .. } => drop(all.take()),
+            Traffic::Received(bytes) => {
+                all.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend_from_slice(bytes);
+            }
+            Traffic::Response { .. } | Traffic::Lost(_) => {}
+        }
+    });
+    (client, heard)
 }
 
 /// A client that is to be, whose traffic is shown, if that is asked for.

@@ -47,6 +47,12 @@ pub struct Allowance {
     /// Tasks that wait for their caller: with more than these nobody opens another.
     #[serde(with = "Count")]
     pub parked_tasks: Option<u64>,
+    /// Tasks of all callers of a tenant together that have not ended. Callers of no tenant are one.
+    #[serde(with = "Count")]
+    pub tenant_open_tasks: Option<u64>,
+    /// Tasks of all callers of a tenant together that are kept, ended or not: with more than these nobody of it opens another.
+    #[serde(with = "Count")]
+    pub tenant_tasks: Option<u64>,
 }
 
 const fn some(number: u32) -> NonZeroU32 {
@@ -65,6 +71,8 @@ impl Default for Allowance {
             concurrent_calls: Some(256),
             open_tasks: Some(10_000),
             parked_tasks: Some(1_000),
+            tenant_open_tasks: None,
+            tenant_tasks: None,
         }
     }
 }

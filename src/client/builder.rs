@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::http::{HeaderMap, HeaderValue, Uri};
+use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
 use super::cards::{CardStore, MemoryCards};
@@ -11,7 +12,7 @@ use super::settings::ClientSettings;
 use super::way::{Way, origin, spoken};
 use super::{Client, headers, unspoken};
 use crate::egress::{ClientTls, Egress, Traffic, Watcher};
-use crate::model::{AgentInterface, Binding, Error, Result, Secret, Version};
+use crate::model::{AgentCard, AgentInterface, Binding, Error, Result, Secret, Version};
 
 /// Sets up clients; [`Client::builder`] begins one. Clones share the cards that were read, so that asking for an agent
 /// again costs nothing while its card may be kept.
@@ -22,8 +23,16 @@ pub struct ClientBuilder {
     pub(super) extensions: Option<HeaderValue>,
     pub(super) trusted: Arc<[String]>,
     pub(super) cards: Arc<dyn CardStore>,
+    pub(super) check: Option<Arc<dyn CardCheck>>,
     tls: ClientTls,
     watcher: Option<Watcher>,
+}
+
+/// Whether a card may be used at all.
+#[async_trait]
+pub(super) trait CardCheck: Send + Sync {
+    /// `received` is the document that it was read from.
+    async fn check(&self, card: &AgentCard, received: &[u8]) -> Result<()>;
 }
 
 impl Default for ClientBuilder {
@@ -34,6 +43,7 @@ impl Default for ClientBuilder {
             extensions: None,
             trusted: Arc::default(),
             cards: Arc::new(MemoryCards::default()),
+            check: None,
             tls: ClientTls::new(),
             watcher: None,
         }

@@ -51,11 +51,11 @@ impl ClientBuilder {
         let reader = self.along(self.led(&way.url), way);
         let limit = self.settings.budgets.total;
         let found = timeout(limit, self.find(&reader)).await;
-        let offered = found.unwrap_or_else(|_| Err(late(limit))).and_then(|(from, card)| {
+        let offered = found.unwrap_or_else(|_| Err(late(limit))).and_then(|(from, text, card)| {
             let ways = ways(&card, &from, &self.settings.choice)?;
-            Ok((from, card, ways))
+            Ok((from, text, card, ways))
         });
-        let (from, card, ways) = match offered {
+        let (from, text, card, ways) = match offered {
             Ok(offered) => offered,
             // Somebody answers there, but has nothing that is ours.
             Err(error)
@@ -66,18 +66,21 @@ impl ClientBuilder {
             }
             Err(error) => return Err(error),
         };
+        if let Some(check) = &self.check {
+            check.check(&card, text.as_bytes()).await?;
+        }
         let mut ways = ways.into_iter();
         let way = ways.next().ok_or(ErrorKind::InvalidAgentResponse)?;
         let (others, card, home) = (Arc::new(Others::new(ways.collect())), Some(Arc::new(card)), Some(from));
         Ok(Client { way, others, card, home, ..reader })
     }
 
-    /// The card, and where it was.
-    async fn find(&self, reader: &Client) -> Result<(Uri, AgentCard)> {
+    /// Where a card is, as it was received, and what it says.
+    async fn find(&self, reader: &Client) -> Result<(Uri, String, AgentCard)> {
         let (mut tried, mut worst) = (Vec::new(), None);
         for url in places(&reader.way.url) {
             let error = match self.read(reader, &url).await {
-                Ok(card) => return Ok((url, card)),
+                Ok((text, card)) => return Ok((url, text, card)),
                 Err(error) if tried.is_empty() && is_lost(&error) => return Err(error),
                 Err(error) => error,
             };
@@ -109,8 +112,10 @@ impl ClientBuilder {
     }
 
     /// The card at this very place, from memory or from there.
-    async fn read(&self, reader: &Client, url: &Uri) -> Result<AgentCard> {
-        card(self.text(reader, url).await?.as_bytes())
+    async fn read(&self, reader: &Client, url: &Uri) -> Result<(String, AgentCard)> {
+        let text = self.text(reader, url).await?;
+        let card = card(text.as_bytes())?;
+        Ok((text, card))
     }
 
     /// The same as text; what is no card is not kept.

@@ -24,6 +24,8 @@ mod rest;
 mod retry;
 mod send;
 mod settings;
+#[cfg(feature = "jws")]
+mod signed;
 mod way;
 
 use std::fmt;

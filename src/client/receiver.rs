@@ -20,7 +20,10 @@ use subtle::ConstantTimeEq;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-use crate::model::{AuthenticationInfo, Secret, StreamResponse, TaskId, Timestamp};
+use super::Client;
+use crate::model::{
+    AuthenticationInfo, GetTaskRequest, Result, Secret, StreamResponse, Task, TaskId, Timestamp,
+};
 use crate::wire::{self, Dialect};
 use seen::Seen;
 #[cfg(feature = "jws")]
@@ -84,6 +87,16 @@ impl Notification {
             StreamResponse::StatusUpdate(update) => Some(&update.task_id),
             StreamResponse::ArtifactUpdate(update) => Some(&update.task_id),
         }
+    }
+
+    /// The task as its agent has it now: a notification may be old and, where nobody has signed it, anybody's. `None` for a
+    /// plain message that is about no task.
+    ///
+    /// # Errors
+    /// As [`Client::get_task`]; among them that this agent has no such task.
+    pub async fn task(&self, client: &Client) -> Result<Option<Task>> {
+        let Some(id) = self.task_id().cloned() else { return Ok(None) };
+        client.get_task(GetTaskRequest { id, ..GetTaskRequest::default() }).await.map(Some)
     }
 
     /// When it happened, if it says so.

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::journal::Follow;
 use super::log::Log;
+use super::recorded::Recorded;
 use super::{Engine, Error, Result, reason};
 use crate::model::{Entry, Seq, Task};
-use crate::store::Head;
+use crate::store::{Batch, Head};
 
 /// A message that is in the log, and the log as it was then.
 #[derive(Debug)]
@@ -15,6 +17,8 @@ pub(crate) struct Accepted {
     pub(crate) head: Head,
     pub(super) log: Log,
     pub(super) turn: u64,
+    /// All that there is in the log, where that is over and somebody wants to read it.
+    pub(super) opening: Option<Batch>,
 }
 
 impl Accepted {
@@ -41,6 +45,12 @@ impl Accepted {
 }
 
 impl Engine {
+    /// Every entry from the first on, as it comes.
+    pub(crate) fn follow_accepted(&self, accepted: &mut Accepted) -> Follow {
+        let known = accepted.opening.take().map(|batch| Recorded::own(batch.into_entries(Seq(0))));
+        self.journal.follow_from(&accepted.head, known.unwrap_or_default())
+    }
+
     /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
     ///
     /// # Errors
@@ -60,7 +70,7 @@ impl Engine {
 
     /// The task at the first entry that is what is waited for.
     async fn followed(&self, accepted: Accepted, is_it: impl Fn(&Log, u64, &Entry) -> bool) -> Result<Task> {
-        let Accepted { head, mut log, turn } = accepted;
+        let Accepted { head, mut log, turn, opening: _ } = accepted;
         let mut follow = self.follow(&head, log.at);
         loop {
             for entry in follow.next().await? {

@@ -188,7 +188,13 @@ impl Journal {
 
     /// Every entry after `at`, as it comes.
     pub(super) fn follow(&self, task: &Head, at: Seq) -> Follow {
-        Follow { journal: self.clone(), task: task.clone(), at, wake: self.bus.watch(&task.id) }
+        Follow { at, ..self.follow_from(task, Vec::new()) }
+    }
+
+    /// Every entry from the first on, where the first ones are at hand.
+    pub(super) fn follow_from(&self, task: &Head, known: Vec<Recorded>) -> Follow {
+        let (journal, task, wake) = (self.clone(), task.clone(), self.bus.watch(&task.id));
+        Follow { journal, task, at: Seq(0), known, wake }
     }
 }
 
@@ -197,6 +203,8 @@ pub(crate) struct Follow {
     journal: Journal,
     task: Head,
     at: Seq,
+    /// What is at hand of what comes next.
+    known: Vec<Recorded>,
     wake: watch::Receiver<Seq>,
 }
 
@@ -235,7 +243,10 @@ impl Follow {
         Ok(entries)
     }
 
-    async fn read(&self) -> Result<Vec<Recorded>> {
+    async fn read(&mut self) -> Result<Vec<Recorded>> {
+        if !self.known.is_empty() {
+            return Ok(std::mem::take(&mut self.known));
+        }
         if let Some(live) = self.journal.registry.get(&self.task.id) {
             match live.after(self.at, PAGE) {
                 Some(entries) if entries.is_empty() && live.is_lost() => return Err(Error::Lost),
@@ -244,7 +255,7 @@ impl Follow {
             }
         }
         let entries = timeout(self.journal.patience, self.stored()).await.unwrap_or(Err(Error::Lost))?;
-        Ok(Recorded::all(&Recorded::sheet(entries), 0).collect())
+        Ok(Recorded::own(entries))
     }
 
     async fn stored(&self) -> Result<Vec<Entry>> {

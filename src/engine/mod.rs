@@ -38,7 +38,7 @@ use crate::bus::Bus;
 use crate::model::{
     Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp, Trace,
 };
-use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Which};
+use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Tally, Which};
 use clock::{Calendar, Clock};
 use journal::Journal;
 use live::{Incoming, Passed, Registry, Wish};
@@ -82,11 +82,13 @@ pub(crate) struct Opening {
     pub(crate) config: Option<Registered>,
     /// How the agent failed before the task was there: its first turn ends with that.
     pub(crate) failure: Option<Failure>,
+    /// Whether its log is going to be read from the beginning.
+    pub(crate) followed: bool,
 }
 
 impl From<Message> for Opening {
     fn from(message: Message) -> Self {
-        Self { message, key: None, alias: None, config: None, failure: None }
+        Self { message, key: None, alias: None, config: None, failure: None, followed: false }
     }
 }
 
@@ -150,6 +152,11 @@ impl Engine {
     /// A page of the scope's tasks.
     pub(crate) async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
         self.in_time(async { Ok(self.journal.list(scope, query).await?) }).await
+    }
+
+    /// How many tasks the tenant of this scope has of its agent, whoever its callers are.
+    pub(crate) async fn tally(&self, scope: &Scope) -> Result<Option<Tally>> {
+        self.in_time(async { Ok(self.journal.store.tally(&scope.agent, &scope.tenant).await?) }).await
     }
 
     /// The task as it stands, and the position it stands for. It is as new as `head` at least: to see what came
@@ -266,7 +273,7 @@ impl Engine {
         let log = self.journal.log(&head).await?;
         // A key of before turns were recorded with them stands for the newest.
         let turn = if turn == 0 { log.last_turn().max(1) } else { turn };
-        Ok(Accepted { turn, head, log })
+        Ok(Accepted { turn, head, log, opening: None })
     }
 
     /// Whether a message that comes again under its own id is the same message.

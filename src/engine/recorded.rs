@@ -7,6 +7,9 @@ use bytes::Bytes;
 
 use crate::model::Entry;
 
+/// As long as most entries are when they are written.
+const ENTRY_BYTES: usize = 512;
+
 /// An entry of a log, with those that were recorded at the same time. Everybody who follows the log shares it, and what it
 /// looks like on the wire.
 #[derive(Debug, Clone)]
@@ -21,14 +24,28 @@ pub(super) type Sheet = Arc<[Written]>;
 #[derive(Debug)]
 pub(super) struct Written {
     entry: Entry,
-    /// Few are asked for, most often one.
-    forms: Mutex<Vec<(u8, Arc<OnceLock<Bytes>>)>>,
+    /// The forms that were asked for; `None` where one reader has the entry, who needs no copy of what is written.
+    forms: Option<Forms>,
+}
+
+/// Most often one form is asked for, and it needs no allocation to find it.
+#[derive(Debug, Default)]
+struct Forms {
+    first: OnceLock<u8>,
+    bytes: OnceLock<Bytes>,
+    others: Mutex<Vec<(u8, Arc<OnceLock<Bytes>>)>>,
 }
 
 impl Recorded {
     /// Makes a sheet of entries.
     pub(super) fn sheet(entries: impl IntoIterator<Item = Entry>) -> Sheet {
-        entries.into_iter().map(|entry| Written { entry, forms: Mutex::default() }).collect()
+        entries.into_iter().map(|entry| Written { entry, forms: Some(Forms::default()) }).collect()
+    }
+
+    /// Entries that one reader has.
+    pub(super) fn own(entries: impl IntoIterator<Item = Entry>) -> Vec<Self> {
+        let sheet: Sheet = entries.into_iter().map(|entry| Written { entry, forms: None }).collect();
+        Self::all(&sheet, 0).collect()
     }
 
     /// The entries of a sheet, from one of them on.
@@ -36,19 +53,28 @@ impl Recorded {
         (from..sheet.len()).map(|at| Self { sheet: sheet.clone(), at })
     }
 
-    /// The entry in a wire form: the first who asks writes it, the others share the bytes. What a form is, is
+    /// Writes the entry in a wire form: the first who asks does it, the others share the bytes. What a form is, is
     /// nothing that we need to know.
-    pub(crate) fn form(&self, form: u8, write: impl FnOnce(&Entry) -> Bytes) -> Bytes {
-        let written = &self.sheet[self.at];
+    pub(crate) fn form(&self, form: u8, out: &mut Vec<u8>, write: impl FnOnce(&Entry, &mut Vec<u8>)) {
+        let Written { entry, forms } = &self.sheet[self.at];
+        let Some(forms) = forms else { return write(entry, out) };
+        let fresh = || {
+            let mut bytes = Vec::with_capacity(ENTRY_BYTES);
+            write(entry, &mut bytes);
+            bytes.into()
+        };
+        if *forms.first.get_or_init(|| form) == form {
+            return out.extend_from_slice(forms.bytes.get_or_init(fresh));
+        }
         // Written outside the lock: whoever wants another form need not wait for this one.
-        written.place(form).get_or_init(|| write(&written.entry)).clone()
+        out.extend_from_slice(forms.place(form).get_or_init(fresh));
     }
 }
 
-impl Written {
+impl Forms {
     fn place(&self, form: u8) -> Arc<OnceLock<Bytes>> {
         // Places are added whole, so a panic elsewhere spoils nothing.
-        let mut forms = self.forms.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, place)) = forms.iter().find(|(known, _)| *known == form) {
             return place.clone();
         }
@@ -84,18 +110,33 @@ mod tests {
         Recorded::all(&Recorded::sheet([entry]), 0).next().unwrap()
     }
 
+    fn form(recorded: &Recorded, form: u8, bytes: &str) -> String {
+        let mut out = b"> ".to_vec();
+        recorded.form(form, &mut out, |_, out| out.extend_from_slice(bytes.as_bytes()));
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn a_form_is_written_once() {
         let recorded = recorded();
-        let first = recorded.form(1, |_| Bytes::from("first"));
-        assert_eq!(recorded.form(1, |_| unreachable!("it is there")), first);
-        assert_eq!(recorded.form(2, |entry| entry.seq.0.to_string().into()), "1");
+        for (number, bytes) in [(1, "first"), (2, "second"), (3, "third"), (2, "again"), (1, "again")] {
+            let expected = ["", "> first", "> second", "> third"][usize::from(number)];
+            assert_eq!(form(&recorded, number, bytes), expected);
+        }
+    }
+
+    #[test]
+    fn what_one_reader_has_is_written_where_it_goes() {
+        let entry = Entry { seq: Seq(1), time: Timestamp::default(), event: Event::TurnStarted };
+        let own = Recorded::own([entry]).remove(0);
+        assert_eq!((form(&own, 1, "a"), form(&own, 1, "b")), ("> a".to_owned(), "> b".to_owned()));
     }
 
     #[test]
     fn a_form_that_takes_long_to_write_holds_up_no_other() {
         let recorded = recorded();
-        let slow = recorded.form(1, |_| recorded.form(2, |_| Bytes::from("quick")));
-        assert_eq!(slow, "quick");
+        let mut out = Vec::new();
+        recorded.form(1, &mut out, |_, out| out.extend_from_slice(form(&recorded, 2, "quick").as_bytes()));
+        assert_eq!(out, b"> quick");
     }
 }

@@ -82,14 +82,15 @@ impl Runner {
         opening: Opening,
         answer: oneshot::Sender<Result<Accepted>>,
     ) -> Result<Self> {
-        let Opening { message, key, alias, config, failure } = opening;
+        let Opening { message, key, alias, config, failure, followed } = opening;
         let id = TaskId::from(engine.clock.id());
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
         let message = reason::from_outside(message).in_task(id.clone()).in_context(context_id.clone());
         let message = Arc::new(message);
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
         let mut runner = Self::new(engine, id, call.scope.clone());
-        (runner.failure, runner.birth) = (failure, Some(Birth { context_id, key, alias, config, answer }));
+        (runner.failure, runner.birth) =
+            (failure, Some(Birth { context_id, key, alias, config, followed, answer }));
         runner.version = call.version;
         let traced = call.trace.clone().map(Event::Traced);
         runner.calls.push_back((1, call));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::WWW_AUTHENTICATE;
+use http::header::{CACHE_CONTROL, REFERRER_POLICY, WWW_AUTHENTICATE};
 use http::{HeaderValue, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
@@ -258,8 +258,17 @@ impl Gate {
     }
 }
 
-/// Whether it goes well is for everybody to know; all else is for those who have a key.
+/// Nothing that is asked here is kept by whoever carries it, or told to where a page leads.
 async fn asked(desk: &Desk, keys: &Keys, peer: SocketAddr, request: Request<Incoming>) -> Reply {
+    let mut reply = let_in(desk, keys, peer, request).await;
+    let headers = reply.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    reply
+}
+
+/// Whether it goes well is for everybody to know; all else is for those who have a key.
+async fn let_in(desk: &Desk, keys: &Keys, peer: SocketAddr, request: Request<Incoming>) -> Reply {
     let credentials = Credentials::new(request.headers(), request.uri().query(), peer.ip(), None);
     let is_open = request.uri().path() == "/healthz";
     match keys.authenticate(&credentials).await {

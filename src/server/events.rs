@@ -142,16 +142,9 @@ impl Tell for Envelope {
             }),
             Item::Update { entry, closes } => {
                 self.write_whole(out, Some(entry.seq.0), |out| match form(&self.dialect, *closes) {
-                    Some(form) => {
-                        let bytes = entry.form(form, |entry| {
-                            let mut out = Vec::with_capacity(256);
-                            event(entry, stream.ids(), |event| {
-                                write_event(&mut out, event, *closes, &self.dialect)
-                            });
-                            out.into()
-                        });
-                        out.extend_from_slice(&bytes);
-                    }
+                    Some(form) => entry.form(form, out, |entry, out| {
+                        event(entry, stream.ids(), |event| write_event(out, event, *closes, &self.dialect));
+                    }),
                     None => {
                         event(entry, stream.ids(), |event| write_event(out, event, *closes, &self.dialect));
                     }

@@ -88,6 +88,8 @@ impl Plan {
         let budget = allowed.as_ref().map_or_else(Budget::default, |allowed| Budget {
             open: allowed.open_tasks,
             parked: allowed.parked_tasks,
+            tenant_open: allowed.tenant_open_tasks,
+            tenant_kept: allowed.tenant_tasks,
         });
         // What callers have used up stays used up, unless they may do something else now.
         let kept = before.filter(|before| before.allowed == allowed).map(|before| before.meter.clone());

@@ -1,4 +1,4 @@
-//! How many tasks a caller may have.
+//! How many tasks a caller may have, and all callers of a tenant together.
 
 use std::time::Duration;
 
@@ -12,13 +12,17 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 const ACTIVE: [TaskState; 2] = [TaskState::Submitted, TaskState::Working];
 const PARKED: [TaskState; 2] = [TaskState::InputRequired, TaskState::AuthRequired];
 
-/// How many tasks of one agent a caller whom we know may have; `None`: as many as they like.
+/// How many tasks of one agent a caller whom we know may have, and a tenant; `None`: as many as they like.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Budget {
     /// That have not ended.
     pub(crate) open: Option<u64>,
     /// That wait for their caller.
     pub(crate) parked: Option<u64>,
+    /// Of a tenant, that have not ended.
+    pub(crate) tenant_open: Option<u64>,
+    /// Of a tenant, all that are kept.
+    pub(crate) tenant_kept: Option<u64>,
 }
 
 impl Budget {
@@ -27,6 +31,7 @@ impl Budget {
     /// # Errors
     /// Rate limited: some have to end first.
     pub(super) async fn check(self, engine: &Engine, scope: &Scope) -> Result<()> {
+        self.check_tenant(engine, scope).await?;
         if (self.open.is_none() && self.parked.is_none()) || scope.owner == Caller::anonymous() {
             return Ok(());
         }
@@ -42,6 +47,23 @@ impl Budget {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The same for all callers of the tenant: whoever has no name is one of them.
+    async fn check_tenant(self, engine: &Engine, scope: &Scope) -> Result<()> {
+        if self.tenant_open.is_none() && self.tenant_kept.is_none() {
+            return Ok(());
+        }
+        let Some(tally) = engine.tally(scope).await? else { return Ok(()) };
+        if self.tenant_open.is_some_and(|most| tally.open >= most) {
+            return Err(full("as many tasks of the tenant are open as tenant_open_tasks allows"));
+        }
+        if self.tenant_kept.is_some_and(|most| tally.kept >= most) {
+            return Err(full(
+                "as many tasks of the tenant are kept as tenant_tasks allows: the oldest go with their age",
+            ));
+        }
+        Ok(())
     }
 }
 

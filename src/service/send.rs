@@ -30,7 +30,7 @@ impl Service {
     ) -> Result<SendMessageResponse> {
         let (history_length, at_once) =
             (self.limits.history(request.history_length()), request.returns_immediately());
-        let accepted = match self.accept(call, request, |_| Ok(())).await? {
+        let accepted = match self.accept(call, request, false, |_| Ok(())).await? {
             Sent::Reply(message) => return Ok(SendMessageResponse::Message(message)),
             Sent::Opened(accepted, ()) | Sent::Continued(accepted, ()) => accepted,
         };
@@ -77,7 +77,7 @@ impl Service {
         let history_length = self.limits.history(request.history_length());
         // Before anything is written: whoever finds no place has sent nothing.
         let place = self.places.take(call.caller())?;
-        let sent = self.accept(call, request, |head| match head {
+        let sent = self.accept(call, request, true, |head| match head {
             Some(head) => place.at(&head.id),
             None => Ok(place),
         });
@@ -85,7 +85,7 @@ impl Service {
             Sent::Reply(message) => Ok(Stream::message(message)),
             Sent::Opened(accepted, place) => {
                 let place = place.at(&accepted.head.id)?;
-                Ok(Stream::opened(&self.engine, &accepted, history_length, place))
+                Ok(Stream::opened(&self.engine, accepted, history_length, place))
             }
             Sent::Continued(accepted, place) => {
                 Ok(Stream::continued(&self.engine, accepted, history_length, place))
@@ -93,11 +93,13 @@ impl Service {
         }
     }
 
-    /// Takes a message in. `prepare` is called before anything is written, with the task that is continued.
+    /// Takes a message in, for somebody who follows what comes of it or not. `prepare` is called before anything is written,
+    /// with the task that is continued.
     async fn accept<T>(
         &self,
         call: &Call,
         mut request: SendMessageRequest,
+        followed: bool,
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
     ) -> Result<Sent<T>> {
         if self.worker.is_none() {
@@ -133,7 +135,8 @@ impl Service {
         self.budget.check(&self.engine, &call.scope).await?;
         let SendMessageRequest { message, alias, .. } = request;
         let webhook = config.as_ref().and_then(|config| config.config.id.clone());
-        let opened = self.engine.start(call.clone(), Opening { message, key, alias, config, failure }).await;
+        let opened =
+            self.engine.start(call.clone(), Opening { message, key, alias, config, failure, followed }).await;
         let accepted = opened.map_err(|error| refused(error, call.idempotency_key.is_some()))?;
         if let Some(webhook) = webhook {
             self.pushes.registered(&accepted.head, &webhook);

@@ -59,12 +59,12 @@ impl Stream {
     /// A task from its first entry on: even if it has ended meanwhile, all that happened is told.
     pub(super) fn opened(
         engine: &Engine,
-        accepted: &Accepted,
+        mut accepted: Accepted,
         history_length: Option<i32>,
         place: Place,
     ) -> Self {
+        let follow = engine.follow_accepted(&mut accepted);
         let head = &accepted.head;
-        let follow = engine.follow(head, Seq(0));
         let stream = Self::new((head.id.clone(), head.context_id.clone()), None, Some(follow));
         let opening = Opening::Nothing;
         Self { opening, turn: Some(accepted.turn()), history_length, _place: Some(place), ..stream }

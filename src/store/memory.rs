@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::{
     Batch, Delivery, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen,
-    Standing, Store, Which,
+    Standing, Store, Tally, Which,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
@@ -321,6 +321,18 @@ impl Store for Memory {
 
     async fn count_ended(&self) -> Result<u64> {
         Ok(self.shelf().ended.len() as u64)
+    }
+
+    async fn tally(&self, agent: &str, tenant: &str) -> Result<Option<Tally>> {
+        let shelf = self.shelf();
+        let is_theirs = |scope: &Scope| *scope.agent == *agent && *scope.tenant == *tenant;
+        let places = shelf.by_scope.iter().filter(|(scope, _)| is_theirs(scope)).flat_map(|(_, all)| all);
+        let mut tally = Tally::default();
+        for place in places {
+            tally.kept += 1;
+            tally.open += u64::from(shelf.unfinished.contains(&place.0.1));
+        }
+        Ok(Some(tally))
     }
 
     async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()> {

@@ -105,6 +105,12 @@ pub trait Store: Send + Sync + 'static {
     /// How many tasks of every scope have ended.
     async fn count_ended(&self) -> Result<u64>;
 
+    /// How many tasks all callers of a tenant have of an agent; `None` from a store that does not tell, with which no tenant
+    /// has a quota.
+    async fn tally(&self, _agent: &str, _tenant: &str) -> Result<Option<Tally>> {
+        Ok(None)
+    }
+
     /// Keeps the fold of a log up to `at` to shorten later reads, unless a newer one is kept. A cache: losing it
     /// costs time only.
     async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()>;
@@ -338,6 +344,15 @@ pub struct Page {
     pub tasks: Vec<Head>,
     /// All that match, on whatever page.
     pub total: u64,
+}
+
+/// How many tasks there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// That have not ended.
+    pub open: u64,
+    /// All that are kept, ended or not.
+    pub kept: u64,
 }
 
 /// Why a store takes no writes. What exactly went wrong is for the log; this is for whoever asks for its health.

@@ -25,7 +25,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    Batch, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store,
+    Batch, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store, Tally,
     Unwritable, Which, codec,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
@@ -192,6 +192,12 @@ impl Store for Sqlite {
 
     async fn count_ended(&self) -> Result<u64> {
         self.readers.ask(|connection, _| read::count_ended(connection)).await
+    }
+
+    async fn tally(&self, agent: &str, tenant: &str) -> Result<Option<Tally>> {
+        let (agent, tenant) = (agent.to_owned(), tenant.to_owned());
+        let read = move |connection: &mut _, _: &_| read::tally(connection, &agent, &tenant);
+        self.readers.ask(read).await.map(Some)
     }
 
     async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()> {

@@ -1,8 +1,13 @@
 //! Several agents in one server, tenants, an agent that keeps no tasks, and how all of them are found.
 
+use std::net::SocketAddr;
+
 use attache::store::Memory;
 use attache::{AgentCard, Failure, Outcome, Served, Server, ServerSettings, Turn};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use crate::harness::{Answer, Echo, Running, message, request, soon, start_with};
 
@@ -112,6 +117,17 @@ async fn s33_only_a_trusted_proxy_says_where_we_are() {
     settings.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
     let server = start_with(Echo, |server| server.serving(settings.clone())).await;
     assert_eq!(ask(&server).await, "https://agents.example.com/a/");
+    // What a caller says that we are called is no reason to say so, on an address that others can reach too.
+    let bound = Server::new(AgentCard::new("Echo", "Says it back"), Echo).bind("0.0.0.0:0").await.unwrap();
+    let at = SocketAddr::from(([127, 0, 0, 1], bound.local_addr().port()));
+    let mut open = JoinSet::new();
+    open.spawn(bound.serve());
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    let head = "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    soon(stream.read_to_string(&mut text)).await.unwrap();
+    assert!(text.contains(&format!("http://{at}/")) && !text.contains("evil"), "{text}");
     let fixed = |server: Server| server.serving(settings).public_url("https://fixed.example.com");
     let server = start_with(Echo, fixed).await;
     assert_eq!(ask(&server).await, "https://fixed.example.com/");

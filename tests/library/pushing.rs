@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use attache::jws::{PublishedKeys, Signer};
 use attache::model::{
-    AuthenticationInfo, Binding, Message, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest,
-    SendMessageResponse, Version,
+    AuthenticationInfo, Binding, GetTaskRequest, ListPushConfigsRequest, Message, PushConfig, Secret,
+    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, TaskId, Version,
 };
 use attache::store::Sqlite;
 use attache::store::sqlite::Options;
@@ -213,6 +213,45 @@ async fn s15_s24_a_private_webhook_is_refused_over_the_wire() {
         assert_eq!(error["code"], -32602, "{error}");
         let words = error["message"].as_str().unwrap();
         assert!(words.contains("url") && words.contains("must lead to a public address"), "{words}");
+    }
+}
+
+const TELLING: &str = "HTTP/1.1 500 hunter2\r\nContent-Length: 7\r\n\r\nhunter2";
+
+/// Whoever registers a webhook learns nothing of what is there: not whether it answers, with what, or how soon.
+#[tokio::test]
+async fn s24_what_a_webhook_answers_is_not_told_to_who_registered_it() {
+    let server = start_with(Echo, |server| server.push(quick())).await;
+    let (well, ill) = (Webhook::start(WELL).await, Webhook::start(TELLING).await);
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let urls = [well.url.clone(), ill.url.clone(), format!("http://{nobody}/hook")];
+    for binding in Binding::ALL {
+        for version in Version::ALL {
+            let client = Client::new(&format!("http://{}", server.address), binding, version).unwrap();
+            let mut told = Vec::new();
+            for url in &urls {
+                let id: TaskId = say(&server, url, Version::V1).await.into();
+                let calls = |hook: &Webhook| hook.state.got.borrow().len();
+                let (before, ill) = (calls(&ill), &ill);
+                if *url == ill.url {
+                    // Its first answers have been read when it is called again.
+                    ill.until(|got| got.len() > before + 2).await;
+                }
+                let list = ListPushConfigsRequest { task_id: id.clone(), ..Default::default() };
+                let configs = soon(client.list_push_configs(list)).await.unwrap();
+                let task =
+                    soon(client.get_task(GetTaskRequest { id: id.clone(), ..Default::default() })).await;
+                let mut task = task.unwrap();
+                task.status.timestamp = None;
+                let text = format!("{configs:?} {:?} {:?}", task.status, task.metadata);
+                let own = configs.configs[0].id.clone().unwrap();
+                let same =
+                    text.replace(url.as_str(), "URL").replace(id.as_str(), "ID").replace(own.as_str(), "OWN");
+                told.push(same);
+            }
+            assert!(!told[0].contains("hunter2"), "{}", told[0]);
+            assert!(told.iter().all(|one| *one == told[0]), "{binding} {version}: {told:#?}");
+        }
     }
 }
 

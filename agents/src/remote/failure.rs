@@ -3,6 +3,8 @@
 use attache::model::ErrorKind;
 use attache::{Error, Outcome};
 
+use super::approved::NotApproved;
+
 /// Whether nobody was there, or nobody spoke.
 pub(super) fn is_absent(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
@@ -10,6 +12,9 @@ pub(super) fn is_absent(error: &Error) -> bool {
 
 pub(super) fn in_words(error: &Error) -> Outcome {
     let kind = error.kind();
+    if std::error::Error::source(error).is_some_and(|cause| cause.is::<NotApproved>()) {
+        return Outcome::failed("the agent behind is not the one that was agreed to");
+    }
     match kind {
         ErrorKind::Unavailable => Outcome::failed("the agent behind is not available"),
         ErrorKind::RateLimited => Outcome::failed("the agent behind has too much to do"),

@@ -8,6 +8,7 @@ use attache::{Client, ClientBuilder, ClientSettings, Error, Http, Turn};
 use http::Uri;
 use tokio::time::Instant;
 
+use super::approved::Approved;
 use super::{BadRemote, RemoteSettings};
 use crate::breaker::Breaker;
 use crate::lineage::{Budget, Leave, Lineage, digest};
@@ -25,6 +26,7 @@ pub(super) struct Peer {
     /// Its own name in lines of agents.
     me: MessageId,
     found: Mutex<Option<(Instant, Client)>>,
+    approved: Approved,
     breaker: Breaker,
 }
 
@@ -44,7 +46,9 @@ impl Peer {
         }
         let breaker = Breaker::new(settings.breaker_failures, settings.breaker_pause);
         let name = digest(&settings.url);
-        Ok(Self { settings, builder, name, me: MessageId::random(), found: Mutex::default(), breaker })
+        let approved = Approved::new(settings.pin.clone());
+        let (me, found) = (MessageId::random(), Mutex::default());
+        Ok(Self { settings, builder, name, me, found, approved, breaker })
     }
 
     pub(super) fn settings(&self) -> &RemoteSettings {
@@ -91,6 +95,7 @@ impl Peer {
             return Ok(client);
         }
         let client = Box::pin(self.builder.discover(&self.settings.url)).await?;
+        self.approved.look(client.card())?;
         *self.found() = Some((Instant::now(), client.clone()));
         Ok(client)
     }

@@ -28,6 +28,10 @@ pub struct RemoteSettings {
     pub headers: BTreeMap<String, Secret>,
     /// Other origins (`https://host:port`) that the headers may go to, where the card leads there.
     pub trust: Vec<String>,
+    /// What its card must be: the log says it when the card is read (`sha256:…`). With another card the agent is not called; if
+    /// left out, a card that changes is told in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pin: Option<String>,
     /// Tells the agent who calls, as authentication knows them, in `Attache-Caller` and `Attache-Tenant`.
     pub forward_caller: bool,
     /// How long one turn may take; then the agent is asked to stop.
@@ -104,6 +108,7 @@ impl Default for RemoteSettings {
             version: None,
             headers: BTreeMap::new(),
             trust: Vec::new(),
+            pin: None,
             forward_caller: false,
             timeout: Duration::from_secs(600),
             max_silence: Duration::from_secs(300),

@@ -2,6 +2,8 @@
 //!
 //! Values stay text here: flags, variables and files say the same things, so `settings` reads all of them in one way.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 /// What every verb that talks to an agent takes. A value here beats `A2ACLI_<NAME>`, which beats the files.
@@ -179,6 +181,9 @@ pub(crate) struct Conformance {
     /// Exit with 10 if a rule is broken
     #[arg(long)]
     pub(crate) exit_code: bool,
+    /// Runs the test kit of the protocol instead: the folder of a checkout of a2a-tck with what it needs installed
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["webhook", "slow", "ask"])]
+    pub(crate) kit: Option<PathBuf>,
     /// A url that the agent accepts as a webhook; it is registered and removed, and never called
     #[arg(long, value_name = "URL")]
     pub(crate) webhook: Option<String>,

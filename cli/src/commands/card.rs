@@ -12,6 +12,7 @@ use crate::reference;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::signature;
+use crate::wire_log;
 
 pub(crate) async fn get(args: CardGet, settings: &Settings, out: &mut Output) -> Outcome {
     let received = reference::receive(settings).await?;
@@ -19,12 +20,12 @@ pub(crate) async fn get(args: CardGet, settings: &Settings, out: &mut Output) ->
         validate(&received.text, out)?;
     }
     let found = received.read()?;
-    if args.extended {
-        return extended(Session::on(settings, &found, out)?, out).await;
-    }
     let verdict = signature::check(&found, settings).await?;
     if settings.require_signature {
         signature::require(&verdict)?;
+    }
+    if args.extended {
+        return extended(&Session::on(settings, &found, out)?, out).await;
     }
     let text = as_new(&found.card, &found.received.text, out);
     let words = signature::words(&verdict, settings, out);
@@ -46,7 +47,7 @@ fn validate(text: &str, out: &mut Output) -> Outcome {
 }
 
 /// The card that authenticated callers see: asked for only where the public one declares it and how to authenticate.
-async fn extended(session: Session<'_>, out: &mut Output) -> Outcome {
+async fn extended(session: &Session<'_>, out: &mut Output) -> Outcome {
     if session.card.capabilities.extended_agent_card != Some(true) {
         return Err(Failure::protocol(
             ErrorKind::UnsupportedOperation,
@@ -59,14 +60,31 @@ async fn extended(session: Session<'_>, out: &mut Output) -> Outcome {
         )
         .hint("an extended card is for authenticated callers: the public card must name a security scheme"));
     }
-    let card = session.call(session.client.get_extended_agent_card()).await?;
-    let text = serde_json::to_string_pretty(&card).map_err(|error| Failure::internal(error.to_string()))?;
-    let words = match card.signatures.is_empty() {
-        true => "absent",
-        // It was decoded on the way, and what was signed is the text.
-        false => "unverifiable (an extended card is not checked)",
+    let settings = session.settings;
+    let (client, heard) = wire_log::kept(session.client.clone(), settings);
+    let card = session.call(client.get_extended_agent_card()).await?;
+    let received = document(&heard.take());
+    let text = match &received {
+        Some(received) => as_new(&card, received, out),
+        None => pretty(&card)?,
     };
-    out.card(&card, &text, words)
+    let verdict = signature::check_card(&card, received.as_deref().map(str::as_bytes), settings).await?;
+    if settings.require_signature {
+        signature::require(&verdict)?;
+    }
+    let words = signature::words(&verdict, settings, out);
+    out.card(&card, &text, &words)
+}
+
+/// The card in an answer, as it was written; what is no JSON has none.
+fn document(answer: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(answer).ok()?;
+    let card = answer.get("result").filter(|_| answer.get("jsonrpc").is_some()).unwrap_or(&answer);
+    serde_json::to_string_pretty(card).ok()
+}
+
+fn pretty(card: &AgentCard) -> Outcome<String> {
+    serde_json::to_string_pretty(card).map_err(|error| Failure::internal(error.to_string()))
 }
 
 /// A card with 1.0 in it is shown as it was received; another one as 1.0 would have it.

@@ -19,6 +19,9 @@ pub(crate) async fn run(args: &Check) -> anyhow::Result<()> {
     }
     let agents = count(served.len());
     serving::check(served, super::serve::FOLDER, &config).await?;
+    if let Some(exposed) = config.exposed() {
+        eprintln!("warning: {exposed}");
+    }
     Ok(writeln!(io::stdout(), "{} is fine: {agents}", file.display())?)
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::kit;
 use crate::args::Conformance;
 use crate::conformance::{Finding, Known, Outcome as Found, look_into};
 use crate::failure::Outcome;
@@ -33,6 +34,10 @@ struct Summary {
 
 pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output) -> Outcome<u8> {
     let found = reference::find(settings).await?;
+    if let Some(folder) = &args.kit {
+        let passed = kit::run(folder, &found, settings, out).await?;
+        return Ok(if args.exit_code && !passed { BROKEN } else { 0 });
+    }
     let local = found.host().is_none_or(is_loopback);
     let webhook = args.webhook.unwrap_or_else(|| if local { LOCAL_WEBHOOK } else { WEBHOOK }.to_owned());
     let known = Known { webhook: &webhook, slow: args.slow.as_deref(), ask: args.ask.as_deref() };

@@ -14,6 +14,7 @@ mod db;
 mod demo;
 mod init;
 mod keys;
+mod kit;
 mod mcp;
 mod mock;
 mod push;

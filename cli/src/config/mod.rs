@@ -4,6 +4,7 @@ mod agents;
 mod auth;
 mod complaint;
 mod expand;
+mod exposed;
 mod fixed;
 mod layers;
 mod print;
@@ -125,7 +126,8 @@ impl Config {
     /// What is wrong with one of them, with its place.
     pub(crate) async fn open(&self) -> Result<(Vec<Served>, Vec<String>), Complaint> {
         let asked = agents::ask(&self.agents).await;
-        let (known, odd) = asked.map_err(|(key, why)| self.tree.complain(&key, why))?;
+        let (known, mut odd) = asked.map_err(|(key, why)| self.tree.complain(&key, why))?;
+        odd.extend(self.exposed());
         Ok((self.build_with(known)?, odd))
     }
 

@@ -12,7 +12,7 @@ use super::{Config, home_of};
 /// How wide values are before their sources begin.
 const WIDTH: usize = 48;
 /// What stands for a secret.
-const MASKED: &str = "***";
+pub(super) const MASKED: &str = "***";
 
 /// The whole configuration as a file that could be read again, but for its secrets: those are masked, and what refers
 /// to something else is written as it was.

@@ -197,6 +197,11 @@ impl Tree {
         })
     }
 
+    /// The file, by the name it was given by; empty where there is none.
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
     /// Where a value comes from, if it was said.
     pub(super) fn origin(&self, key: &str) -> Option<&Origin> {
         self.origins.get(key)

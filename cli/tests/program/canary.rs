@@ -1,4 +1,4 @@
-//! S38: every place that something may leak to, searched for every secret that passes through a server.
+//! S38: every place that something may leak to, searched for every secret that passes through a server and its clients.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,13 +6,15 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::collector::Collector;
 use crate::harness::{DEADLINE, attache, send};
+use crate::llm::{model, says};
 
 const CONFIG: &str = r#"
 [auth]
@@ -37,14 +39,134 @@ headers = { Authorization = "Bearer canary-of-the-backend", X-Two = "${CANARY}" 
 type = "command"
 command = ["false"]
 env = { SECRET = "canary-of-the-command" }
+
+[agents.remote]
+type = "remote"
+url = "${BEHIND}"
+headers = { Authorization = "Bearer canary-of-the-remote" }
+
+[agents.model]
+type = "llm"
+model = { url = "${MODEL}", name = "small", api_key = "canary-of-the-model", headers = { X-Two = "${CANARY}" } }
+
+[agents.tools]
+type = "mcp"
+server = { command = ["false"], env = { TOKEN = "canary-of-the-tools" } }
 "#;
 
-/// Runs the program; gives all that it says.
-fn said(args: &[&str], folder: &Path) -> String {
-    let output =
-        attache(args).env("CANARY", "canary-of-the-environment").current_dir(folder).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    text(&output.stdout) + &text(&output.stderr)
+/// What stands behind the remote agent; it also tells its counts to the collector.
+const BEHIND: &str = "[telemetry]\nnames = \"kaos\"\n[agents.echo]\ntype = \"echo\"\n";
+
+/// What somebody says, for the agent and for nobody else.
+const SAID: &str = "said-in-confidence";
+/// Where that may be: in the tasks themselves.
+const HAVE_TASKS: [&str; 3] = ["export", "files", "letters"];
+
+/// A server, ended with the test.
+struct Up {
+    process: Child,
+    stdout: BufReader<ChildStdout>,
+    greeting: String,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Up {
+    fn url(&self) -> String {
+        self.greeting.trim().strip_prefix("Listening on ").unwrap().to_owned()
+    }
+}
+
+/// A program with all that it is told and tells in one folder.
+struct Scene {
+    folder: TempDir,
+    collector: Collector,
+    sinks: Vec<(String, String)>,
+}
+
+impl Scene {
+    fn home(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Remembers what somebody could look at.
+    fn seen(&mut self, name: &str, text: impl Into<String>) {
+        self.sinks.push((name.to_owned(), text.into()));
+    }
+
+    /// The program, with secrets in its environment, telling the collector.
+    fn program(&self, args: &[&str], name: &str) -> Command {
+        let mut command = attache(args);
+        self.collector.told_by(&mut command, name);
+        command
+            .env("CANARY", "canary-of-the-environment")
+            .env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=canary-of-the-collector")
+            .env("HOME", self.home())
+            .current_dir(self.home());
+        command
+    }
+
+    /// Runs the program; gives all that it says.
+    fn said(&self, args: &[&str]) -> String {
+        let mut program = self.program(args, "client");
+        let output = program.env("BEHIND", "http://behind").env("MODEL", "http://model").output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        text(&output.stdout) + &text(&output.stderr)
+    }
+
+    fn start(&self, file: &str, name: &str, more: &[(&str, &str)]) -> Up {
+        let data = format!("{name}.data");
+        let mut command =
+            self.program(&["serve", file, "--listen", "127.0.0.1:0", "--data-dir", &data], name);
+        let log = File::create(self.home().join(format!("{name}.log"))).unwrap();
+        let mut process = command
+            .envs(more.iter().copied())
+            .env("RUST_LOG", "trace")
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        let mut greeting = String::new();
+        stdout.read_line(&mut greeting).unwrap();
+        Up { process, stdout, greeting }
+    }
+
+    /// Ends a server; all that it has to tell is told.
+    fn end(&mut self, name: &str, mut server: Up) {
+        let pid = server.process.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        server.process.wait().unwrap();
+        let mut said = server.greeting.clone();
+        server.stdout.read_to_string(&mut said).unwrap();
+        self.seen("greeting", said);
+        let log = fs::read_to_string(self.home().join(format!("{name}.log"))).unwrap();
+        self.seen(&format!("log of {name}"), log);
+    }
+
+    /// Nothing that is secret is in any of it, and what was said only where tasks are.
+    fn search(&self, secrets: &[&str]) {
+        for (name, text) in &self.sinks {
+            assert!(!text.is_empty(), "{name} was looked at");
+            let said = [SAID].into_iter().filter(|_| !HAVE_TASKS.contains(&&**name));
+            for secret in secrets.iter().copied().chain(said) {
+                let around = text.find(secret).map(|at| {
+                    let from = text.floor_char_boundary(at.saturating_sub(200));
+                    text[from..].chars().take(400).collect::<String>()
+                });
+                assert_eq!(around, None, "`{secret}` is in: {name}");
+            }
+        }
+    }
+
+    fn sink(&self, wanted: &str) -> &str {
+        &self.sinks.iter().find(|(name, _)| name == wanted).unwrap().1
+    }
 }
 
 /// What the running server tells its operator.
@@ -58,10 +180,9 @@ fn admin(data: &Path, request: &str) -> String {
     answer
 }
 
-fn post(url: &str, key: &str, method: &str, params: &Value) -> Value {
+fn post(url: &str, credential: &str, method: &str, params: &Value) -> Value {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-    let key = format!("Authorization: Bearer {key}");
-    send(url, "POST", &["Content-Type: application/json", "A2A-Version: 1.0", &key], &body)
+    send(url, "POST", &["Content-Type: application/json", "A2A-Version: 1.0", credential], &body)
 }
 
 /// Everything below a folder, as text.
@@ -78,53 +199,34 @@ fn files(folder: &Path) -> String {
     all
 }
 
-#[test]
-fn s38_no_secret_is_in_any_place_that_others_look_at() {
-    let folder = TempDir::new().unwrap();
-    let (home, data) = (folder.path(), folder.path().join("data"));
-    fs::create_dir(&data).unwrap();
-    fs::write(home.join("agents.toml"), CONFIG).unwrap();
-    let pem = include_str!("../../../src/jws/tests/p256.pem");
-    fs::write(home.join("push.pem"), pem).unwrap();
-    fs::set_permissions(home.join("push.pem"), fs::Permissions::from_mode(0o600)).unwrap();
-    let place = data.to_str().unwrap();
-    // The key is on stdout, and what is said of it is not.
-    let key = |name| {
-        let output = attache(&["keys", "add", name, "--data-dir", place]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
-    let (ann, bob) = (key("ann"), key("bob"));
-    let mut server = attache(&["serve", "agents.toml", "--listen", "127.0.0.1:0", "--data-dir", place])
-        .env("CANARY", "canary-of-the-environment")
-        .env("RUST_LOG", "trace")
-        .current_dir(home)
-        .stdout(Stdio::piped())
-        .stderr(File::create(home.join("log")).unwrap())
-        .spawn()
-        .unwrap();
-    let mut stdout = BufReader::new(server.stdout.take().unwrap());
-    let mut greeting = String::new();
-    stdout.read_line(&mut greeting).unwrap();
-    let url = greeting.trim().strip_prefix("Listening on ").unwrap().to_owned();
+fn message() -> Value {
+    json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": SAID}],
+        "metadata": {"note": SAID}})
+}
 
-    // A webhook that nobody answers, with everything that can be secret of one.
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let hook = json!({"url": format!("http://{dead}/canary-of-the-hook?s=canary-of-the-query"),
-        "token": "canary-of-the-token",
-        "authentication": {"scheme": "Bearer", "credentials": "canary-of-the-credentials"}});
-    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
-    let with_hook = json!({"message": message, "configuration": {"taskPushNotificationConfig": hook}});
-    let task = post(&url, &ann, "SendMessage", &with_hook)["result"]["task"]["id"].clone();
-    let task = task.as_str().unwrap();
-    let mut sinks = vec![("greeting", greeting)];
-    // What strangers hear, and what fails.
-    for (name, key, method, params) in [
+/// What strangers hear, and what fails, over JSON-RPC and HTTP+JSON.
+fn refusals(scene: &mut Scene, url: &str, (ann, bob): (&str, &str), task: &str) {
+    let (ann, bob) = (format!("Authorization: Bearer {ann}"), format!("Authorization: Bearer {bob}"));
+    let sent = |agent: &str| json!({"message": message(), "tenant": agent});
+    let get = || json!({"id": task});
+    for (name, credential, method, params) in [
         ("stranger", &*bob, "GetTaskPushNotificationConfig", json!({"taskId": task, "id": "x"})),
         ("list of a stranger", &bob, "ListTaskPushNotificationConfigs", json!({"taskId": task})),
-        ("nobody", "att_canary-of-nobody", "GetTask", json!({"id": task})),
+        ("task of a stranger", &bob, "GetTask", get()),
+        ("nobody", "Authorization: Bearer att_canary-of-nobody", "GetTask", get()),
+        ("nobody's key", "X-API-Key: canary-of-a-header", "GetTask", get()),
+        // `an:canary-of-a-password`: in base64 the canary begins where a group does.
+        ("basic", "Authorization: Basic YW46Y2FuYXJ5LW9mLWEtcGFzc3dvcmQ=", "GetTask", get()),
+        ("cookie", "Cookie: key=canary-of-a-cookie", "GetTask", get()),
         ("nonsense", &ann, "SendMessage", json!({"message": {"parts": "canary-of-nonsense"}})),
-        ("backend", &ann, "SendMessage", json!({"message": message, "tenant": "backend"})),
-        ("command", &ann, "SendMessage", json!({"message": message, "tenant": "command"})),
+        ("unknown method", &ann, "canary-of-a-method", json!({})),
+        (
+            "ended",
+            &ann,
+            "SendMessage",
+            json!({"message": {"messageId": "n", "role": "ROLE_USER",
+            "taskId": task, "parts": [{"text": SAID}]}}),
+        ),
         (
             "refused",
             &ann,
@@ -132,51 +234,135 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
             json!({"taskId": task, "url": "http://10.0.0.1/canary-of-a-refusal", "token": "canary-of-another"}),
         ),
     ] {
-        sinks.push((name, post(&url, key, method, &params).to_string()));
+        scene.seen(name, post(url, credential, method, &params).to_string());
     }
+    let query = format!("{url}tasks/{task}?key=canary-of-a-query");
+    scene.seen("query", send(&query, "GET", &["A2A-Version: 1.0"], "").to_string());
+    let headers = ["A2A-Version: 1.0", "Content-Type: application/json", &ann];
+    let broken = send(&format!("{url}message:send"), "POST", &headers, &format!("{{\"{SAID}"));
+    scene.seen("broken body", broken.to_string());
+    // Agents that fail, and those that pass on what they were told: their tasks are their caller's own.
+    for agent in ["backend", "command", "remote", "model", "tools"] {
+        let answer = post(url, &ann, "SendMessage", &sent(agent));
+        let mut shown = answer["result"]["task"].clone();
+        assert!(shown["status"]["state"].is_string(), "{agent}: {answer}");
+        let ended =
+            if matches!(agent, "remote" | "model") { "TASK_STATE_COMPLETED" } else { "TASK_STATE_FAILED" };
+        assert_eq!(shown["status"]["state"], ended, "{agent}: {answer}");
+        shown["history"].take();
+        if agent != "remote" {
+            scene.seen(agent, shown.to_string());
+        }
+    }
+}
+
+/// The program as a client: everything that it shows of a call, over every binding.
+fn clients(scene: &mut Scene, url: &str, ann: &str) {
+    for binding in ["jsonrpc", "http+json", "grpc"] {
+        for (name, key) in [("client", ann), ("client that nobody knows", "canary-of-a-client")] {
+            let args = [
+                "send",
+                "-a",
+                url,
+                "--transport",
+                binding,
+                "--bearer",
+                key,
+                "--svc-param",
+                "X-Auth-Token: canary-of-a-parameter",
+                "--debug",
+                "--verbose",
+                "hello",
+            ];
+            let said = scene.said(&args);
+            assert!(said.contains("authorization: ***"), "{binding}: {said}");
+            scene.seen(&format!("{name} over {binding}"), said);
+        }
+    }
+}
+
+#[test]
+fn s38_no_secret_is_in_any_place_that_others_look_at() {
+    let folder = TempDir::new().unwrap();
+    let pem = include_str!("../../../src/jws/tests/p256.pem");
+    for (name, text) in [("agents.toml", CONFIG), ("behind.toml", BEHIND), ("push.pem", pem)] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    fs::set_permissions(folder.path().join("push.pem"), fs::Permissions::from_mode(0o600)).unwrap();
+    let data = folder.path().join("front.data");
+    fs::create_dir(&data).unwrap();
+    let place = data.to_str().unwrap();
+    // The key is on stdout, and what is said of it is not.
+    let key = |name| {
+        let output = attache(&["keys", "add", name, "--data-dir", place]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let (ann, bob) = (key("ann"), key("bob"));
+    let mut scene = Scene { folder, collector: Collector::new(), sinks: Vec::new() };
+    let behind = scene.start("behind.toml", "behind", &[]);
+    let (thinking, asked) = model(vec![says("so it is")]);
+    let front = scene.start("agents.toml", "front", &[("BEHIND", &behind.url()), ("MODEL", &thinking)]);
+    let url = front.url();
+
+    // A webhook that nobody answers, with everything that can be secret of one.
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let hook = json!({"url": format!("http://{dead}/canary-of-the-hook?s=canary-of-the-query"),
+        "token": "canary-of-the-token",
+        "authentication": {"scheme": "Bearer", "credentials": "canary-of-the-credentials"}});
+    let with_hook = json!({"message": message(), "configuration": {"taskPushNotificationConfig": hook}});
+    let sent = post(&url, &format!("Authorization: Bearer {ann}"), "SendMessage", &with_hook);
+    let task = sent["result"]["task"]["id"].as_str().unwrap();
+    refusals(&mut scene, &url, (&ann, &bob), task);
+    assert!(asked.recv_timeout(DEADLINE).unwrap().to_string().contains(SAID), "the model was told");
+    clients(&mut scene, &url, &ann);
     let begun = Instant::now();
     let given_up = loop {
-        let listed = said(&["push", "deliveries", "--data-dir", place], home);
+        let listed = scene.said(&["push", "deliveries", "--data-dir", place]);
         if listed.contains(task) {
             break listed;
         }
         assert!(begun.elapsed() < DEADLINE, "it is given up: {listed}");
     };
     let number = given_up.split_whitespace().next().unwrap().to_owned();
-    sinks.push(("letters", said(&["push", "deliveries", &number, "--data-dir", place], home)));
-    sinks.push(("deliveries", given_up));
+    scene.seen("deliveries", given_up);
     for request in ["GET /metrics", "GET /push/deliveries", "GET /push/letters?number=1"] {
-        sinks.push((request, admin(&data, request)));
+        scene.seen(request, admin(&data, request));
     }
-    sinks.push(("configuration", said(&["serve", "agents.toml", "--print-config"], home)));
-    sinks.push(("check", said(&["check", "agents.toml"], home)));
-    sinks.push(("keys", said(&["keys", "list", "--data-dir", place], home)));
-    sinks.push(("export", said(&["db", "export", "--data-dir", place], home)));
+    for (name, args) in [
+        ("letters", &["push", "deliveries", &number, "--data-dir", place][..]),
+        ("configuration", &["serve", "agents.toml", "--print-config"]),
+        ("check", &["check", "agents.toml"]),
+        ("keys", &["keys", "list", "--data-dir", place]),
+        ("export", &["db", "export", "--data-dir", place]),
+    ] {
+        scene.seen(name, scene.said(args));
+    }
     for path in [".well-known/agent-card.json", ".well-known/jwks.json", ".well-known/ai-catalog.json"] {
-        sinks.push((path, send(&format!("{url}{path}"), "GET", &[], "").to_string()));
+        scene.seen(path, send(&format!("{url}{path}"), "GET", &[], "").to_string());
     }
-    let pid = server.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    server.wait().unwrap();
-    let mut rest = String::new();
-    stdout.read_to_string(&mut rest).unwrap();
-    sinks.push(("the rest of the greeting", rest));
-    sinks.push(("log", fs::read_to_string(home.join("log")).unwrap()));
-    sinks.push(("files", files(&data)));
+    scene.end("front", front);
+    scene.end("behind", behind);
+    scene.seen("files", files(&data) + &files(&scene.home().join("behind.data")));
+    scene.seen("collector", scene.collector.everything());
 
     let private = pem.lines().nth(1).unwrap();
-    for (name, text) in &sinks {
-        assert!(!text.is_empty(), "{name} was looked at");
-        for secret in ["canary", &ann, &bob, private] {
-            let at = text.find(secret).map(|at| {
-                text.get(at.saturating_sub(200)..).unwrap_or(secret).chars().take(400).collect::<String>()
-            });
-            assert_eq!(at, None, "`{secret}` is in: {name}");
-        }
-    }
+    scene.search(&["canary", "Y2FuYXJ5", &ann, &bob, private]);
+    // What was searched had something in it.
+    let (log, told) = (scene.sink("log of front"), scene.sink("collector"));
+    assert!(log.contains("webhook given up") && log.contains("caller refused"));
+    assert!(log.contains(" TRACE ") || log.contains("\"TRACE\""), "as much as can be logged");
     // S27: the switch for development says what it is.
-    let sink = |wanted: &str| &sinks.iter().find(|(name, _)| *name == wanted).unwrap().1;
-    assert!(sink("log").contains("webhook given up") && sink("log").contains("caller refused"));
-    assert!(sink("log").contains("for development only"));
-    assert!(sink("GET /metrics").contains("attache_") && sink("export").contains(task));
+    assert!(log.contains("for development only"));
+    assert!(scene.sink("GET /metrics").contains("attache_") && scene.sink("export").contains(SAID));
+    for span in [
+        "a2a.turn",
+        "a2a.push",
+        "chat small",
+        "a2a.SendMessage",
+        "kaos.task.execute",
+        "kaos.tasks",
+        "attache send",
+    ] {
+        assert!(told.contains(&format!("\"{span}\"")), "{span} is told");
+    }
 }

@@ -237,3 +237,29 @@ fn started(text: &str, shown_in: &str) {
         assert!(card["skills"][0]["id"].is_string(), "{shown_in}: {name}: {card}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn s82_a_secret_in_a_file_that_others_can_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt;
+    for (value, mode, is_warned) in [
+        ("Bearer canary", 0o644, true),
+        ("Bearer canary", 0o640, true),
+        ("Bearer canary", 0o600, false),
+        ("Bearer ${CANARY}", 0o644, false),
+    ] {
+        let (folder, file) = folder(&format!(
+            "[agents.a]\ntype = \"http\"\nurl = \"http://127.0.0.1:9/\"\nheaders = {{ Authorization = \"{value}\" }}\n"
+        ));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let output = attache(&["check", &file]).env("CANARY", "canary").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8(output.stderr).unwrap();
+        let wanted = format!(
+            "warning: others can read {file}, and agents.a.headers.Authorization is a secret: chmod 600"
+        );
+        assert_eq!(told.contains(&wanted), is_warned, "{value} {mode:o}: {told}");
+        assert!(!told.contains("canary"), "{told}");
+        drop(folder);
+    }
+}

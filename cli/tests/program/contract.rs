@@ -7,6 +7,7 @@ mod chat;
 mod config;
 mod conformance;
 mod errors;
+mod foreign;
 mod interact;
 mod listen;
 mod login;

@@ -7,6 +7,8 @@ mod bench;
 mod canary;
 mod chat;
 mod clients;
+#[cfg(unix)]
+mod collector;
 mod config;
 mod contract;
 #[cfg(unix)]

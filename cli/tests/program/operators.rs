@@ -93,14 +93,20 @@ fn operators_are_told_when_no_server_runs() {
     assert!(code == Some(1) && said.contains("no server runs"), "{said}");
 }
 
-/// Asks at the address for operators; gives the status.
-fn status(address: &str, path: &str, header: &str) -> u16 {
+/// Asks at the address for operators; gives the whole answer.
+fn answer(address: &str, path: &str, header: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: admin\r\n{header}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    answer
+}
+
+/// The same; gives the status.
+fn status(address: &str, path: &str, header: &str) -> u16 {
+    answer(address, path, header).split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 #[test]
@@ -139,6 +145,35 @@ fn s14_keys_of_callers_and_of_operators_open_different_doors() {
     assert!(said(server.folder.path(), &["keys", "list"]).contains("root  admin"));
     said(server.folder.path(), &["keys", "revoke", "root"]);
     assert_eq!(status(&address, "/push/deliveries", &operator), 401);
+}
+
+/// An address is kept in histories and logs, and told to where it leads: no door takes a key from one.
+#[test]
+fn s80_no_key_in_an_address_opens_a_door() {
+    let folder = TempDir::new().unwrap();
+    let caller = said(folder.path(), &["keys", "add", "ann"]);
+    let operator = said(folder.path(), &["keys", "add", "root", "--admin"]);
+    let server = serve_in(&["serve", "--echo", "--store", "memory", "--admin-listen", "127.0.0.1:0"], folder);
+    let url = server.line("Listening on ");
+    let door = url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
+    server.line("Card: ");
+    server.line("Tasks: ");
+    let admin = server.line("Operators: ");
+    for (door, path, key) in [(&admin, "/push/deliveries", &operator), (&door, "/tasks", &caller)] {
+        for name in ["key", "api_key", "apikey", "token", "access_token", "X-API-Key", "authorization"] {
+            let path = format!("{path}?{name}={key}");
+            assert_eq!(status(door, &path, "A2A-Version: 1.0"), 401, "{path}");
+        }
+        let header = format!("A2A-Version: 1.0\r\nAuthorization: Bearer {key}");
+        let shown = answer(door, path, &header);
+        assert!(shown.starts_with("HTTP/1.1 200"), "{shown}");
+        assert!(!shown.contains(key.as_str()) && !shown.to_lowercase().contains("set-cookie"), "{shown}");
+    }
+    let shown =
+        answer(&admin, "/push/deliveries", &format!("Authorization: Bearer {operator}")).to_lowercase();
+    for header in ["referrer-policy: no-referrer\r\n", "cache-control: no-store\r\n"] {
+        assert!(shown.contains(header), "{shown}");
+    }
 }
 
 #[test]

@@ -1,164 +1,16 @@
-//! One trace through many programs, as a collector sees it: what comes is real OTLP, decoded with the types of the protocol.
+//! One trace through many programs, as a collector sees it.
 
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
-use std::time::Instant;
 
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::KeyValue;
-use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use opentelemetry_proto::tonic::trace::v1::Span;
-use prost::Message;
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::collector::{Collector, Seen, hex, listener};
 use crate::harness::{DEADLINE, Serving, attache, call, serve_by};
 use crate::llm::{calls, file, model, says};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-
-/// A request as it came: its path, its headers and its body.
-struct Came {
-    path: String,
-    headers: HashMap<String, String>,
-    body: Vec<u8>,
-}
-
-/// Answers every request with 200; gives its address, and what came.
-fn listener() -> (String, Receiver<Came>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (tell, came) = sync_channel(1024);
-    thread::spawn(move || {
-        while let Ok((stream, _)) = listener.accept() {
-            let tell = tell.clone();
-            thread::spawn(move || {
-                let mut reader = BufReader::new(stream);
-                while let Some(one) = read(&mut reader) {
-                    let answered =
-                        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-                    if answered.is_err() || tell.send(one).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    (url, came)
-}
-
-fn read(reader: &mut BufReader<TcpStream>) -> Option<Came> {
-    let mut lines = reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty());
-    let path = lines.next()?.split(' ').nth(1)?.to_owned();
-    let headers: HashMap<_, _> = lines
-        .filter_map(|line| {
-            Some((line.split_once(':')?.0.to_ascii_lowercase(), line.split_once(':')?.1.trim().to_owned()))
-        })
-        .collect();
-    let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
-    reader.read_exact(&mut body).ok()?;
-    Some(Came { path, headers, body })
-}
-
-/// A span, and the program that it is of.
-#[derive(Clone, Debug)]
-struct Seen {
-    program: String,
-    span: Span,
-}
-
-impl Seen {
-    fn id(&self) -> String {
-        hex(&self.span.span_id)
-    }
-
-    fn parent(&self) -> String {
-        hex(&self.span.parent_span_id)
-    }
-
-    fn says(&self, key: &str) -> Option<String> {
-        let value = self.span.attributes.iter().find(|one| one.key == key)?;
-        Some(text(value))
-    }
-}
-
-fn text(pair: &KeyValue) -> String {
-    match pair.value.as_ref().unwrap().value.as_ref().unwrap() {
-        Any::StringValue(text) => text.clone(),
-        Any::IntValue(number) => number.to_string(),
-        other => format!("{other:?}"),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// What a collector is told.
-struct Collector {
-    url: String,
-    came: Receiver<Came>,
-    spans: Mutex<Vec<Seen>>,
-    metrics: Mutex<Vec<String>>,
-}
-
-impl Collector {
-    fn new() -> Self {
-        let (url, came) = listener();
-        Self { url, came, spans: Mutex::default(), metrics: Mutex::default() }
-    }
-
-    /// A command that tells this collector, under this name.
-    fn told_by<'a>(&self, command: &'a mut Command, name: &str) -> &'a mut Command {
-        command
-            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &self.url)
-            .env("OTEL_SERVICE_NAME", name)
-            .env("OTEL_BSP_SCHEDULE_DELAY", "20")
-            .env("OTEL_METRIC_EXPORT_INTERVAL", "20")
-    }
-
-    /// Waits until all that was told is enough.
-    fn until<T>(&self, enough: impl Fn(&[Seen], &[String]) -> Option<T>) -> T {
-        let begun = Instant::now();
-        loop {
-            if let Some(found) = enough(&self.spans.lock().unwrap(), &self.metrics.lock().unwrap()) {
-                return found;
-            }
-            let left = DEADLINE.saturating_sub(begun.elapsed());
-            let Ok(one) = self.came.recv_timeout(left) else { panic!("not told: {:#?}", self.spans) };
-            self.take(&one);
-        }
-    }
-
-    fn take(&self, one: &Came) {
-        assert_eq!(one.headers["content-type"], "application/x-protobuf");
-        match &*one.path {
-            "/v1/traces" => {
-                for resource in ExportTraceServiceRequest::decode(&*one.body).unwrap().resource_spans {
-                    let attributes = resource.resource.unwrap().attributes;
-                    let program =
-                        attributes.iter().find(|pair| pair.key == "service.name").map(text).unwrap();
-                    let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-                    let seen = spans.map(|span| Seen { program: program.clone(), span });
-                    self.spans.lock().unwrap().extend(seen);
-                }
-            }
-            "/v1/metrics" => {
-                let told = ExportMetricsServiceRequest::decode(&*one.body).unwrap();
-                let scopes = told.resource_metrics.into_iter().flat_map(|resource| resource.scope_metrics);
-                let names = scopes.flat_map(|scope| scope.metrics).map(|metric| metric.name);
-                self.metrics.lock().unwrap().extend(names);
-            }
-            other => panic!("{other}"),
-        }
-    }
-}
 
 fn find(spans: &[Seen], program: &str, name: &str, kind: i32) -> Option<Seen> {
     let is_it = |seen: &&Seen| (&*seen.program, &*seen.span.name, seen.span.kind) == (program, name, kind);

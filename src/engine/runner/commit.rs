@@ -16,6 +16,7 @@ pub(super) struct Birth {
     pub(super) key: Option<Key>,
     pub(super) alias: Option<TaskId>,
     pub(super) config: Option<Registered>,
+    pub(super) followed: bool,
     pub(super) answer: oneshot::Sender<Result<Accepted>>,
 }
 
@@ -164,8 +165,8 @@ impl Runner {
             let (live, wished) = self.engine.journal.registry.claim(&self.id);
             (self.live, self.wished) = (Some(live), Some(wished));
         }
-        // A quick turn is over before anybody could follow it.
-        let (events, shown) = (batch.events.len(), (!last).then(|| (batch.clone(), weight)));
+        // A quick turn is over before anybody could follow it, but for whoever began it.
+        let (events, shown) = (batch.events.len(), (!last || birth.followed).then(|| batch.clone()));
         let (states, begun) = (metrics::states(&batch.events), Instant::now());
         let task = NewTask {
             id: self.id.clone(),
@@ -179,8 +180,9 @@ impl Runner {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
                 self.count(&states, events, begun);
-                self.written(events, shown);
-                let _ = birth.answer.send(Ok(self.accepted()));
+                let (live, opening) = if last { (None, shown) } else { (shown, None) };
+                self.written(events, live.map(|batch| (batch, weight)));
+                let _ = birth.answer.send(Ok(Accepted { opening, ..self.accepted() }));
                 Ok(())
             }
             Ok(Opened::Again(seen)) => {
@@ -215,7 +217,7 @@ impl Runner {
 
     pub(super) fn accepted(&self) -> Accepted {
         let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
-        Accepted { head, turn: self.log.last_turn(), log: self.log.clone() }
+        Accepted { head, turn: self.log.last_turn(), log: self.log.clone(), opening: None }
     }
 
     fn fresh_head(&self) -> Head {

@@ -278,6 +278,10 @@ impl Store for Faulty {
         self.read(self.memory.count_ended()).await
     }
 
+    async fn tally(&self, agent: &str, tenant: &str) -> store::Result<Option<store::Tally>> {
+        self.read(self.memory.tally(agent, tenant)).await
+    }
+
     async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> store::Result<()> {
         self.folds.fetch_add(1, Ordering::SeqCst);
         match self.keeps {

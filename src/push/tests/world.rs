@@ -222,7 +222,14 @@ impl Process {
 
     pub(super) async fn send_with(&self, key: Option<Key>, text: &str, url: &str, version: Version) -> Head {
         let config = Some(registered(url, version));
-        let opening = Opening { message: Message::user(text), key, alias: None, config, failure: None };
+        let opening = Opening {
+            message: Message::user(text),
+            key,
+            alias: None,
+            config,
+            failure: None,
+            followed: false,
+        };
         let accepted = self.engine.start(call(), opening).await.unwrap();
         self.pushes.registered(&accepted.head, &"hook".into());
         accepted.head

@@ -103,14 +103,11 @@ fn write(out: &mut Vec<u8>, stream: &Stream, item: &Item, version: Version) {
         Item::Whole(event, _) => frame::write(out, |out| write_grpc_event(out, event, false, version)),
         Item::Update { entry, closes } => {
             let form = FORMS + 2 * (version as u8) + u8::from(*closes);
-            let message = entry.form(form, |entry| {
-                let mut message = Vec::with_capacity(256);
-                event(entry, stream.ids(), |event| {
-                    write_grpc_event(&mut message, event, *closes, version);
+            frame::write(out, |out| {
+                entry.form(form, out, |entry, out| {
+                    event(entry, stream.ids(), |event| write_grpc_event(out, event, *closes, version));
                 });
-                message.into()
             });
-            frame::write(out, |out| out.extend_from_slice(&message));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Lists and sweeps.
 
 use super::{at, ending, find, given, ids, new_task, new_task_at, open, open_all, rule, same, scope};
-use crate::model::{Seq, TaskState, Timestamp};
-use crate::store::{Batch, Head, NewTask, Page, Query, Store};
+use crate::model::{Scope, Seq, TaskState, Timestamp};
+use crate::store::{Batch, Head, NewTask, Page, Query, Store, Tally};
 
 pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     lists_go_from_the_newest_status(&make().await).await;
@@ -12,6 +12,7 @@ pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     unfinished_tasks_are_swept_by_id(&make().await).await;
     ended_tasks_are_swept_by_age(&make().await).await;
     parked_tasks_have_no_work(&make().await).await;
+    tenants_are_tallied(&make().await).await;
     the_newest_time_is_known(&make().await).await;
 }
 
@@ -187,6 +188,27 @@ async fn ended_tasks_are_swept_by_age(store: &dyn Store) {
     same(count().await, 1, "the count follows what is removed");
     let left = given(store.unfinished(None, 10).await, "unfinished tasks can be swept");
     same(ids(&left), vec!["d"], "an ended task is not unfinished");
+}
+
+async fn tenants_are_tallied(store: &dyn Store) {
+    let of = |tenant: &str, owner| Scope { tenant: tenant.into(), ..scope(owner) };
+    let tasks =
+        [("a", of("blue", "ann")), ("b", of("blue", "bob")), ("c", of("blue", "bob")), ("d", of("", "ann"))];
+    let heads = open_all(store, tasks.map(|(id, scope)| NewTask { scope, ..new_task(id) })).await;
+    let agent = &heads[0].scope.agent;
+    let tally =
+        async |tenant| given(store.tally(agent, tenant).await, "the tasks of a tenant can be counted");
+    // A store that does not tell has none of anybody.
+    let Some(blue) = tally("blue").await else { return };
+    same(blue, Tally { open: 3, kept: 3 }, "a tally is of all callers of a tenant");
+    same(tally("").await, Some(Tally { open: 1, kept: 1 }), "those of no tenant are by themselves");
+    same(tally("red").await, Some(Tally::default()), "a tenant without tasks has none");
+    let elsewhere = given(store.tally("another agent", "blue").await, "any agent can be asked about");
+    same(elsewhere, Some(Tally::default()), "a tally is of one agent");
+    given(store.append(&heads[1], Seq(1), &ending(TaskState::Failed, 2_000)).await, "a batch is added");
+    same(tally("blue").await, Some(Tally { open: 2, kept: 3 }), "what has ended is kept and not open");
+    given(store.remove(&heads[1..2]).await, "tasks are removed");
+    same(tally("blue").await, Some(Tally { open: 2, kept: 2 }), "a removed task does not count");
 }
 
 async fn parked_tasks_have_no_work(store: &dyn Store) {

@@ -9,7 +9,7 @@ use super::seal::Seal;
 use super::write::ALL_SCOPES;
 use crate::model::{Caller, ContextId, Entry, Scope, Seq, TaskId, TaskState, Timestamp};
 use crate::store::codec::{self, Corrupt, state_number, state_of};
-use crate::store::{Error, Folded, Head, Key, Page, Query, Registered, Result, Seen};
+use crate::store::{Error, Folded, Head, Key, Page, Query, Registered, Result, Seen, Tally};
 
 /// The columns that [`head`] reads.
 pub(super) const HEAD: &str = "task.id, task.context, task.position, task.state, task.status_time";
@@ -291,6 +291,23 @@ pub(super) fn ended(connection: &Connection, before: Timestamp, limit: usize) ->
 
 pub(super) fn count_ended(connection: &Connection) -> rusqlite::Result<u64> {
     tallied(connection, ALL_SCOPES, TaskState::is_terminal)
+}
+
+/// Of a tenant of an agent, whoever its callers are.
+pub(super) fn tally(connection: &Connection, agent: &str, tenant: &str) -> rusqlite::Result<Tally> {
+    let sql = "SELECT state, sum(tasks) FROM scope CROSS JOIN tally
+         WHERE agent = ?1 AND tenant = ?2 AND tally.scope = scope.number GROUP BY state";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([agent, tenant])?;
+    let mut tally = Tally::default();
+    while let Some(row) = rows.next()? {
+        let (state, tasks) = (state_in(row, 0)?, count(row, 1)?);
+        tally.kept += tasks;
+        if !state.is_terminal() {
+            tally.open += tasks;
+        }
+    }
+    Ok(tally)
 }
 
 pub(super) fn kept(

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use attache::model::{AuthenticationInfo, StreamResponse, TaskState};
-use attache::{PushNotifications, PushReceiver, PushReceiverSettings};
+use attache::model::{AuthenticationInfo, Binding, ErrorKind, StreamResponse, TaskState, Version};
+use attache::{Client, PushNotifications, PushReceiver, PushReceiverSettings};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -248,4 +248,22 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
     assert_eq!(post(&receiver, posted(token(json!({"aud": ["x", "https://me.example/hook"]})))).await, 200);
     assert!(soon(taken.next()).await.is_some());
     assert_eq!(peer.asked().await.len(), 1, "the keys were read once");
+}
+
+/// A notification is a reason to look, and the agent says what is so.
+#[tokio::test]
+async fn s74_a_task_is_what_its_agent_says_and_not_what_was_posted() {
+    use super::peer::{Peer, json as answer};
+    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings { window: LONG, ..settings() });
+    assert_eq!(post(&receiver, recorded(STATUS)).await, 200);
+    let notification = soon(taken.next()).await.unwrap();
+    let id = notification.task_id().unwrap().clone();
+    let now = json!({"id": id.as_str(), "contextId": "c", "status": {"state": "TASK_STATE_REJECTED"}});
+    let missing = json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "Task not found"}});
+    let peer = Peer::with(vec![answer(200, &now), answer(404, &missing)]).await;
+    let client = Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap();
+    let task = soon(notification.task(&client)).await.unwrap().unwrap();
+    assert_eq!(task.status.state, TaskState::Rejected);
+    assert_eq!(soon(notification.task(&client)).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
+    assert!(peer.asked().await.iter().all(|asked| asked.target == format!("GET /tasks/{id}")));
 }

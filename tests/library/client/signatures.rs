@@ -1,8 +1,8 @@
 //! Keys of cards from where they are published, if that is somewhere we trust.
 
-use attache::AgentCard;
-use attache::jws::{CardVerifier, KeySet, Signer, Verdict};
-use attache::model::{AgentSkill, Binding, Version};
+use attache::jws::{CardVerifier, KeySet, SignaturePolicy, Signer, Verdict};
+use attache::model::{AgentSkill, Binding, ErrorKind, Version};
+use attache::{AgentCard, Client, ClientSettings};
 use serde_json::json;
 
 use super::peer::{Peer, json as answer, reply};
@@ -59,4 +59,40 @@ async fn s25_a_key_set_is_bounded_and_redirects_lead_nowhere() {
         matches!(&verdict, Verdict::Unverifiable { reason } if reason.contains("cannot be read")),
         "{verdict:?}"
     );
+}
+
+/// A client that was told to look finds no agent where the card is not what was asked for, and asks nothing of it.
+#[tokio::test]
+async fn s43_a_client_takes_cards_by_their_signatures_if_it_is_told_to() {
+    let (card, key) = signed("https://a.example/keys", "k1");
+    let keys = || KeySet::read(json!({"keys": [key]}).to_string().as_bytes()).unwrap();
+    let shown = serde_json::to_value(&card).unwrap();
+    let (mut forged, mut plain) = (shown.clone(), shown.clone());
+    forged["description"] = json!("somebody else's");
+    plain.as_object_mut().unwrap().remove("signatures");
+    let other = CardVerifier::default();
+    for (shown, verifier, policy, is_taken) in [
+        (&shown, CardVerifier::new(keys()), SignaturePolicy::Required, true),
+        (&shown, CardVerifier::new(keys()), SignaturePolicy::IfPresent, true),
+        (&shown, other.clone(), SignaturePolicy::IfPresent, false),
+        (&forged, CardVerifier::new(keys()), SignaturePolicy::Required, false),
+        (&forged, CardVerifier::new(keys()), SignaturePolicy::IfPresent, false),
+        (&plain, CardVerifier::new(keys()), SignaturePolicy::Required, false),
+        (&plain, other, SignaturePolicy::IfPresent, true),
+    ] {
+        let peer = Peer::with(vec![answer(200, shown)]).await;
+        // Not even as something that only completes chats.
+        let settings = ClientSettings { chat_completions: Some("m".to_owned()), ..ClientSettings::default() };
+        let builder = Client::builder().settings(settings).signatures(verifier, policy);
+        let found = soon(builder.discover(&peer.url)).await;
+        match found {
+            Ok(client) => assert!(is_taken && client.card().is_some(), "{policy:?} {shown}"),
+            Err(error) => {
+                assert!(!is_taken, "{policy:?} {error} {shown}");
+                assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
+                assert!(error.message().contains("sign"), "{error}");
+            }
+        }
+        assert_eq!(peer.asked().await.len(), 1);
+    }
 }

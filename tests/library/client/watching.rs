@@ -7,6 +7,7 @@ use attache::{Client, ErrorKind, Traffic};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use super::peer::{Peer, json, read, reply};
 use crate::harness::soon;
@@ -49,28 +50,29 @@ async fn a_card_comes_as_it_was_written_or_not_at_all() {
 async fn s38_a_watcher_sees_whole_lines_so_that_it_can_hide_what_is_in_them() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let told = seen.clone();
+    let (seen, line_came) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
+    let (told, came) = (seen.clone(), line_came.clone());
     let client = Client::new(&url, Binding::JsonRpc, Version::V1).unwrap().watched(move |traffic| {
         if let Traffic::Received(bytes) = traffic {
             told.lock().unwrap().push(String::from_utf8_lossy(bytes).into_owned());
+            came.notify_one();
         }
     });
+    let lines = ["{\"jsonrpc\":\"2.0\",\"id\":1,\n", "\"error\":{\"code\":-32603,\"message\":\"hunter2\"}}"];
     let torn = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         read(&mut stream).await;
-        let body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"hunter2"}}"#;
+        let body = lines.concat();
         let (one, other) = body.split_at(body.find("ter2").unwrap());
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all(format!("{head}{one}").as_bytes()).await.unwrap();
-        // The first half is on its way by itself.
-        tokio::task::yield_now().await;
+        // The piece that ends in the middle of the word has come, since the line before it was shown.
+        line_came.notified().await;
         stream.write_all(other.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();
     };
     let request = GetTaskRequest { id: "t".into(), ..GetTaskRequest::default() };
     let (answer, ()) = soon(async { tokio::join!(client.get_task(request), torn) }).await;
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::Internal);
-    let seen = seen.lock().unwrap();
-    assert_eq!((seen.len(), seen[0].contains("hunter2")), (1, true), "{seen:?}");
+    assert_eq!(*seen.lock().unwrap(), lines, "no piece ends within a line");
 }

@@ -4,14 +4,15 @@ use std::num::NonZeroU32;
 
 use attache::auth::{Access, Allowance, Keys, Rule};
 use attache::model::{
-    AgentSkill, Binding, ErrorKind, Message, Object, Operation, SendMessageRequest, Version,
+    AgentSkill, Binding, ErrorKind, ListTasksRequest, Message, Object, Operation, SendMessageRequest,
+    TaskState, Version,
 };
 use attache::{Client, Served, Server};
 use serde_json::{Value, json};
 
 use super::strangers::{ANN, BOB, by, keys};
-use super::{Obeys, begin, cancel, find, get, message, refused, say};
-use crate::everywhere::{card, everywhere_on, has_retry_hint, has_tenants};
+use super::{Obeys, begin, cancel, find, get, message, refused, say, send, to};
+use crate::everywhere::{can_list, card, everywhere_on, has_retry_hint, has_tenants};
 use crate::harness::{FORMS, run};
 
 const CARL: &str = "carl-has-a-long-key-0003";
@@ -348,6 +349,55 @@ async fn s72_nobody_has_more_tasks_open_than_allowed() {
     .await;
 }
 
+/// Ann and Bob in every tenant, with strangers beside them.
+fn together(change: impl Fn(&mut Allowance)) -> Server {
+    let (keys, mut allowance) = (Keys::new(), Allowance::default());
+    for (name, key) in [("ann", ANN), ("bob", BOB)] {
+        keys.take(name, &key.into(), |one| one.tenants(["*"])).unwrap();
+    }
+    change(&mut allowance);
+    server(Access::by(keys).or_anonymous().allowance(allowance)).tenants(["blue", "red"])
+}
+
+#[tokio::test]
+async fn s72_a_tenant_has_only_so_many_tasks_open_whoever_its_callers_are() {
+    let server = || together(|allowance| allowance.tenant_open_tasks = Some(2));
+    everywhere_on(server, async |client: Client| {
+        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+        let (first, _) = (begin(&ann, "hang").await, begin(&bob, "ask").await);
+        for caller in [&ann, &bob, &client] {
+            let full = caller.send_message(message("hi")).await.unwrap_err();
+            assert_eq!(full.kind(), ErrorKind::RateLimited, "{full}");
+            assert!(full.retry_after().is_some() || !has_retry_hint(caller), "{full}");
+        }
+        if has_tenants(&client) {
+            let blue = bob.clone().with_tenant("blue");
+            say(&blue, "ask").await;
+            say(&ann.clone().with_tenant("red"), "ask").await;
+        }
+        cancel(&ann, &first.id).await.unwrap();
+        say(&client, "hi").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s72_a_tenant_keeps_only_so_many_tasks_and_what_it_has_stays_its_own() {
+    let server = || together(|allowance| allowance.tenant_tasks = Some(2));
+    everywhere_on(server, async |client: Client| {
+        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+        let (ended, asked) = (say(&ann, "hi").await, say(&bob, "ask").await);
+        assert_eq!(refused(client.send_message(message("hi")).await), ErrorKind::RateLimited);
+        // A tenant that is full goes on with what it has.
+        assert_eq!(get(&ann, &ended).await.status.state, TaskState::Completed);
+        assert_eq!(send(&bob, to(&asked, "Hamburg")).await.status.state, TaskState::Completed);
+        if has_tenants(&client) {
+            say(&ann.clone().with_tenant("blue"), "hi").await;
+        }
+    })
+    .await;
+}
+
 /// A key that is taken away is no key from that moment on.
 #[tokio::test]
 async fn s41_a_key_is_revoked_while_the_server_runs() {
@@ -358,4 +408,31 @@ async fn s41_a_key_is_revoked_while_the_server_runs() {
     say(&client, "hi").await;
     keys.replace([]);
     assert_eq!(refused(client.send_message(message("hi")).await), ErrorKind::Unauthenticated);
+}
+
+/// A page of another site may have a browser send anything here, and nothing of it is done.
+#[tokio::test]
+async fn s78_a_page_of_another_site_reaches_no_agent() {
+    let open = || Server::new(card(), Obeys);
+    everywhere_on(open, async |client: Client| {
+        for origin in ["https://evil.example", "null", "http://127.0.0.1.evil.example"] {
+            let page = client.clone().with_header("Origin", origin).unwrap();
+            assert_eq!(
+                refused(page.send_message(message("hi")).await),
+                ErrorKind::PermissionDenied,
+                "{origin}"
+            );
+            assert_eq!(refused(find(&page, &"t".into()).await), ErrorKind::PermissionDenied, "{origin}");
+        }
+        if can_list(&client).await {
+            assert_eq!(client.list_tasks(ListTasksRequest::default()).await.unwrap().total_size, 0);
+        }
+    })
+    .await;
+    let running = run(open()).await;
+    for form in FORMS {
+        let ask = form.ask("SendMessage", json!({"message": form.message("hi", json!({}))}));
+        let answer = running.ask(&ask.with("Origin", "https://evil.example")).await;
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (403, None));
+    }
 }

@@ -2,10 +2,10 @@
 
 use attache::auth::{Access, Keys};
 use attache::model::{
-    DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest, ListTasksRequest,
-    Message, PushConfig, SendMessageRequest, TaskId, TaskState,
+    Artifact, Content, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest,
+    ListTasksRequest, Message, Part, PushConfig, SendMessageRequest, TaskId, TaskState,
 };
-use attache::{Client, Error, Server};
+use attache::{Agent, Client, Error, Failure, Outcome, Server, Turn};
 use serde_json::json;
 
 use super::{Obeys, at_once, begin, cancel, find, get, message, refused, say, send, subscribe};
@@ -175,6 +175,56 @@ async fn s09_what_nobody_owns_is_not_everybodys() {
         assert_eq!(get(&client, &nobodys).await.id, nobodys.id);
     })
     .await;
+}
+
+/// Writes a file.
+struct Draws;
+
+impl Agent for Draws {
+    async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
+        let picture = Part::file(PICTURE, "image/png").with_filename("secret.png");
+        turn.artifact(Artifact::new("picture", picture).with_id("a-1")).await;
+        Ok(Outcome::Completed)
+    }
+}
+
+const PICTURE: &[u8] = b"\x89PNG of a secret";
+
+/// There is no address of a result that could be passed on, guessed or kept for too long: its bytes are in the task.
+#[tokio::test]
+async fn s11_a_result_is_in_its_task_and_at_no_address() {
+    let server = || Server::new(card(), Draws).access(Access::by(keys()));
+    everywhere_on(server, async |client: Client| {
+        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+        let task = say(&ann, "draw").await;
+        for seen in [&task, &get(&ann, &task).await] {
+            let part = &seen.artifacts[0].parts[0];
+            assert!(matches!(&part.content, Content::Raw(bytes) if bytes.decode() == PICTURE), "{part:?}");
+        }
+        assert_eq!(refused(find(&bob, &task.id).await), ErrorKind::TaskNotFound);
+    })
+    .await;
+    let server = run(server()).await;
+    let sent = FORMS[0].ask("SendMessage", json!({"message": FORMS[0].message("draw", json!({}))}));
+    let answer = server.ask(&sent.with("X-API-Key", ANN)).await;
+    let task = &answer.json()["result"]["task"];
+    assert!(!answer.body.contains("http"), "no address is given out: {}", answer.body);
+    let (id, context) = (task["id"].as_str().unwrap(), task["contextId"].as_str().unwrap());
+    for path in [
+        format!("/tasks/{id}/artifacts"),
+        format!("/tasks/{id}/artifacts/a-1"),
+        format!("/tasks/{id}/artifacts/a-1/parts/0"),
+        format!("/v1/tasks/{id}/artifacts/a-1"),
+        format!("/artifacts/a-1?taskId={id}"),
+        format!("/files/{context}/secret.png"),
+        "/files/secret.png".to_owned(),
+        "/download/a-1".to_owned(),
+    ] {
+        for key in [ANN, BOB] {
+            let found = server.send(&format!("GET {path} HTTP/1.1\r\nX-API-Key: {key}"), b"").await;
+            assert!(found.status == 404 && !found.body.contains("PNG"), "{path}: {found:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::peer::{self, Peer};
-use super::run::{Said, at};
+use super::run::{Said, at, verb};
 use crate::harness::{Serving, attache, serve, serve_in};
 
 /// Where a server listens.
@@ -154,4 +154,37 @@ fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_
         (&report["schema"], &report["summary"]["failed"]),
         (&json!("attache.conformance/1"), &json!(count))
     );
+}
+
+/// A kit that says what it was told, in place of the real one.
+#[cfg(unix)]
+#[test]
+fn conform_001_the_kit_of_the_protocol_runs_where_there_is_one() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let kit = folder.path().to_str().unwrap().to_owned();
+    let peer = Peer::new(peer::plain, peer::done());
+    let run = |more: &[&str]| {
+        let args = [&["conformance", "-a", &peer.url, "--kit", &kit], more].concat();
+        verb(&args).env("A2ACLI_BEARER", "hunter22").run()
+    };
+    let missing = run(&["-o", "json"]);
+    assert_eq!((missing.code, &missing.json()["error"]["code"]), (Some(2), &json!("A2ACLI_ERR_USAGE")));
+    let script = |code: u8| {
+        let text = format!(
+            "import os, sys\nprint('told', *sys.argv[1:], os.environ.get('A2ACLI_BEARER'))\n# --sut-host\nsys.exit({code})\n"
+        );
+        std::fs::write(folder.path().join("run_tck.py"), text).unwrap();
+    };
+    script(0);
+    let said = run(&["--exit-code", "--transport", "rest"]);
+    assert_eq!((said.code, said.field("Outcome")), (Some(0), "pass"), "{said:?}");
+    let told = format!("told --sut-host {} --transport http_json None\n", peer.url);
+    assert!(said.err.contains(&told), "{said:?}");
+    script(1);
+    let report = run(&["-o", "json"]);
+    assert_eq!(report.code, Some(0), "a failing agent is an outcome: {report:?}");
+    assert_eq!(report.json()["kit"]["outcome"], "fail");
+    assert_eq!(run(&["--exit-code"]).code, Some(10));
+    script(3);
+    assert_eq!(run(&["-o", "json"]).json()["error"]["code"], "A2ACLI_ERR_INTERNAL");
 }

@@ -1,6 +1,7 @@
 //! Signed cards.
 
 use std::fs;
+use std::sync::{Arc, Mutex};
 
 use rcgen::KeyPair;
 use serde_json::{Value, json};
@@ -16,9 +17,14 @@ struct Signed {
 
 impl Signed {
     fn new(url: &str) -> Self {
+        Self::with(url, json!({}))
+    }
+
+    /// A card with more in it.
+    fn with(url: &str, more: Value) -> Self {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
-        fs::write(path("plain.json"), peer::card(url, json!({})).to_string()).unwrap();
+        fs::write(path("plain.json"), peer::card(url, more).to_string()).unwrap();
         fs::write(path("key.pem"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
         let (plain, key, keys) = (path("plain.json"), path("key.pem"), path("keys.json"));
         let said =
@@ -84,4 +90,48 @@ fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
         assert_eq!((said.code, &said.json()["error"]["code"]), (Some(1), &json!("A2ACLI_ERR_CARD_INVALID")));
     }
     assert_eq!(peer.asked().len(), calls, "nobody was called");
+}
+
+#[test]
+fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one() {
+    let shown = Arc::new(Mutex::new(Value::Null));
+    let answer = shown.clone();
+    let peer = Peer::new(peer::plain, move |_, _| peer::result(&answer.lock().unwrap()));
+    let signed = Signed::with(
+        &peer.url,
+        json!({
+            "capabilities": {"extendedAgentCard": true},
+            "securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+            "securityRequirements": [{"schemes": {"b": {"list": []}}}],
+        }),
+    );
+    let keys = signed.path("keys.json");
+    let extended = |card: &str, public: &str, more: &[&str]| {
+        let mut document: Value =
+            serde_json::from_str(&fs::read_to_string(signed.path(card)).unwrap()).unwrap();
+        // What no reader knows is passed by.
+        document["somethingNew"] = json!({"a": 1});
+        *shown.lock().unwrap() = document;
+        let args = [&["--extended", "--bearer", "hunter22", "--jwks", &keys], more].concat();
+        signed.run(&["card", "get"], public, &args)
+    };
+    let good = extended("signed.json", "signed.json", &["--require-signature"]);
+    assert_eq!((good.code, good.field("Signature")), (Some(0), "verified (k-1)"), "{good:?}");
+    let shown_as_is = extended("signed.json", "signed.json", &["-o", "json"]);
+    assert_eq!(shown_as_is.json()["somethingNew"]["a"], 1, "{shown_as_is:?}");
+    let forged = extended("forged.json", "signed.json", &[]);
+    assert!(forged.field("Signature").starts_with("unverifiable ("), "{forged:?}");
+    assert!(forged.err.contains("warning: THE SIGNATURE OF THE CARD IS NOT GOOD"), "{}", forged.err);
+    assert_eq!(extended("plain.json", "signed.json", &[]).field("Signature"), "absent");
+    let calls = || peer.asked().len();
+    for (card, public, asked) in [
+        ("forged.json", "signed.json", 1),
+        ("plain.json", "signed.json", 1),
+        ("signed.json", "plain.json", 0),
+    ] {
+        let before = calls();
+        let said = extended(card, public, &["--require-signature", "-o", "json"]);
+        assert_eq!((said.code, &said.json()["error"]["code"]), (Some(1), &json!("A2ACLI_ERR_CARD_INVALID")));
+        assert_eq!(calls() - before, asked, "whom we cannot trust is not even asked: {card} {public}");
+    }
 }

@@ -158,3 +158,24 @@ fn demo_server_001_a_practice_agent_is_part_of_the_program() {
     let url = demo.line("Listening on ");
     assert_eq!(at(&url, &["send", "hi"]).field("State"), "TASK_STATE_COMPLETED");
 }
+
+/// The guard of the library stands before the program too: nobody is asked, and the way out is named.
+#[test]
+fn s28_tx_001_a_card_that_leads_inside_is_not_followed() {
+    for place in ["http://169.254.169.254/", "http://0.0.0.0:1/", "http://[fe80::1]/", "http://0x7f.1/"] {
+        let peer = Peer::new(move |_| peer::card(place, json!({})), peer::done());
+        for args in [&["send", "hi"][..], &["task", "get", "t-1"]] {
+            let said = at(&peer.url, &[args, &["-o", "json"]].concat());
+            let error = &said.json()["error"];
+            assert_eq!(
+                (said.code, &error["code"]),
+                (Some(3), &json!("A2ACLI_ERR_UNREACHABLE")),
+                "{place}: {said:?}"
+            );
+            let message = error["message"].as_str().unwrap();
+            assert!(message.starts_with("the card leads to "), "{place}: {message}");
+            assert!(error["hint"].as_str().unwrap().contains("--allow-host"), "{place}: {error}");
+        }
+        assert_eq!(peer.asked().len(), 2, "the card alone was read, each time");
+    }
+}
