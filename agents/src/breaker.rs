@@ -3,6 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use attache::Error;
+use attache::model::ErrorKind;
 use tokio::time::Instant;
 
 /// Counts how often in a row a peer was not there. After so many times nobody asks it until a pause is over; then one
@@ -43,6 +45,15 @@ impl Breaker {
                 true
             }
             None => true,
+        }
+    }
+
+    /// What became of a call: whether nobody was there, or nobody spoke, or else whatever they said.
+    pub(crate) fn note(&self, error: Option<&Error>) {
+        let kind = error.map(Error::kind);
+        match matches!(kind, Some(ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)) {
+            true => self.failed(),
+            false => self.answered(),
         }
     }
 

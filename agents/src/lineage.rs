@@ -1,18 +1,20 @@
 //! Whose work a piece of work is part of: how many agents stand before this one, who they are, and what may still be spent.
 //!
 //! It goes along with every message to another agent. What others say of it is never believed to our advantage: our own
-//! limits hold, and it can only add to what is refused. So nothing is gained by forging it, and nothing needs a signature.
+//! limits hold, and it can only add to what is refused. Between servers of ours it is signed: what they say of it counts in
+//! place of what a message says (`Word` in `auth` holds messages to that).
 
 use std::time::Duration;
 
 use attache::Turn;
-use attache::model::{MessageId, Object, Role, Task};
+use attache::model::{LINEAGE, MessageId, Object, Role, Task};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-/// Its place in the metadata of a message.
-const LINEAGE: &str = "urn:attache:ext:lineage:v1";
 /// Its place in the metadata of a task that has cost something.
 pub(crate) const USAGE: &str = "attache.usage";
+/// Its place in the metadata of a task that a model has passed on: what that choice has cost.
+pub(crate) const ROUTED: &str = "attache.routed";
 /// How long a line is believed at most.
 const MAX_PATH: usize = 64;
 
@@ -114,7 +116,12 @@ impl Lineage {
 
     /// Writes it into the metadata of a message.
     pub(crate) fn write(&self, metadata: &mut Object) {
-        metadata.insert(LINEAGE, serde_json::to_value(self).unwrap_or_default());
+        metadata.insert(LINEAGE, self.to_value());
+    }
+
+    /// As it is sent.
+    pub(crate) fn to_value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
     }
 }
 
@@ -161,7 +168,33 @@ impl Budget {
     }
 }
 
+tokio::task_local! {
+    /// What was spent on a turn before the agent that works on it was asked: its task does not tell of it yet.
+    static BEFORE: Cost;
+}
+
 impl Cost {
+    /// What was spent on a task by whoever passed it on, before the agent that works on it was asked.
+    pub(crate) fn before(turn: &Turn) -> Self {
+        let told = turn.task().metadata.as_ref().and_then(|metadata| metadata.get(ROUTED)?.read().ok());
+        told.or_else(|| BEFORE.try_with(|cost| *cost).ok()).unwrap_or_default()
+    }
+
+    /// Does some work after this was spent.
+    pub(crate) async fn then<T>(self, work: impl Future<Output = T>) -> T {
+        BEFORE.scope(self, work).await
+    }
+
+    /// Adds it to what the metadata of a task says that it has cost.
+    pub(crate) fn add_to(self, metadata: &mut Object) {
+        let Some(said) = metadata.get(USAGE) else { return };
+        let (Ok(cost), Ok(Value::Object(mut usage))) = (said.read::<Self>(), said.read()) else { return };
+        if let Ok(Value::Object(all)) = serde_json::to_value(cost.and(self)) {
+            usage.extend(all);
+            metadata.insert(USAGE, Value::Object(usage));
+        }
+    }
+
     /// What a task says that it has cost.
     pub(crate) fn of(task: &Task) -> Self {
         let said = task.metadata.as_ref().and_then(|metadata| metadata.get(USAGE)?.read().ok());
@@ -228,5 +261,20 @@ mod tests {
         assert!(refused(Budget { calls: None, ..left.after(cost) }).contains("tokens"));
         assert!(refused(Budget { time: Some(Duration::ZERO), ..left }).contains("time"));
         assert!(refused(left.shared(2)).contains("calls"), "one call is not enough for two");
+    }
+
+    #[test]
+    fn what_was_spent_before_is_added_and_the_rest_of_it_stays() {
+        let mut metadata: Object = serde_json::from_str(
+            r#"{"attache.usage": {"model": "m", "calls": 2, "inputTokens": 30, "outputTokens": 4}, "mine": 1}"#,
+        )
+        .unwrap();
+        Cost { calls: 1, input_tokens: 10, output_tokens: 2 }.add_to(&mut metadata);
+        let all: Value = serde_json::from_str(metadata.get_text()).unwrap();
+        let usage = serde_json::json!({"model": "m", "calls": 3, "inputTokens": 40, "outputTokens": 6});
+        assert_eq!(all, serde_json::json!({"attache.usage": usage, "mine": 1}));
+        let mut nothing = Object::new();
+        Cost { calls: 1, ..Cost::default() }.add_to(&mut nothing);
+        assert!(nothing.is_empty());
     }
 }

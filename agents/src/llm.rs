@@ -14,6 +14,7 @@ mod tool;
 use std::fmt;
 use std::sync::Arc;
 
+use attache::jws::Signer;
 use attache::model::{Message, MessageId, Object, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde_json::{Value, json};
@@ -86,6 +87,19 @@ impl Llm {
         }
         Ok(Self { settings, model, tools, servers, me: MessageId::random() })
     }
+
+    /// Signs for whom it calls those agents that are told (`forward_caller`): they believe it if they have our server as a
+    /// [node](attache::auth::Access::node).
+    #[must_use]
+    pub fn signed_by(mut self, signer: &Signer) -> Self {
+        // Nobody else has them yet.
+        for tool in self.tools.iter_mut().filter_map(Arc::get_mut) {
+            if let Way::Agent(delegate) = &mut tool.way {
+                delegate.signed_by(signer.clone());
+            }
+        }
+        self
+    }
 }
 
 impl Agent for Llm {
@@ -113,7 +127,7 @@ impl Agent for Llm {
         for open in calls::open(&happened).0 {
             let tool = self.tools.iter().find(|tool| tool.name == open.call.name);
             if let (Some(Way::Agent(delegate)), Some(id)) = (tool.map(|tool| &tool.way), &open.task)
-                && let Err(why) = delegate.cancel(id).await
+                && let Err(why) = delegate.cancel(id, open.caller.as_deref()).await
             {
                 tracing::debug!(task = %task.id, why, "the other agent did not cancel");
             }
@@ -225,7 +239,7 @@ impl<'a> Work<'a> {
 
     /// What this task has cost so far, those who worked for it included.
     fn in_all(&self) -> Cost {
-        self.happened.iter().fold(Cost::default(), |all, one| match one {
+        self.happened.iter().fold(Cost::before(self.turn), |all, one| match one {
             Happened::Did(Step::ToolCalls { usage, .. }) => all.and(usage.of_one_call()),
             Happened::Did(Step::Spent { cost, .. }) => all.and(*cost),
             _ => all,
@@ -317,7 +331,8 @@ impl<'a> Work<'a> {
 }
 
 impl Usage {
-    fn of_one_call(self) -> Cost {
+    /// What one call of a model has cost.
+    pub(crate) fn of_one_call(self) -> Cost {
         Cost { calls: 1, input_tokens: self.input_tokens, output_tokens: self.output_tokens }
     }
 }

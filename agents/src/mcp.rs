@@ -75,19 +75,36 @@ impl Mcp {
         Ok(catalog.tools.iter().map(|tool| skill(tool)).collect())
     }
 
+    /// Calls a tool; once more if the server has not heard of it.
     async fn call(&self, turn: &Turn, tool: &Listed, arguments: Map<String, Value>) -> Outcome {
-        let mut asked = match self.link.ask(&tool.name, arguments, self.settings.timeout).await {
+        let called = match self.call_once(turn, tool, arguments.clone()).await {
+            Err(CallFailed::Unheard) => self.call_once(turn, tool, arguments).await,
+            called => called,
+        };
+        called.unwrap_or_else(|failed| match failed {
+            CallFailed::Refused(error) if error.code == ErrorCode::INVALID_PARAMS => {
+                Outcome::rejected(CallFailed::Refused(error).words())
+            }
+            failed => Outcome::failed(failed.words()),
+        })
+    }
+
+    async fn call_once(
+        &self,
+        turn: &Turn,
+        tool: &Listed,
+        arguments: Map<String, Value>,
+    ) -> Result<Outcome, CallFailed> {
+        let trace = turn.trace();
+        let mut asked = match self.link.ask(tool, arguments, self.settings.timeout, trace.as_ref()).await {
             Ok(asked) => asked,
-            Err(absent) => return Outcome::failed(absent.words),
+            Err(absent) => return Ok(Outcome::failed(absent.words)),
         };
         loop {
             match asked.next().await {
                 Heard::Progress(progress) => turn.say_message(told(&tool.name, progress)).await,
-                Heard::Result(result) => return self.ended(turn, tool, *result).await,
-                Heard::Failed(CallFailed::Refused(error)) if error.code == ErrorCode::INVALID_PARAMS => {
-                    return Outcome::rejected(CallFailed::Refused(error).words());
-                }
-                Heard::Failed(failed) => return Outcome::failed(failed.words()),
+                Heard::Result(result) => return Ok(self.ended(turn, tool, *result).await),
+                Heard::Failed(failed) => return Err(failed),
             }
         }
     }

@@ -10,6 +10,7 @@ mod settings;
 use std::fmt;
 use std::pin::pin;
 
+use attache::jws::Signer;
 use attache::model::{
     CancelTaskRequest, ContextId, ErrorKind, Message, Role, SendMessageRequest, StreamResponse, Task, TaskId,
     TaskState,
@@ -18,7 +19,7 @@ use attache::{Agent, Client, Error, Failure, Outcome, TaskStream, Turn};
 use tokio::time::{Instant, timeout_at};
 
 use crate::lineage::Lineage;
-use failure::{in_words, is_absent};
+use failure::in_words;
 use passing::{Passing, outcome, words};
 use peer::Peer;
 use record::Record;
@@ -62,6 +63,14 @@ impl Remote {
         Ok(Self { peer: Peer::new(settings)? })
     }
 
+    /// Signs for whom it calls, if the settings say that it tells (`forward_caller`): the other agent believes it if it has
+    /// our server as a [node](attache::auth::Access::node).
+    #[must_use]
+    pub fn signed_by(mut self, signer: &Signer) -> Self {
+        self.peer.signed_by(signer.clone());
+        self
+    }
+
     /// Works the turn there, and passes on what is said.
     async fn work(
         &self,
@@ -71,7 +80,8 @@ impl Remote {
         deadline: Instant,
     ) -> Result<Outcome, Error> {
         let known = Record::of(turn.task(), self.peer.name());
-        let record = known.unwrap_or_else(|| Record::new(self.peer.name()));
+        let mut record = known.unwrap_or_else(|| Record::new(self.peer.name()));
+        record.caller = self.peer.onward().caller(turn).map(str::to_owned);
         let (mut stream, resumes, mut stopping) = match (record.task_id.clone(), turn.attempt()) {
             (Some(id), 2..) if has_arrived(&record, turn) => (client.follow(id, None), true, false),
             (_, 2..) if !self.peer.settings().idempotent => return Ok(lost()),
@@ -197,14 +207,11 @@ impl Agent for Remote {
         };
         let deadline = Instant::now() + self.peer.settings().timeout;
         // On the heap: a turn begins deep in the stack of whoever called, and a client's exchange is deep itself.
-        let worked = match Box::pin(self.peer.client(&turn)).await {
+        let worked = match Box::pin(self.peer.client(&turn, &lineage)).await {
             Ok(client) => Box::pin(self.work(&turn, &client, &lineage, deadline)).await,
             Err(error) => Err(error),
         };
-        match &worked {
-            Err(error) if is_absent(error) => self.peer.breaker().failed(),
-            _ => self.peer.breaker().answered(),
-        }
+        self.peer.breaker().note(worked.as_ref().err());
         worked.or_else(|error| {
             tracing::warn!(task = %turn.task_id(), error = &error as &dyn std::error::Error, "the agent behind failed");
             self.peer.forget();
@@ -213,8 +220,9 @@ impl Agent for Remote {
     }
 
     async fn canceled(&self, task: &Task) {
-        let Some(id) = Record::of(task, self.peer.name()).and_then(|record| record.task_id) else { return };
-        match self.peer.own_client().await {
+        let record = Record::of(task, self.peer.name()).unwrap_or_default();
+        let Some(id) = record.task_id else { return };
+        match self.peer.late_client(record.caller.as_deref()).await {
             Ok(client) => cancel(&client, &id).await,
             Err(error) => {
                 tracing::debug!(error = &error as &dyn std::error::Error, "the agent behind is not there");

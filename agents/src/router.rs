@@ -4,11 +4,12 @@ mod chooser;
 
 use std::fmt;
 
-use attache::model::{AgentSkill, Call, Message, Object, Role, Task};
+use attache::model::{AgentSkill, Call, Json, Message, Object, Role, Task};
 use attache::{Agent, Failure, Outcome, Turn};
 use serde::{Deserialize, Serialize};
 
 use crate::Shared;
+use crate::lineage::{Cost, ROUTED, USAGE};
 use crate::model::{Model, ModelSettings};
 
 /// Under this key the metadata of a message names the skill that is asked for.
@@ -159,28 +160,34 @@ impl Router {
         self.named(self.settings.otherwise.as_ref()?)
     }
 
-    /// Who works on a turn. What a model chose is written down, so that answers reach the same one.
-    async fn choose(&self, turn: &Turn) -> Result<Option<&Choice>, Outcome> {
+    /// Who works on a turn, and what it cost to find that out. What a model chose is written down, so that answers reach the
+    /// same one.
+    async fn choose(&self, turn: &Turn) -> Result<(Option<&Choice>, Cost), Outcome> {
         let (Some(model), None) = (&self.model, self.known(turn.task())) else {
-            return Ok(self.known(turn.task()).or_else(|| self.otherwise()));
+            return Ok((self.known(turn.task()).or_else(|| self.otherwise()), Cost::default()));
         };
         let asked = first(turn.task()).unwrap_or_else(|| turn.message());
-        let chosen = match chooser::choose(model, &self.choices, asked, turn).await {
-            Ok(chosen) => chosen.or_else(|| self.otherwise()),
+        let (chosen, cost) = match chooser::choose(model, &self.choices, asked, turn).await {
+            Ok((chosen, cost)) => (chosen.or_else(|| self.otherwise()), cost),
             Err(failed) => {
                 tracing::warn!(task = %turn.task_id(), cause = failed.cause, "{}", failed.words);
                 match self.otherwise() {
-                    Some(otherwise) => Some(otherwise),
+                    Some(otherwise) => (Some(otherwise), Cost::default()),
                     None => return Err(Outcome::failed(failed.words)),
                 }
             }
         };
+        let mut metadata = Object::new();
         if let Some(choice) = chosen {
-            let mut metadata = Object::new();
             metadata.insert(ROUTE, choice.name.as_str());
-            turn.metadata(metadata).await;
         }
-        Ok(chosen)
+        if cost != Cost::default() {
+            let cost = Json::of(&cost).unwrap_or_default();
+            metadata.insert(ROUTED, cost.clone());
+            metadata.insert(USAGE, cost);
+        }
+        turn.metadata(metadata).await;
+        Ok((chosen, cost))
     }
 
     fn named(&self, name: &str) -> Option<&Choice> {
@@ -203,8 +210,8 @@ impl Route {
 impl Agent for Router {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         match Box::pin(self.choose(&turn)).await {
-            Ok(Some(choice)) => choice.agent.run(turn).await,
-            Ok(None) => {
+            Ok((Some(choice), cost)) => cost.then(choice.agent.run(turn)).await,
+            Ok((None, _)) => {
                 let skills = self.skills().map(|skill| skill.id.as_str()).collect::<Vec<_>>().join(", ");
                 let why = format!("nobody here takes this; name a skill in metadata.{SKILL}: {skills}");
                 Ok(Outcome::rejected(why))

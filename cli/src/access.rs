@@ -156,6 +156,9 @@ pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) 
     for file in [&config.server.card_signing_key, &config.server.previous_signing_key].into_iter().flatten() {
         server = server.sign_cards(signer(file)?);
     }
+    if let Some(file) = &config.server.node_signing_key {
+        server = server.show_key(signer(file)?);
+    }
     if let Some(file) = &config.push.signing_key {
         server = server.sign_notifications(signer(file)?);
     }
@@ -178,8 +181,8 @@ pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A key that signs cards, or notifications.
-fn signer(file: &Path) -> anyhow::Result<attache::jws::Signer> {
+/// A key that signs cards, notifications, or for whom agents call.
+pub(crate) fn signer(file: &Path) -> anyhow::Result<attache::jws::Signer> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::guesses::Guesses;
-use super::{Allowance, Authenticator, Credentials, Identity, Refused, Rule, Way};
+#[cfg(feature = "jws")]
+use super::nodes::Nodes;
+use super::{Allowance, Authenticator, Credentials, Identity, Refused, Rule, Way, Word};
 use crate::metrics;
 use crate::model::{AgentCard, Error, ErrorKind, Operation, Request, Result, SecurityRequirement};
 
@@ -27,6 +29,8 @@ pub struct Access {
     anonymous: bool,
     allowance: Allowance,
     guesses: Option<Guesses>,
+    #[cfg(feature = "jws")]
+    pub(super) nodes: Nodes,
 }
 
 /// So many wrong credentials a minute are looked at, of one address.
@@ -42,6 +46,8 @@ impl Access {
             anonymous: false,
             allowance: Allowance::default(),
             guesses: Some(Guesses::new(MAX_GUESSES)),
+            #[cfg(feature = "jws")]
+            nodes: Nodes::default(),
         }
     }
 
@@ -85,11 +91,33 @@ impl Access {
         &self.allowance
     }
 
-    /// Says who calls. `many` is whether they come through somebody who speaks for many, whom guesses are not held against.
+    /// Says whose call it is, and what is known of it beside that. `many` is whether they come through somebody who speaks for
+    /// many, whom guesses are not held against.
     ///
     /// # Errors
-    /// Unauthenticated, and no word why; unavailable: nobody can tell now; rate limited: too many were not good.
-    pub(crate) async fn admit(&self, credentials: &Credentials<'_>, many: bool) -> Result<Identity> {
+    /// Unauthenticated, and no word why; unavailable: nobody can tell now; rate limited: too many were not good. Permission
+    /// denied: one of our own calls for somebody who is not known.
+    pub(crate) async fn admit(&self, credentials: &Credentials<'_>, many: bool) -> Result<(Identity, Word)> {
+        let identity = self.identify(credentials, many).await?;
+        #[cfg(feature = "jws")]
+        if !self.nodes.of(&identity).is_empty() {
+            // On the heap: it is rare, and every call would have room for it.
+            return Box::pin(self.behind(identity, credentials)).await;
+        }
+        Ok((identity, Word::Own))
+    }
+
+    /// Somebody of this name, who is not here themselves.
+    #[cfg(feature = "jws")]
+    pub(super) fn known(&self, name: &str) -> Option<Identity> {
+        let anonymous = Identity::anonymous();
+        if anonymous.caller().name() == name {
+            return self.anonymous.then_some(anonymous);
+        }
+        self.authenticators.iter().find_map(|authenticator| authenticator.known(name))
+    }
+
+    async fn identify(&self, credentials: &Credentials<'_>, many: bool) -> Result<Identity> {
         let guesses = self.guesses.as_ref().filter(|_| !many);
         if let Some(guesses) = guesses {
             guesses.hear(credentials.peer()).inspect_err(|_| metrics::auth_failed("guessing"))?;

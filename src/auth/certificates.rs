@@ -58,6 +58,10 @@ impl Authenticator for Certificates {
         self.find(&names(&certificate)).map(Some).ok_or(Refused::NotGood)
     }
 
+    fn known(&self, name: &str) -> Option<Identity> {
+        self.find(&[name.strip_prefix("cert:")?.to_owned()])
+    }
+
     fn ways(&self) -> Vec<Way> {
         vec![Way {
             name: "mtls".to_owned(),

@@ -61,6 +61,27 @@ impl Identity {
         self.scopes.iter().any(|own| own == scope)
     }
 
+    /// Both of them: what only one may do is not allowed. It is called by the name of the other.
+    pub(super) fn together(&self, other: Self) -> Self {
+        let agents = match (&self.agents, other.agents) {
+            (None, agents) => agents,
+            (Some(own), None) => Some(own.clone()),
+            (Some(own), Some(agents)) => {
+                Some(agents.into_iter().filter(|agent| own.contains(agent)).collect())
+            }
+        };
+        let every = |tenants: &[String]| tenants.iter().any(|tenant| tenant == EVERY);
+        let tenants = match (every(&self.tenants), every(&other.tenants)) {
+            (true, _) => other.tenants,
+            (false, true) => self.tenants.clone(),
+            (false, false) => {
+                other.tenants.into_iter().filter(|tenant| self.tenants.contains(tenant)).collect()
+            }
+        };
+        let scopes = other.scopes.into_iter().filter(|scope| self.has_scope(scope)).collect();
+        Self { caller: other.caller, scopes, agents, tenants }
+    }
+
     pub(crate) fn is_anonymous(&self) -> bool {
         self.caller == Caller::anonymous()
     }
@@ -71,5 +92,24 @@ impl Identity {
 
     pub(super) fn may_enter(&self, tenant: &str) -> bool {
         tenant.is_empty() || self.tenants.iter().any(|own| own == tenant || own == EVERY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s61_two_together_may_do_what_both_may() {
+        let node = Identity::named("key:node").scopes(["read", "write"]).agents(["a", "b"]).tenants(["*"]);
+        let ann = Identity::named("key:ann").scopes(["read", "admin"]).agents(["b", "c"]).tenants(["acme"]);
+        let both = node.together(ann.clone());
+        assert_eq!(both.caller().name(), "key:ann");
+        assert!(both.has_scope("read") && !both.has_scope("write") && !both.has_scope("admin"));
+        assert_eq!(["a", "b", "c"].map(|agent| both.may_call(agent)), [false, true, false]);
+        assert!(both.may_enter("acme") && !both.may_enter("other"));
+        let free = Identity::named("key:node").together(ann);
+        assert_eq!(["b", "x"].map(|agent| free.may_call(agent)), [true, false]);
+        assert!(!free.may_enter("acme"), "the node has no tenant");
     }
 }

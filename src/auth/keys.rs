@@ -212,6 +212,14 @@ impl Authenticator for Keys {
         Ok(found)
     }
 
+    /// By any of their keys: what all of them are good for.
+    fn known(&self, name: &str) -> Option<Identity> {
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let good = table.values().flatten().filter(|known| known.expires_ms.is_none_or(|end| end > now()));
+        let theirs = good.map(|known| &known.identity).filter(|known| known.caller().name() == name);
+        theirs.cloned().reduce(|all, one| all.together(one))
+    }
+
     fn ways(&self) -> Vec<Way> {
         self.places.iter().map(KeyPlace::way).collect()
     }

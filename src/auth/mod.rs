@@ -14,6 +14,7 @@ mod identity;
 mod jwt;
 mod key_file;
 mod keys;
+mod nodes;
 mod rules;
 
 /// For [`Authenticator`]s of one's own.
@@ -32,6 +33,7 @@ pub use identity::Identity;
 pub use jwt::{Algorithm, Jwt};
 pub use key_file::KeyFile;
 pub use keys::{Key, KeyPlace, Keys};
+pub(crate) use nodes::Word;
 pub use rules::Rule;
 
 /// A way in which callers prove who they are.
@@ -61,6 +63,12 @@ pub trait Authenticator: Send + Sync + 'static {
     /// # Errors
     /// It carries something, and it is not good, or nobody can tell now.
     async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Option<Identity>, Refused>;
+
+    /// What somebody of this name may do who is not here themselves: another server of ours calls for them. `None`: nobody of
+    /// that name would be known in this way.
+    fn known(&self, _name: &str) -> Option<Identity> {
+        None
+    }
 
     /// How the card describes it. Any one of these suffices.
     fn ways(&self) -> Vec<Way>;

@@ -2,6 +2,7 @@
 //! what is signed.
 
 mod card;
+mod delegation;
 #[cfg(feature = "client")]
 mod fetch;
 mod key;
@@ -16,6 +17,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{AgentCard, AgentCardSignature, Error, ErrorKind, Result};
+pub use delegation::Delegation;
 #[cfg(feature = "client")]
 pub use fetch::CardVerifier;
 pub use key::KeySet;

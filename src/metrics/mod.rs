@@ -174,7 +174,7 @@ pub(crate) fn egress_refused() {
     });
 }
 
-/// Somebody was not let in: `missing`, `wrong` or `forbidden` credentials.
+/// Somebody was not let in: `missing`, `wrong` or `forbidden` credentials, `guessing`, or a `node` whose word is not good.
 pub(crate) fn auth_failed(why: &'static str) {
     note(|book| book.auth_failed(why));
 }

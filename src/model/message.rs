@@ -10,6 +10,8 @@ use super::{Base64, ContextId, Json, Limits, MessageId, Object, TaskId, Violatio
 
 /// The extension under which a question to the client rides in the metadata of a message.
 pub const INPUT_REQUEST: &str = "urn:attache:ext:input-request:v1";
+/// Under this name the metadata of a message says whose work it is part of, and what may still be spent on it.
+pub const LINEAGE: &str = "urn:attache:ext:lineage:v1";
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -41,7 +41,7 @@ pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
 pub use json::{Json, NotJson, Object};
 pub(crate) use json::{int32, non_empty, or_default};
 pub use limits::Limits;
-pub use message::{Content, INPUT_REQUEST, Message, Part, Role};
+pub use message::{Content, INPUT_REQUEST, LINEAGE, Message, Part, Role};
 pub use push::{AuthenticationInfo, PushConfig};
 pub use push_request::{
     DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest, ListPushConfigsResponse,

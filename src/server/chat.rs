@@ -78,12 +78,12 @@ async fn served(routes: &Routes, at: usize, guest: Guest, (head, body): (&Parts,
     };
     let (streams, wants_usage) = (asked.stream == Some(true), asked.wants_usage());
     let message = asked.into_request()?;
-    let request = match streams {
+    let mut request = match streams {
         true => Request::SendStreamingMessage(message),
         false => Request::SendMessage(message),
     };
     let answering = Answering { model: resident.name.to_string(), created: 0, task: None, context: None };
-    let entered = routes.enter(resident, guest, &head.headers, Version::V1, &request, bytes)?;
+    let entered = routes.enter(resident, guest, &head.headers, Version::V1, &mut request, bytes)?;
     let mut reply = match entered.call(request).await? {
         Answer::One(Response::SendMessage(SendMessageResponse::Task(task))) => of_task(answering, &task),
         Answer::One(Response::SendMessage(SendMessageResponse::Message(message))) => {

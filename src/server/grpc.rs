@@ -104,11 +104,11 @@ async fn served(
 ) -> Result<Reply> {
     let Rpc { operation, version, deadline } = rpc;
     let message = frame::read(body, routes).await?;
-    let decoded = read_grpc(operation, version, &message)?;
+    let mut decoded = read_grpc(operation, version, &message)?;
     let bytes = message.len();
     // What came in is let go once it is read: the call may take long.
     drop(message);
-    let entered = routes.enter(resident, guest, &head.headers, version, &decoded, bytes)?;
+    let entered = routes.enter(resident, guest, &head.headers, version, &mut decoded, bytes)?;
     let get = get_ended(operation, version, &decoded);
     let answer = match entered.call(decoded).await {
         Err(error) if has_ended(&error) => entered.call(Request::GetTask(get.ok_or(error)?)).await?,

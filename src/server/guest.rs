@@ -10,7 +10,7 @@ use super::connections::Peer;
 use super::incoming::{asking, mark};
 use super::reply::{self, Reply};
 use super::routes::Routes;
-use crate::auth::{Access, Credentials, Identity, Left, Spender, UnderWay};
+use crate::auth::{Access, Credentials, Identity, Left, Spender, UnderWay, Word};
 use crate::metrics;
 use crate::model::{Call, Caller, Error, Operation, Request, Response, Result, Version};
 use crate::service::{Answer, Resident};
@@ -18,13 +18,14 @@ use crate::service::{Answer, Resident};
 /// Somebody whom we serve.
 pub(super) struct Guest {
     identity: Identity,
+    word: Word,
     peer: IpAddr,
 }
 
 impl Guest {
     /// Somebody of whom nothing is asked.
     pub(super) fn unasked(peer: &Peer) -> Self {
-        Self { identity: Identity::anonymous(), peer: peer.address.ip() }
+        Self { identity: Identity::anonymous(), word: Word::Own, peer: peer.address.ip() }
     }
 
     pub(super) fn caller(&self) -> &Caller {
@@ -52,7 +53,8 @@ impl Routes {
         let Some(access) = &self.access else { return Ok(Guest::unasked(peer)) };
         let (ip, certificate) = (peer.address.ip(), peer.certificate.as_deref());
         let credentials = Credentials::new(request.headers(), request.uri().query(), ip, certificate);
-        Ok(Guest { identity: access.admit(&credentials, self.trusts(peer)).await?, peer: ip })
+        let (identity, word) = access.admit(&credentials, self.trusts(peer)).await?;
+        Ok(Guest { identity, word, peer: ip })
     }
 
     /// Lets a call in, whatever carries it: which agent and tenant it is for, whether the guest may do that, and whether they
@@ -63,12 +65,13 @@ impl Routes {
     pub(super) fn enter<'a>(
         &'a self,
         resident: &'a Resident,
-        Guest { identity, peer }: Guest,
+        Guest { identity, word, peer }: Guest,
         headers: &HeaderMap,
         version: Version,
-        request: &Request,
+        request: &mut Request,
         bytes: usize,
     ) -> Result<Entered<'a>> {
+        word.hold(request)?;
         let asking = asking(identity.caller().clone(), headers, version)?;
         let (resident, call) = self.directory.enter(resident, asking, request)?;
         let operation = request.operation();

@@ -112,8 +112,8 @@ async fn served(
 ) -> Result<Reply> {
     let (decoded, dialect) = params?;
     let dialect = dialect_of(headers, &decoded, dialect);
-    let decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
-    let entered = routes.enter(resident, guest, headers, dialect.version(), &decoded, bytes)?;
+    let mut decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
+    let entered = routes.enter(resident, guest, headers, dialect.version(), &mut decoded, bytes)?;
     let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => reply::json(StatusCode::OK, result(id, &response, &dialect)?),
         Answer::Stream(stream) => {

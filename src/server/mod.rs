@@ -98,6 +98,8 @@ pub struct Server {
     #[cfg(feature = "jws")]
     signers: Vec<crate::jws::Signer>,
     #[cfg(feature = "jws")]
+    shown: Vec<crate::jws::Signer>,
+    #[cfg(feature = "jws")]
     push_signer: Option<crate::jws::Signer>,
     handshake: Option<Arc<dyn Handshake>>,
 }
@@ -145,6 +147,8 @@ impl Server {
             public_url: None,
             #[cfg(feature = "jws")]
             signers: Vec::new(),
+            #[cfg(feature = "jws")]
+            shown: Vec::new(),
             #[cfg(feature = "jws")]
             push_signer: None,
             handshake: None,
@@ -313,6 +317,8 @@ impl Server {
             public_url: self.public_url,
             #[cfg(feature = "jws")]
             signers: self.signers,
+            #[cfg(feature = "jws")]
+            shown: self.shown,
         };
         let rest = Rest {
             store: self.store,

@@ -32,6 +32,8 @@ pub(super) struct Plan {
     pub(super) public_url: Option<String>,
     #[cfg(feature = "jws")]
     pub(super) signers: Vec<crate::jws::Signer>,
+    #[cfg(feature = "jws")]
+    pub(super) shown: Vec<crate::jws::Signer>,
 }
 
 /// What stays.
@@ -95,7 +97,10 @@ impl Plan {
         let kept = before.filter(|before| before.allowed == allowed).map(|before| before.meter.clone());
         let meter = kept.unwrap_or_else(|| allowed.as_ref().map(|allowed| Arc::new(Meter::new(allowed))));
         #[cfg(feature = "jws")]
-        let seal = Seal::new(self.signers, ground.push_signer.clone(), &root, self.public_url.is_some())?;
+        let seal = {
+            let is_public = self.public_url.is_some();
+            Seal::new(self.signers, ground.push_signer.clone(), self.shown, &root, is_public)?
+        };
         #[cfg(feature = "jws")]
         let key_set = seal.key_set();
         #[cfg(not(feature = "jws"))]

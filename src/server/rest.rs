@@ -79,12 +79,12 @@ async fn served(
         Method::POST => body::read(body, &routes.settings, &routes.reading).await?,
         _ => Vec::new(),
     };
-    let (decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
+    let (mut decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
     let dialect = dialect_of(&head.headers, &decoded, dialect);
     let (version, bytes) = (route.key.version(), body.len());
     // What came in is let go once it is read: the call may take long.
     drop(body);
-    let entered = routes.enter(resident, guest, &head.headers, version, &decoded, bytes)?;
+    let entered = routes.enter(resident, guest, &head.headers, version, &mut decoded, bytes)?;
     let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => {
             let mut out = Vec::with_capacity(1024);

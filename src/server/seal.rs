@@ -13,6 +13,8 @@ use crate::push::Signature;
 pub(super) struct Seal {
     cards: Vec<Signer>,
     push: Option<Signer>,
+    /// Those that sign elsewhere.
+    shown: Vec<Signer>,
 }
 
 impl Seal {
@@ -24,6 +26,7 @@ impl Seal {
     pub(super) fn new(
         signers: Vec<Signer>,
         push: Option<Signer>,
+        shown: Vec<Signer>,
         root: &Place,
         is_public: bool,
     ) -> Result<Self> {
@@ -31,7 +34,7 @@ impl Seal {
             return Err(Error::invalid("public_url", "must be set where cards are signed"));
         }
         let url = format!("{}{KEY_SET}", root.url().trim_end_matches('/'));
-        Ok(Self { cards: signers.into_iter().map(|signer| signer.key_set_url(&url)).collect(), push })
+        Ok(Self { cards: signers.into_iter().map(|signer| signer.key_set_url(&url)).collect(), push, shown })
     }
 
     /// Adds a signature of each to a card.
@@ -49,7 +52,7 @@ impl Seal {
     /// The public keys, if there are any.
     pub(super) fn key_set(&self) -> Option<String> {
         let mut keys: Vec<_> = Vec::new();
-        for key in self.cards.iter().chain(&self.push).map(Signer::public_key) {
+        for key in self.cards.iter().chain(&self.push).chain(&self.shown).map(Signer::public_key) {
             if !keys.contains(&key) {
                 keys.push(key);
             }
@@ -70,6 +73,14 @@ impl Server {
     #[must_use]
     pub fn sign_cards(mut self, signer: Signer) -> Self {
         self.signers.push(signer);
+        self
+    }
+
+    /// Shows this key too at `/.well-known/jwks.json`: agents sign with it for whom they call
+    /// ([`Delegation`](crate::jws::Delegation)).
+    #[must_use]
+    pub fn show_key(mut self, signer: Signer) -> Self {
+        self.shown.push(signer);
         self
     }
 

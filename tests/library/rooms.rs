@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bus", &[]),
     ("egress", &[]),
     ("jws", &["egress"]),
-    ("auth", &["egress"]),
+    ("auth", &["egress", "jws"]),
     ("engine", &["store", "bus", "agent"]),
     ("push", &["engine", "wire", "egress", "store"]),
     ("service", &["engine", "bus", "agent", "store", "push"]),

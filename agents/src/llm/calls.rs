@@ -23,6 +23,10 @@ pub(super) struct Open {
     pub(super) call: Call,
     pub(super) started: bool,
     pub(super) task: Option<TaskId>,
+    /// For whom it was signed that the task is.
+    pub(super) caller: Option<String>,
+    /// How often something was sent to whoever works on it.
+    pub(super) sent: usize,
 }
 
 /// What is to be done about an open call.
@@ -45,16 +49,20 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
                 match step {
                     Step::ToolCalls { calls, .. } => {
                         let calls = calls.iter().cloned();
-                        open = calls.map(|call| Open { call, started: false, task: None }).collect();
+                        open = calls
+                            .map(|call| Open { call, started: false, task: None, caller: None, sent: 0 })
+                            .collect();
                     }
                     Step::ToolStarted { id, .. } => {
                         open.iter_mut()
                             .filter(|open| open.call.id == *id)
                             .for_each(|open| open.started = true);
                     }
-                    Step::Delegated { id, task } => {
-                        let known = open.iter_mut().filter(|open| open.call.id == *id);
-                        known.for_each(|open| open.task = Some(task.clone()));
+                    Step::Delegated { id, task, caller } => {
+                        for known in open.iter_mut().filter(|open| open.call.id == *id) {
+                            (known.task, known.caller) = (Some(task.clone()), caller.clone());
+                            known.sent += 1;
+                        }
                     }
                     Step::ToolResult { id, .. } => open.retain(|open| open.call.id != *id),
                     Step::Reasoning { .. } | Step::ToolProgress { .. } | Step::Spent { .. } => {}
@@ -120,11 +128,13 @@ impl Calls<'_> {
                     if matches!(errand, Errand::Begin(_)) {
                         self.start(&open.call, happened).await;
                     }
+                    // Whoever works on it has asked so often, if it asks again.
+                    let asked = open.sent + usize::from(!matches!(errand, Errand::Follow(_)));
                     let (turn, call, leave) = (self.turn.clone(), open.call, self.leave.clone());
                     let named = call.clone();
                     let span = spans::tool(&call);
                     let gone = async move {
-                        let (came, cost) = errand_of(&tool, &turn, &call, errand, leave).await;
+                        let (came, cost) = errand_of(&tool, &turn, &call, (errand, asked), leave).await;
                         if let Ok(given) = &came {
                             spans::given(&Span::current(), given);
                         }
@@ -230,7 +240,7 @@ async fn errand_of(
     tool: &Tool,
     turn: &Turn,
     call: &Call,
-    errand: Errand,
+    (errand, asked): (Errand, usize),
     mut leave: Leave,
 ) -> (Result<Given, Ask>, Cost) {
     let without = |why: String| (Ok(tool.cleaned(Err(why))), Cost::default());
@@ -238,12 +248,21 @@ async fn errand_of(
     let limit = tool.settings.timeout;
     leave.left = leave.left.within(Budget { time: Some(limit), ..Budget::default() });
     let Ok(came) = tokio::time::timeout(limit, delegate.run(turn, &call.id, errand, &leave)).await else {
+        delegate.was_late();
         return without(format!("the agent took longer than {limit:?}"));
     };
     match came {
         Ok((Came::Done(text), cost)) => (Ok(tool.cleaned(Ok(text))), cost),
         Ok((Came::Failed(why), cost)) => (Ok(tool.cleaned(Err(why))), cost),
-        Ok((Came::Asks { words, needs_auth }, cost)) => {
+        Ok((Came::Asks { task, .. }, cost)) if asked > tool.settings.max_questions => {
+            let most = tool.settings.max_questions;
+            if let Err(why) = delegate.cancel(&task, delegate.caller(turn)).await {
+                tracing::debug!(task = %turn.task_id(), why, "the other agent did not cancel");
+            }
+            let why = format!("the agent asks more than {most} questions (max_questions), and was stopped");
+            (Ok(tool.cleaned(Err(why))), cost)
+        }
+        Ok((Came::Asks { words, needs_auth, .. }, cost)) => {
             let words = super::fence::clean(&words, tool.settings.max_output);
             (Err(Ask::child(call, &words, needs_auth)), cost)
         }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
+use attache::jws::Signer;
 use attache::model::{
     CancelTaskRequest, GetTaskRequest, Message, Object, Secret, SendMessageRequest, SendMessageResponse,
     Task, TaskId, TaskState,
@@ -11,16 +13,24 @@ use attache::{Client, ClientBuilder, TaskStream, Turn};
 use tokio::sync::OnceCell;
 
 use super::steps::Step;
+use crate::breaker::Breaker;
 use crate::lineage::{Cost, Leave, Lineage};
-use crate::onward;
+use crate::onward::{self, Onward};
+
+/// How long a call may take whose time nobody has limited.
+const MAX_TIME: Duration = Duration::from_secs(3600);
+
+/// After so many failures in a row it is left alone, for so long.
+const MAX_FAILURES: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// Another agent.
 pub(super) struct Delegate {
     url: String,
     builder: ClientBuilder,
     client: OnceCell<Client>,
-    /// Whether it is told who calls.
-    forward_caller: bool,
+    onward: Onward,
+    breaker: Breaker,
 }
 
 /// What another agent is asked to do.
@@ -37,6 +47,7 @@ pub(super) enum Came {
     Failed(String),
     /// It asks the caller something, or for credentials.
     Asks {
+        task: TaskId,
         words: String,
         needs_auth: bool,
     },
@@ -59,8 +70,14 @@ impl Delegate {
             url: url.trim_end_matches('/').to_owned(),
             builder,
             client: OnceCell::new(),
-            forward_caller,
+            onward: Onward { forward_caller, signer: None },
+            breaker: Breaker::new(MAX_FAILURES, PAUSE),
         })
+    }
+
+    /// Signs for whom it calls.
+    pub(super) fn signed_by(&mut self, signer: Signer) {
+        self.onward.signer = Some(signer);
     }
 
     /// Does an errand, to the end of the other's task or to its question; gives what that task has cost. Dropped before, it
@@ -75,14 +92,20 @@ impl Delegate {
         errand: Errand,
         leave: &Leave,
     ) -> Result<(Came, Cost), String> {
+        let time = leave.left.time.unwrap_or(MAX_TIME);
+        let about = onward::Errand { lineage: None, time };
         match errand {
             Errand::Begin(text) => {
                 // Before anything is sent to anybody.
                 let lineage = Lineage::of(turn).further(&self.url, leave)?;
-                self.send(turn, id, message(turn, id, text, &lineage)).await
+                if !self.breaker.allows() {
+                    return Err("the agent is not available, and is left alone for a while".to_owned());
+                }
+                let about = onward::Errand { lineage: Some(&lineage), time };
+                self.send(turn, id, message(turn, id, text, &lineage), about).await
             }
             Errand::Answer(task, answer) => {
-                let client = self.client(turn).await?;
+                let client = self.client(turn, about).await?;
                 let now = client.get_task(GetTaskRequest { id: task.clone(), ..Default::default() });
                 match Box::pin(now).await {
                     // It went on without the answer, or heard it before we were cut off.
@@ -91,57 +114,89 @@ impl Delegate {
                     }
                     _ => {
                         let parts = answer.parts;
-                        self.send(turn, id, Message { parts, ..Message::user("") }.in_task(task)).await
+                        let answer = Message { parts, ..Message::user("") }.in_task(task);
+                        self.send(turn, id, answer, about).await
                     }
                 }
             }
-            Errand::Follow(task) => self.follow(self.client(turn).await?.follow(task, None)).await,
+            Errand::Follow(task) => self.follow(self.client(turn, about).await?.follow(task, None)).await,
         }
     }
 
-    /// Asks for a task to be stopped.
-    pub(super) async fn cancel(&self, id: &TaskId) -> Result<(), String> {
-        let client = self.found().await?;
+    /// For whom it is signed that we call, if it is.
+    pub(super) fn caller<'a>(&self, turn: &'a Turn) -> Option<&'a str> {
+        self.onward.caller(turn)
+    }
+
+    /// Asks for a task to be stopped that was begun for somebody.
+    pub(super) async fn cancel(&self, id: &TaskId, caller: Option<&str>) -> Result<(), String> {
+        let client = self.onward.later(self.found().await?, caller).map_err(|error| self.lost(&error))?;
         let asked = client.cancel_task(CancelTaskRequest { id: id.clone(), ..Default::default() });
-        Box::pin(asked).await.map(drop).map_err(lost)
+        Box::pin(asked).await.map(drop).map_err(|error| self.lost(&error))
     }
 
     /// Writes down whose task it is as soon as that is known: after a restart it is followed, not begun again.
-    async fn send(&self, turn: &Turn, id: &str, message: Message) -> Result<(Came, Cost), String> {
+    async fn send(
+        &self,
+        turn: &Turn,
+        id: &str,
+        message: Message,
+        about: onward::Errand<'_>,
+    ) -> Result<(Came, Cost), String> {
         // The same for every try of the same turn, and for no other.
         let place = turn.task().history.iter().rposition(|said| **said == *turn.message());
         let key = format!("{}:{id}:{}", turn.task_id(), place.unwrap_or(0));
-        let client = self.client(turn).await?.with_header("Idempotency-Key", &key).map_err(lost)?;
-        let stream = Box::pin(client.stream(SendMessageRequest::new(message))).await.map_err(lost)?;
+        let client = self
+            .client(turn, about)
+            .await?
+            .with_header("Idempotency-Key", &key)
+            .map_err(|error| self.lost(&error))?;
+        let stream = Box::pin(client.stream(SendMessageRequest::new(message)))
+            .await
+            .map_err(|error| self.lost(&error))?;
         let mut stream = stream.cancel_on_drop();
         while stream.task().is_none() {
             match Box::pin(stream.next()).await {
-                Some(told) => drop(told.map_err(lost)?),
+                Some(told) => drop(told.map_err(|error| self.lost(&error))?),
                 None => break,
             }
         }
         if let Some(task) = stream.task() {
-            Step::Delegated { id: id.to_owned(), task: task.id.clone() }.tell(turn).await;
+            let caller = self.caller(turn).map(str::to_owned);
+            Step::Delegated { id: id.to_owned(), task: task.id.clone(), caller }.tell(turn).await;
         }
         self.follow(stream).await
     }
 
     async fn follow(&self, stream: TaskStream) -> Result<(Came, Cost), String> {
-        match Box::pin(stream.cancel_on_drop().finish()).await.map_err(lost)? {
+        let ended = Box::pin(stream.cancel_on_drop().finish()).await.map_err(|error| self.lost(&error))?;
+        self.breaker.note(None);
+        match ended {
             SendMessageResponse::Message(message) => Ok((Came::Done(message.text()), Cost::default())),
             SendMessageResponse::Task(task) => Ok((came(&task), Cost::of(&task))),
         }
     }
 
     /// A client for one turn, with what goes along with its message.
-    async fn client(&self, turn: &Turn) -> Result<Client, String> {
-        onward::client(self.found().await?, turn, self.forward_caller).map_err(lost)
+    async fn client(&self, turn: &Turn, about: onward::Errand<'_>) -> Result<Client, String> {
+        self.onward.client(self.found().await?, turn, about).map_err(|error| self.lost(&error))
+    }
+
+    /// Why it gave no answer, in words for the model.
+    fn lost(&self, error: &attache::Error) -> String {
+        self.breaker.note(Some(error));
+        format!("the agent gave no answer: {}", error.message())
+    }
+
+    /// It took longer than it may.
+    pub(super) fn was_late(&self) {
+        self.breaker.failed();
     }
 
     async fn found(&self) -> Result<Client, String> {
         // On the heap, like every exchange here: it is deep itself.
         let found = self.client.get_or_try_init(|| Box::pin(self.builder.discover(&self.url)));
-        found.await.map_err(lost).cloned()
+        found.await.map_err(|error| self.lost(&error)).cloned()
     }
 }
 
@@ -150,8 +205,8 @@ fn came(task: &Task) -> Came {
     let words = task.status.message.as_ref().map(|message| message.text()).unwrap_or_default();
     match task.status.state {
         TaskState::Completed => Came::Done(task.text()),
-        TaskState::InputRequired => Came::Asks { words, needs_auth: false },
-        TaskState::AuthRequired => Came::Asks { words, needs_auth: true },
+        TaskState::InputRequired => Came::Asks { task: task.id.clone(), words, needs_auth: false },
+        TaskState::AuthRequired => Came::Asks { task: task.id.clone(), words, needs_auth: true },
         state => {
             let state = state.as_str().trim_start_matches("TASK_STATE_").to_lowercase();
             Came::Failed(format!("the agent's task ended as {state}: {words}"))
@@ -169,11 +224,6 @@ fn message(turn: &Turn, id: &str, text: String, lineage: &Lineage) -> Message {
         metadata: Some(metadata),
         ..Message::user(text)
     }
-}
-
-/// Why another agent gave no answer, in words for the model.
-fn lost(error: attache::Error) -> String {
-    format!("the agent gave no answer: {}", error.message())
 }
 
 impl fmt::Debug for Delegate {

@@ -74,6 +74,8 @@ pub struct ToolSettings {
     /// The callers for whom it may be called, as authentication knows them; all if left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
+    /// How many questions another agent may ask the caller in one call; then it is stopped.
+    pub max_questions: usize,
     /// Whether the caller must agree to every call.
     pub approval: bool,
     /// Whether a call that was cut off by a restart may be made again. One of another agent is followed, not repeated.
@@ -116,6 +118,7 @@ impl Default for ToolSettings {
             headers: BTreeMap::new(),
             forward_caller: false,
             callers: Vec::new(),
+            max_questions: 8,
             approval: false,
             repeat: false,
             timeout: Duration::from_secs(120),

@@ -24,8 +24,13 @@ pub(super) enum Step {
     ToolStarted { id: String, name: String },
     /// A tool says how its call goes.
     ToolProgress { id: String, name: String, progress: f64, total: Option<f64>, text: String },
-    /// Another agent works on a call, as this task of its own.
-    Delegated { id: String, task: TaskId },
+    /// Another agent works on a call, as this task of its own; for whom, if that was signed.
+    Delegated {
+        id: String,
+        task: TaskId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caller: Option<String>,
+    },
     /// What the work of another agent on a call has cost.
     Spent { id: String, cost: Cost },
     /// What became of a call.
@@ -64,7 +69,7 @@ impl Step {
             Self::ToolProgress { id, name, progress, total, text } => {
                 json!({"type": "tool-progress", "id": id, "name": name, "progress": progress, "total": total, "text": text})
             }
-            Self::Delegated { id, task } => json!({"type": "delegated", "id": id, "taskId": task}),
+            Self::Delegated { id, task, .. } => json!({"type": "delegated", "id": id, "taskId": task}),
             Self::Spent { id, cost } => json!({"type": "spent", "id": id, "usage": cost}),
             Self::ToolResult { id, name, failed, .. } => {
                 json!({"type": "tool-result", "id": id, "name": name, "failed": failed})

@@ -139,7 +139,7 @@ impl Tool {
         given.map(clean).map_err(clean)
     }
 
-    /// Asks an MCP server; once more if it went away and that does no harm.
+    /// Asks an MCP server; once more if it has not heard of it, or went away and that does no harm.
     async fn ask(
         &self,
         turn: &Turn,
@@ -148,12 +148,13 @@ impl Tool {
         distant: &Distant,
     ) -> Given {
         match self.ask_once(turn, call, arguments, distant).await {
-            Err(CallFailed::Cut) if self.settings.repeat => self
-                .ask_once(turn, call, arguments, distant)
-                .await
-                .unwrap_or_else(|failed| Err(failed.words())),
-            asked => asked.unwrap_or_else(|failed| Err(failed.words())),
+            Err(CallFailed::Unheard) => self.ask_once(turn, call, arguments, distant).await,
+            Err(CallFailed::Cut) if self.settings.repeat => {
+                self.ask_once(turn, call, arguments, distant).await
+            }
+            asked => asked,
         }
+        .unwrap_or_else(|failed| Err(failed.words()))
     }
 
     async fn ask_once(
@@ -163,7 +164,8 @@ impl Tool {
         arguments: &Map<String, Value>,
         Distant { link, listed }: &Distant,
     ) -> Result<Given, CallFailed> {
-        let asked = link.ask(&listed.name, arguments.clone(), self.settings.timeout).await;
+        let trace = turn.trace();
+        let asked = link.ask(listed, arguments.clone(), self.settings.timeout, trace.as_ref()).await;
         let mut asked = match asked {
             Ok(asked) => asked,
             Err(absent) => return Ok(Err(absent.words)),

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ErrorData, ServerResult,
-};
+use rmcp::model::{CallToolResult, ClientRequest, ErrorData, ServerResult};
 use rmcp::service::{PeerRequestOptions, RequestHandle};
 use rmcp::{RoleClient, ServiceError};
-use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
+use super::door::FORGOTTEN;
 use super::link::{Absent, Live};
 
 /// How often is told how a call goes, at most: every word of it is in a log.
@@ -51,6 +49,8 @@ pub(crate) enum Heard {
 pub(crate) enum CallFailed {
     /// The server went away before it answered.
     Cut,
+    /// The server had forgotten us before it was asked, and has not heard of it.
+    Unheard,
     Late(Duration),
     /// The server says why not.
     Refused(Box<ErrorData>),
@@ -61,14 +61,11 @@ pub(crate) enum CallFailed {
 impl Asked {
     pub(super) async fn new(
         live: Arc<Live>,
-        tool: &str,
-        arguments: Map<String, Value>,
+        request: ClientRequest,
         (tell, progress): (mpsc::Sender<Progress>, mpsc::Receiver<Progress>),
         limit: Duration,
         tasks: TaskTracker,
     ) -> Result<Self, Absent> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         // Held until we know by which name the server tells of it: none that comes at once is missed.
         let mut waiting = live.listener.waiting.lock().await;
         let handle = live.service.send_request_with_option(request, PeerRequestOptions::no_options()).await;
@@ -105,7 +102,14 @@ impl Asked {
                 }
                 answer = &mut handle.rx => {
                     self.forget();
-                    return heard(answer.unwrap_or(Err(ServiceError::TransportClosed)));
+                    return match answer.unwrap_or(Err(ServiceError::TransportClosed)) {
+                        Err(ServiceError::McpError(error))
+                            if error.code == FORGOTTEN && self.live.is_forgotten() =>
+                        {
+                            Heard::Failed(CallFailed::Unheard)
+                        }
+                        answer => heard(answer),
+                    };
                 }
                 () = sleep_until(self.deadline) => {
                     self.call_off("it took too long");

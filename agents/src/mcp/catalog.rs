@@ -37,6 +37,8 @@ pub(crate) struct Listed {
     pub(crate) schema: Map<String, Value>,
     pub(crate) standing: Standing,
     print: [u8; 32],
+    /// What it is now, if it has changed.
+    now: Option<[u8; 32]>,
 }
 
 /// What has become of a tool.
@@ -67,15 +69,15 @@ impl Catalog {
     pub(super) fn renewed(&self, list: Vec<Tool>, settings: &McpServerSettings) -> Result<Self, String> {
         let now = listed(list, settings)?;
         let tools = self.tools.iter().map(|known| {
-            let standing = match now.iter().find(|tool| tool.name == known.name) {
-                None => Standing::Gone,
-                Some(tool) if tool.print == known.print => Standing::Same,
-                Some(_) => Standing::Changed,
+            let (standing, now) = match now.iter().find(|tool| tool.name == known.name) {
+                None => (Standing::Gone, None),
+                Some(tool) if tool.print == known.print => (Standing::Same, None),
+                Some(tool) => (Standing::Changed, Some(tool.print)),
             };
-            if standing == known.standing {
+            if (standing, now) == (known.standing, known.now) {
                 known.clone()
             } else {
-                Arc::new(Listed { standing, ..(**known).clone() })
+                Arc::new(Listed { standing, now, ..(**known).clone() })
             }
         });
         let is_new = |tool: &&Listed| self.tools.iter().all(|known| known.name != tool.name);
@@ -126,11 +128,11 @@ fn listed(list: Vec<Tool>, settings: &McpServerSettings) -> Result<Vec<Listed>, 
 impl Listed {
     fn new(tool: &Tool) -> Self {
         let said = tool.description.as_deref().unwrap_or_default();
-        let whole = json!([tool.name, said, *tool.input_schema]).to_string();
         let description = match said.is_empty() {
             true => tool.title.as_deref().unwrap_or_default(),
             false => said,
         };
+        let whole = json!([tool.name, description, *tool.input_schema]).to_string();
         let mut schema = (*tool.input_schema).clone();
         schema.values_mut().for_each(scrub);
         Self {
@@ -139,6 +141,7 @@ impl Listed {
             schema,
             standing: Standing::Same,
             print: Sha256::digest(whole).into(),
+            now: None,
         }
     }
 }

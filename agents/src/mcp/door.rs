@@ -3,14 +3,19 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use attache::model::Trace;
 use attache::{Error, Http, HttpResponse};
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::request::Builder;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
-use rmcp::model::{ClientJsonRpcMessage, ErrorData, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, JsonRpcMessage, RequestParamsMeta,
+    ServerJsonRpcMessage,
+};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
@@ -22,10 +27,33 @@ use sse_stream::{Sse, SseStream};
 /// How much is read of what a server says about its own failure.
 const MAX_COMPLAINT: usize = 16 << 10;
 
+/// What is said here of a request that found no session. No server is believed that says so itself.
+pub(super) const FORGOTTEN: ErrorCode = ErrorCode(-32_900);
+
+/// What is known of a session.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    is_named: AtomicBool,
+    is_over: AtomicBool,
+}
+
+impl Session {
+    /// Whether the server would know us again, and tells what changes; one that does not has to be asked.
+    pub(super) fn is_named(&self) -> bool {
+        self.is_named.load(Ordering::Acquire)
+    }
+
+    /// Whether the server has forgotten us: it may have begun anew, as somebody else.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+}
+
 /// Sends what an MCP client says.
 #[derive(Debug, Clone)]
 pub(super) struct Door {
     http: Http,
+    session: Arc<Session>,
     /// How large one message may be.
     most: usize,
 }
@@ -35,8 +63,8 @@ type Wrong = StreamableHttpError<Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 impl Door {
-    pub(super) fn new(most: usize) -> Self {
-        Self { http: Http::new(), most }
+    pub(super) fn new(most: usize, session: Arc<Session>) -> Self {
+        Self { http: Http::new(), session, most }
     }
 
     async fn send(&self, request: Builder, headers: Headers, body: Bytes) -> Result<HttpResponse, Wrong> {
@@ -49,11 +77,8 @@ impl Door {
     }
 
     /// What an answer other than a success means; `None` where its body says it better.
-    async fn refused(&self, answer: HttpResponse, has_session: bool) -> Result<ServerJsonRpcMessage, Wrong> {
+    async fn refused(&self, answer: HttpResponse) -> Result<ServerJsonRpcMessage, Wrong> {
         let status = answer.status();
-        if status == StatusCode::NOT_FOUND && has_session {
-            return Err(StreamableHttpError::SessionExpired);
-        }
         let is_json = is(&answer, JSON_MIME_TYPE);
         let pause = answer.headers().get(RETRY_AFTER).and_then(|pause| Some(pause.to_str().ok()?.to_owned()));
         let is_ours = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
@@ -79,7 +104,10 @@ impl StreamableHttpClient for Door {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Wrong> {
         let body = Bytes::from(serde_json::to_vec(&message)?);
-        let request = to(Method::POST, &uri, session.as_deref()).header(CONTENT_TYPE, JSON_MIME_TYPE);
+        let mut request = to(Method::POST, &uri, session.as_deref()).header(CONTENT_TYPE, JSON_MIME_TYPE);
+        for (name, value) in trace_of(&message).iter().flat_map(Trace::headers) {
+            request = request.header(name, value);
+        }
         let answer = self.send(request, headers, body).await?;
         let status = answer.status();
         let wants_answer = matches!(message, JsonRpcMessage::Request(_));
@@ -87,8 +115,21 @@ impl StreamableHttpClient for Door {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         let named = answer.headers().get(HEADER_SESSION_ID).and_then(|id| Some(id.to_str().ok()?.to_owned()));
+        if named.is_some() {
+            self.session.is_named.store(true, Ordering::Release);
+        }
+        if status == StatusCode::NOT_FOUND && session.is_some() {
+            // A new session would be with a server whose tools nobody has looked at: whoever asked has to begin anew.
+            self.session.is_over.store(true, Ordering::Release);
+            let error = ErrorData::new(FORGOTTEN, "there is no such session", None);
+            let error = ServerJsonRpcMessage::error(error, None);
+            return Ok(match wants_answer {
+                true => StreamableHttpPostResponse::Json(addressed(error, &message), named),
+                false => StreamableHttpPostResponse::Accepted,
+            });
+        }
         if !status.is_success() {
-            let error = self.refused(answer, session.is_some()).await?;
+            let error = self.refused(answer).await?;
             return Ok(StreamableHttpPostResponse::Json(addressed(error, &message), named));
         }
         // Where nothing is expected, whatever comes is as good as nothing.
@@ -131,7 +172,12 @@ impl StreamableHttpClient for Door {
         let answer = self.send(request, headers, Bytes::new()).await?;
         match answer.status() {
             StatusCode::METHOD_NOT_ALLOWED => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            status if !status.is_success() => Err(HttpStatusError::new(status.as_u16(), None).into()),
+            status if !status.is_success() => {
+                if status == StatusCode::NOT_FOUND && session.is_some() {
+                    self.session.is_over.store(true, Ordering::Release);
+                }
+                Err(HttpStatusError::new(status.as_u16(), None).into())
+            }
             _ if is(&answer, EVENT_STREAM_MIME_TYPE) => Ok(events(answer, self.most)),
             _ => Err(StreamableHttpError::UnexpectedContentType(None)),
         }
@@ -144,6 +190,13 @@ fn to(method: Method, url: &str, session: Option<&str>) -> Builder {
         Some(session) => request.header(HEADER_SESSION_ID, session),
         None => request,
     }
+}
+
+/// Where a request is in a trace, as it says itself.
+fn trace_of(message: &ClientJsonRpcMessage) -> Option<Trace> {
+    let JsonRpcMessage::Request(asked) = message else { return None };
+    let ClientRequest::CallToolRequest(call) = &asked.request else { return None };
+    Trace::read(call.params.traceparent()?, call.params.tracestate())
 }
 
 fn is(answer: &HttpResponse, media_type: &str) -> bool {

@@ -86,6 +86,7 @@ impl CallFailed {
     /// In words for callers and models.
     pub(crate) fn words(&self) -> String {
         match self {
+            Self::Unheard => "the MCP server has begun anew, and has not heard of the call".to_owned(),
             Self::Cut => {
                 "the MCP server went away during the call; whether it had an effect is not known".to_owned()
             }

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use attache::Http;
+use attache::model::Trace;
 use http::{HeaderName, HeaderValue, Uri};
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ProgressNotificationParam,
-    ProgressToken, Tool,
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, RequestParamsMeta, Tool,
 };
 use rmcp::service::{NotificationContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -22,10 +23,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::asked::{Asked, Progress};
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Listed};
 #[cfg(unix)]
 use super::child::Child;
-use super::door::Door;
+use super::door::{Door, Session};
 use super::settings::McpServerSettings;
 
 /// How long is waited before a server that has gone is tried again, for the first time; then twice as long each time.
@@ -76,6 +77,8 @@ struct State {
 pub(super) struct Live {
     pub(super) service: RunningService<RoleClient, Arc<Listener>>,
     pub(super) listener: Arc<Listener>,
+    /// Over HTTP.
+    session: Option<Arc<Session>>,
     // After the service, which says good-bye.
     #[cfg(unix)]
     _child: Option<Child>,
@@ -116,6 +119,9 @@ impl Link {
     /// Its tools. Those that are known are given although it is not there at the moment.
     pub(crate) async fn catalog(&self) -> Result<Arc<Catalog>, Absent> {
         let mut state = self.state.lock().await;
+        if let Some(live) = state.live.as_ref().filter(|live| live.must_be_asked()) {
+            live.listener.changed.store(true, Ordering::Release);
+        }
         match (self.connect(&mut state).await, &state.catalog) {
             (_, Some(catalog)) => Ok(catalog.clone()),
             (Err(absent), None) => Err(absent),
@@ -123,19 +129,27 @@ impl Link {
         }
     }
 
-    /// Begins a call.
+    /// Begins a call of a tool, as long as it is what whoever calls takes it for.
     pub(crate) async fn ask(
         &self,
-        tool: &str,
+        tool: &Listed,
         arguments: Map<String, Value>,
         limit: Duration,
+        trace: Option<&Trace>,
     ) -> Result<Asked, Absent> {
         let live = {
             let mut state = self.state.lock().await;
-            self.connect(&mut state).await?
+            let live = self.connect(&mut state).await?;
+            let now = state.catalog.as_ref().and_then(|catalog| catalog.tool(&tool.name));
+            if now.is_none_or(|now| **now != *tool) {
+                let what = "has just said something else of this tool, which was not called";
+                return Err(Absent::new(what, &tool.name));
+            }
+            live
         };
         let (tell, progress) = mpsc::channel(MAX_WAITING);
-        Asked::new(live, tool, arguments, (tell, progress), limit, self.tasks.clone()).await
+        let request = request(&tool.name, arguments, trace);
+        Asked::new(live, request, (tell, progress), limit, self.tasks.clone()).await
     }
 
     /// The connection: the one that there is, or a new one.
@@ -185,21 +199,25 @@ impl Link {
                     .with_max_line_length(self.settings.max_message);
                 let service = listener.clone().serve(pipes).await;
                 let service = service.map_err(|error| Absent::new("does not speak MCP", error))?;
-                Live { service, listener, _child: Some(child) }
+                Live { service, listener, session: None, _child: Some(child) }
             }
             Way::Http { url, headers } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.clone())
                     .custom_headers(headers.clone())
+                    .reinit_on_expired_session(false)
                     .max_sse_event_size(self.settings.max_message);
-                let door = Door::new(self.settings.max_message);
+                let session = Arc::new(Session::default());
+                let door = Door::new(self.settings.max_message, session.clone());
                 let transport = StreamableHttpClientTransport::with_client(door, config);
                 let service = listener.clone().serve(transport).await;
                 let service = service.map_err(|error| Absent::new("cannot be reached", error))?;
-                #[cfg(unix)]
-                let live = Live { service, listener, _child: None };
-                #[cfg(not(unix))]
-                let live = Live { service, listener };
-                live
+                Live {
+                    service,
+                    listener,
+                    session: Some(session),
+                    #[cfg(unix)]
+                    _child: None,
+                }
             }
         };
         let live = Arc::new(live);
@@ -252,7 +270,17 @@ async fn pause(state: &State) -> Result<(), Absent> {
 
 impl Live {
     fn is_closed(&self) -> bool {
-        self.service.is_closed() || self.service.is_transport_closed()
+        self.service.is_closed() || self.service.is_transport_closed() || self.is_forgotten()
+    }
+
+    /// Whether the server does not know us any more.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_over())
+    }
+
+    /// Whether nobody would hear of it if the tools were others.
+    fn must_be_asked(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| !session.is_named())
     }
 }
 
@@ -273,6 +301,18 @@ impl ClientHandler for Listener {
                 waiting.try_send(Progress { so_far: told.progress, total: told.total, words: told.message });
         }
     }
+}
+
+/// The call of a tool, and where it is in a trace, as MCP has it.
+fn request(tool: &str, arguments: Map<String, Value>, trace: Option<&Trace>) -> ClientRequest {
+    let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+    if let Some(trace) = trace {
+        params.set_traceparent(trace.parent());
+        if let Some(state) = trace.state() {
+            params.set_tracestate(state);
+        }
+    }
+    ClientRequest::CallToolRequest(CallToolRequest::new(params))
 }
 
 fn http_way(url: &str, settings: &McpServerSettings) -> Result<Way, String> {

@@ -5,11 +5,6 @@ use attache::{Error, Outcome};
 
 use super::approved::NotApproved;
 
-/// Whether nobody was there, or nobody spoke.
-pub(super) fn is_absent(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
-}
-
 pub(super) fn in_words(error: &Error) -> Outcome {
     let kind = error.kind();
     if std::error::Error::source(error).is_some_and(|cause| cause.is::<NotApproved>()) {

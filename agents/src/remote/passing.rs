@@ -9,6 +9,7 @@ use attache::model::{
 use attache::{Outcome, Question, Turn};
 
 use super::record::{Record, foreign};
+use crate::lineage::Cost;
 
 /// Passes on what comes, each thing once.
 pub(super) struct Passing<'a> {
@@ -82,7 +83,10 @@ impl<'a> Passing<'a> {
     }
 
     async fn metadata(&mut self, said: Option<&Object>) {
-        let passed = said.and_then(foreign);
+        let mut passed = said.and_then(foreign);
+        if let Some(passed) = &mut passed {
+            Cost::before(self.turn).add_to(passed);
+        }
         if passed.is_some() && passed != self.metadata {
             self.metadata.clone_from(&passed);
             self.turn.metadata(passed.unwrap_or_default()).await;

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use attache::jws::Signer;
 use attache::model::MessageId;
 use attache::{Client, ClientBuilder, ClientSettings, Error, Http, Turn};
 use http::Uri;
@@ -12,7 +13,7 @@ use super::approved::Approved;
 use super::{BadRemote, RemoteSettings};
 use crate::breaker::Breaker;
 use crate::lineage::{Budget, Leave, Lineage, digest};
-use crate::onward;
+use crate::onward::{Errand, Onward};
 
 /// How long a client is kept before the card is looked at again.
 const KEPT: Duration = Duration::from_secs(300);
@@ -28,6 +29,7 @@ pub(super) struct Peer {
     found: Mutex<Option<(Instant, Client)>>,
     approved: Approved,
     breaker: Breaker,
+    onward: Onward,
 }
 
 impl Peer {
@@ -47,8 +49,18 @@ impl Peer {
         let breaker = Breaker::new(settings.breaker_failures, settings.breaker_pause);
         let name = digest(&settings.url);
         let approved = Approved::new(settings.pin.clone());
+        let onward = Onward { forward_caller: settings.forward_caller, signer: None };
         let (me, found) = (MessageId::random(), Mutex::default());
-        Ok(Self { settings, builder, name, me, found, approved, breaker })
+        Ok(Self { settings, builder, name, me, found, approved, breaker, onward })
+    }
+
+    /// Signs for whom it calls.
+    pub(super) fn signed_by(&mut self, signer: Signer) {
+        self.onward.signer = Some(signer);
+    }
+
+    pub(super) fn onward(&self) -> &Onward {
+        &self.onward
     }
 
     pub(super) fn settings(&self) -> &RemoteSettings {
@@ -80,16 +92,22 @@ impl Peer {
     }
 
     /// A client for one turn, with what goes along with its message.
-    pub(super) async fn client(&self, turn: &Turn) -> Result<Client, Error> {
+    pub(super) async fn client(&self, turn: &Turn, lineage: &Lineage) -> Result<Client, Error> {
         // The same for every try of the same turn, and for no other: some callers use one id for every message.
         let place = turn.task().history.iter().rposition(|message| **message == *turn.message());
         let key = format!("{}:{}:{}", turn.task_id(), place.unwrap_or(0), turn.message().message_id);
         let client = self.own_client().await?.with_header("Idempotency-Key", &key)?;
-        onward::client(client, turn, self.settings.forward_caller)
+        let errand = Errand { lineage: Some(lineage), time: self.settings.timeout };
+        self.onward.client(client, turn, errand)
+    }
+
+    /// A client for what is left to do for somebody after their turn.
+    pub(super) async fn late_client(&self, caller: Option<&str>) -> Result<Client, Error> {
+        self.onward.later(self.own_client().await?, caller)
     }
 
     /// A client for nobody's turn; the same one, with its connections, for a while.
-    pub(super) async fn own_client(&self) -> Result<Client, Error> {
+    async fn own_client(&self) -> Result<Client, Error> {
         let kept = self.found().as_ref().filter(|(at, _)| at.elapsed() < KEPT).cloned();
         if let Some((_, client)) = kept {
             return Ok(client);

@@ -25,6 +25,9 @@ pub(super) struct Record {
     /// The last message of ours that is known to have arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message_id: Option<MessageId>,
+    /// For whom it was signed that it is; whoever stops it has to say so again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) caller: Option<String>,
 }
 
 impl Record {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tracing::Instrument;
 
 use super::Choice;
+use crate::lineage::Cost;
 use crate::llm::{RULE, clean, fenced};
 use crate::model::{Failed, Model, Piece, Said, answered, failed};
 
@@ -17,7 +18,7 @@ const MAX_ANSWER: usize = 4 << 10;
 const TASK: &str = "You pass requests on. Answer with the name of the one agent that should take the request, exactly as it is \
 listed here, and with nothing else; answer none if none of them should.";
 
-/// Whom the model names, if that is one of these.
+/// Whom the model names, if that is one of these; and what it cost.
 ///
 /// # Errors
 /// The model does not answer.
@@ -26,7 +27,7 @@ pub(super) async fn choose<'a>(
     choices: &'a [Choice],
     asked: &Message,
     turn: &Turn,
-) -> Result<Option<&'a Choice>, Failed> {
+) -> Result<(Option<&'a Choice>, Cost), Failed> {
     let names: Vec<_> = choices.iter().map(|choice| choice.name.as_str()).collect();
     let system = format!("{TASK}\nThe agents: {}.\n\n{RULE}", names.join(", "));
     let about =
@@ -42,7 +43,9 @@ pub(super) async fn choose<'a>(
         Ok(said) => {
             answered(&span, &said);
             turn.count_tokens(said.usage.input_tokens, said.usage.output_tokens);
-            Ok(named(&said.text, choices).filter(|_| said.text.len() + said.reasoning.len() <= MAX_ANSWER))
+            let named = named(&said.text, choices);
+            let named = named.filter(|_| said.text.len() + said.reasoning.len() <= MAX_ANSWER);
+            Ok((named, said.usage.of_one_call()))
         }
         Err(why) => {
             failed(&span, "model");

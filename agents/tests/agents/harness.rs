@@ -22,12 +22,21 @@ pub(crate) async fn start(agent: impl Agent) -> Running {
 
 /// Starts a server that is set up otherwise than by default.
 pub(crate) async fn start_with(agent: impl Agent, set_up: impl FnOnce(Server) -> Server) -> Running {
-    serve(set_up(Server::new(card(), agent)), SocketAddr::from(([127, 0, 0, 1], 0))).await
+    start_there(SocketAddr::from(([127, 0, 0, 1], 0)), agent, set_up).await
 }
 
 /// Starts it at an address.
 pub(crate) async fn start_at(address: SocketAddr, agent: impl Agent) -> Running {
-    serve(Server::new(card(), agent), address).await
+    start_there(address, agent, |server| server).await
+}
+
+/// Starts one at an address that is set up otherwise.
+pub(crate) async fn start_there(
+    address: SocketAddr,
+    agent: impl Agent,
+    set_up: impl FnOnce(Server) -> Server,
+) -> Running {
+    serve(set_up(Server::new(card(), agent)), address).await
 }
 
 fn card() -> AgentCard {
@@ -54,10 +63,18 @@ impl Running {
 
     /// Calls a method; gives its result.
     pub(crate) async fn call(&self, method: &str, params: Value) -> Value {
+        let answer = self.call_as("", method, params).await;
+        assert_eq!(answer["error"], Value::Null, "{answer}");
+        answer["result"].clone()
+    }
+
+    /// The same with more lines in the head, each with its end; gives the whole answer.
+    pub(crate) async fn call_as(&self, lines: &str, method: &str, params: Value) -> Value {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
         let head =
             "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
-        let request = format!("{head}\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let request =
+            format!("{head}\r\nA2A-Version: 1.0\r\n{lines}Content-Length: {}\r\n\r\n{body}", body.len());
         let answer = soon(async {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
             stream.write_all(request.as_bytes()).await.unwrap();
@@ -66,9 +83,7 @@ impl Running {
             String::from_utf8(bytes).unwrap()
         });
         let answer = answer.await;
-        let answer: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
-        assert_eq!(answer["error"], Value::Null, "{answer}");
-        answer["result"].clone()
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
     /// Sends a text and waits for the end of its turn; gives the task.

@@ -14,6 +14,7 @@ mod llm;
 mod llm_tools;
 #[cfg(unix)]
 mod mcp;
+mod nodes;
 mod practice;
 mod remote;
 mod router;

@@ -6,6 +6,9 @@ use attache_agents::{LlmSettings, Mcp, McpServerSettings, McpSettings, ToolSetti
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
 use crate::harness::{Running, artifact, soon, start, state, words};
 use crate::http::Backend;
 use crate::llm::{agent, calls, model, request, says, settings};
@@ -17,16 +20,44 @@ fn server() -> (McpServerSettings, TempDir) {
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("log").display().to_string();
     let env = [("LOG".to_owned(), log.as_str().into()), ("GIVEN".to_owned(), "yes".into())].into();
-    let command = vec!["python3".to_owned(), SCRIPT.to_owned()];
+    let command = ["python3", "-I", SCRIPT].map(str::to_owned).to_vec();
     (McpServerSettings { command, env, ..McpServerSettings::default() }, folder)
 }
 
-fn with(model: &Backend, server: McpServerSettings) -> LlmSettings {
+/// How a server is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Over {
+    Pipes,
+    Http,
+    /// It has no sessions, and so no way to tell what nobody has asked for.
+    HttpAlone,
+}
+
+/// The scripted server, whichever way; it ends with what comes third. Over HTTP it has other tools after it has ended once,
+/// if it is to be `fickle`.
+pub(crate) async fn server_over(way: Over, fickle: bool) -> (McpServerSettings, TempDir, Option<Child>) {
+    let (server, folder) = server();
+    if way == Over::Pipes {
+        return (server, folder, None);
+    }
+    let mut command = Command::new("python3");
+    command.args(["-I", SCRIPT, "http"]).env("LOG", folder.path().join("log")).env("GIVEN", "yes");
+    command.env("AFTERWARDS", if fickle { "1" } else { "0" });
+    command.env("SESSIONS", if way == Over::HttpAlone { "0" } else { "1" });
+    let pipe = std::process::Stdio::piped;
+    let mut process = command.stdin(pipe()).stdout(pipe()).kill_on_drop(true).spawn().unwrap();
+    let mut port = String::new();
+    soon(BufReader::new(process.stdout.take().unwrap()).read_line(&mut port)).await.unwrap();
+    let url = Some(format!("http://127.0.0.1:{}/mcp", port.trim()));
+    (McpServerSettings { url, ..McpServerSettings::default() }, folder, Some(process))
+}
+
+pub(crate) fn with(model: &Backend, server: McpServerSettings) -> LlmSettings {
     let tool = ToolSettings { mcp: Some(server), ..ToolSettings::default() };
     LlmSettings { tools: [("srv".to_owned(), tool)].into(), ..settings(model) }
 }
 
-fn log(folder: &TempDir) -> String {
+pub(crate) fn log(folder: &TempDir) -> String {
     std::fs::read_to_string(folder.path().join("log")).unwrap_or_default()
 }
 
@@ -78,7 +109,7 @@ async fn a_model_calls_the_tools_of_a_server() {
         "{task}"
     );
     let offers = offered(&model, 0);
-    assert_eq!(offers.len(), 10, "every page is read");
+    assert_eq!(offers.len(), 11, "every page is read");
     assert_eq!(
         offers[0],
         json!({
@@ -114,61 +145,75 @@ async fn a_model_calls_the_tools_of_a_server() {
 
 #[tokio::test]
 async fn r46_a_server_that_dies_is_started_again_and_the_model_reads_of_it() {
-    let (server, folder) = server();
-    let model = model(&[
-        calls(&[("a", "srv_die", json!({}))]),
-        calls(&[("b", "srv_echo", json!({"text": "again"}))]),
-        says("done"),
-    ])
-    .await;
-    let task = agent(with(&model, server)).await.say("go").await;
-    assert_eq!(state(&task), "COMPLETED", "{task}");
-    let gone = "error: the MCP server went away during the call; whether it had an effect is not known";
-    assert_eq!(results(&model, 2), [gone, "again"]);
-    assert_eq!(log(&folder).matches("started").count(), 2);
-    assert_eq!(
-        log(&folder).matches("died").count(),
-        1,
-        "a call that may have had an effect is not made again"
-    );
+    for way in [Over::Pipes, Over::Http] {
+        let (server, folder, _process) = server_over(way, false).await;
+        let model = model(&[
+            calls(&[("a", "srv_die", json!({}))]),
+            calls(&[("b", "srv_echo", json!({"text": "again"}))]),
+            says("done"),
+        ])
+        .await;
+        let task = agent(with(&model, server)).await.say("go").await;
+        assert_eq!(state(&task), "COMPLETED", "{way:?}: {task}");
+        let gone = "error: the MCP server went away during the call; whether it had an effect is not known";
+        assert_eq!(results(&model, 2), [gone, "again"], "{way:?}");
+        assert_eq!(log(&folder).matches("started").count(), 2, "{way:?}");
+        let died = log(&folder).matches("died").count();
+        assert_eq!(died, 1, "{way:?}: a call that may have had an effect is not made again");
+    }
+}
+
+/// Nobody tells of it: the server comes back as somebody else, and knows nothing of a session.
+#[tokio::test]
+async fn s58_a_server_that_comes_back_with_other_tools_needs_a_yes() {
+    for way in [Over::Http, Over::HttpAlone] {
+        let (server, folder, _process) = server_over(way, true).await;
+        let model = model(&[
+            calls(&[("a", "srv_die", json!({}))]),
+            calls(&[("b", "srv_echo", json!({"text": "hello"}))]),
+        ])
+        .await;
+        let task = agent(with(&model, server)).await.say("go").await;
+        assert_eq!(state(&task), "INPUT_REQUIRED", "{way:?}: {task}");
+        assert!(words(&task).starts_with("The tool says something else of itself"), "{way:?}: {task}");
+        assert!(!log(&folder).contains("called echo"), "{way:?}: nothing was sent to it");
+    }
 }
 
 #[tokio::test]
 async fn s58_a_tool_that_changes_in_mid_task_needs_a_yes_and_a_new_one_is_not_offered() {
-    let (server, _folder) = server();
-    let model = model(&[
-        calls(&[("a", "srv_swap", json!({}))]),
-        calls(&[("b", "srv_echo", json!({"text": "hello"}))]),
-        says("done"),
-    ])
-    .await;
-    let agent = agent(with(&model, server)).await;
-    let task = agent.say("go").await;
-    assert_eq!(
-        (state(&task), words(&task)),
-        (
-            "INPUT_REQUIRED",
-            "The tool says something else of itself than when it was agreed to. May `srv_echo` be called with {\"text\":\"hello\"}? Answer yes or no."
-        )
-    );
-    let task = agent.answer(&task, json!([{"text": "yes"}])).await;
-    assert_eq!(
-        (state(&task), results(&model, 2)),
-        ("COMPLETED", vec!["swapped".to_owned(), "hello".to_owned()])
-    );
-    let offers = offered(&model, 2);
-    assert!(!offers.iter().any(|one| one["name"] == "srv_newcomer" || one["name"] == "srv_fleeting"));
-    assert!(offers.iter().any(|one| one["description"] == "Says it back"), "as it was agreed to");
+    for way in [Over::Pipes, Over::Http, Over::HttpAlone] {
+        let (server, _folder, _process) = server_over(way, false).await;
+        let model = model(&[
+            calls(&[("a", "srv_swap", json!({}))]),
+            calls(&[("b", "srv_echo", json!({"text": "hello"}))]),
+            says("done"),
+        ])
+        .await;
+        let agent = agent(with(&model, server)).await;
+        let task = agent.say("go").await;
+        let asked = "The tool says something else of itself than when it was agreed to. \
+                     May `srv_echo` be called with {\"text\":\"hello\"}? Answer yes or no.";
+        assert_eq!((state(&task), words(&task)), ("INPUT_REQUIRED", asked), "{way:?}");
+        let task = agent.answer(&task, json!([{"text": "yes"}])).await;
+        assert_eq!(state(&task), "COMPLETED", "{way:?}: {task}");
+        assert_eq!(results(&model, 2), ["swapped", "hello"], "{way:?}");
+        let offers = offered(&model, 2);
+        assert!(!offers.iter().any(|one| one["name"] == "srv_newcomer" || one["name"] == "srv_fleeting"));
+        assert!(offers.iter().any(|one| one["description"] == "Says it back"), "as it was agreed to");
+    }
 }
 
 #[tokio::test]
 async fn r46_a_task_whose_tool_has_vanished_fails_clearly() {
-    let (server, _folder) = server();
-    let model =
-        model(&[calls(&[("a", "srv_swap", json!({}))]), calls(&[("b", "srv_fleeting", json!({}))])]).await;
-    let task = agent(with(&model, server)).await.say("go").await;
-    let why = "the tool `srv_fleeting` is gone: its MCP server does not offer it any more";
-    assert_eq!((state(&task), words(&task)), ("FAILED", why));
+    for way in [Over::Pipes, Over::Http] {
+        let (server, _folder, _process) = server_over(way, false).await;
+        let swap = calls(&[("a", "srv_swap", json!({}))]);
+        let model = model(&[swap, calls(&[("b", "srv_fleeting", json!({}))])]).await;
+        let task = agent(with(&model, server)).await.say("go").await;
+        let why = "the tool `srv_fleeting` is gone: its MCP server does not offer it any more";
+        assert_eq!((state(&task), words(&task)), ("FAILED", why), "{way:?}");
+    }
 }
 
 #[tokio::test]

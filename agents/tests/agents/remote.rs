@@ -30,10 +30,11 @@ async fn every_version_and_binding_is_spoken_behind_and_before() {
                 (Binding::JsonRpc, Version::V03),
                 (Binding::HttpJson, Version::V03),
                 (Binding::JsonRpc, Version::V1),
+                (Binding::HttpJson, Version::V1),
             ] {
                 let client = Client::new(&front.url(), binding, version).unwrap();
                 let answer = soon(client.send(Message::user("say hello"))).await.unwrap();
-                assert!(!answer.text().is_empty(), "{answer:?}");
+                assert_eq!(answer.text(), "say hello", "{answer:?}");
             }
         }
     }

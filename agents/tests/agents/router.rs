@@ -1,7 +1,9 @@
 //! A router: whom it chooses, and whom it never does.
 
 use attache::model::AgentSkill;
-use attache_agents::{Choice, Echo, Route, Router, RouterSettings, Script, Shared};
+use attache_agents::{
+    Choice, Echo, Llm, Remote, RemoteSettings, Route, Router, RouterSettings, Script, Shared,
+};
 use serde_json::{Value, json};
 
 use crate::harness::{artifact, start, state, words};
@@ -138,5 +140,33 @@ async fn a_model_that_fails_leaves_the_task_to_the_one_for_everything_else() {
         let model = crate::llm::model(&[refuses]).await;
         let agent = start(thinking(&model, otherwise)).await;
         assert_eq!(state(&agent.say("hello").await), ended);
+    }
+}
+
+/// What the choice costs is part of what the task costs, whoever works on it.
+#[tokio::test]
+async fn what_a_model_costs_that_chooses_is_counted() {
+    use crate::llm::{agent, model, says};
+    let chooser = model(&[says("echo"), says("llm"), says("far"), says("nobody")]).await;
+    let (own, distant) = (model(&[says("mine")]).await, model(&[says("theirs")]).await);
+    let far = agent(crate::llm::settings(&distant)).await;
+    let remote = RemoteSettings { url: far.url(), ..RemoteSettings::default() };
+    let choices = [
+        choice("echo", Shared::new(Echo), &[]),
+        choice("llm", Shared::new(Llm::new(crate::llm::settings(&own)).unwrap()), &[]),
+        choice("far", Shared::new(Remote::new(remote).unwrap()), &[]),
+    ];
+    let settings = RouterSettings {
+        agents: ["echo", "llm", "far"].map(str::to_owned).to_vec(),
+        model: Some(crate::llm::settings(&chooser).model),
+        ..RouterSettings::default()
+    };
+    let router = start(Router::new(settings, choices).unwrap()).await;
+    for (name, calls) in [("echo", 1), ("llm", 2), ("far", 2), ("nobody", 1)] {
+        let task = router.say("go").await;
+        assert_eq!(state(&task), if name == "nobody" { "REJECTED" } else { "COMPLETED" }, "{task}");
+        let usage = &task["metadata"]["attache.usage"];
+        let spent = (&usage["calls"], &usage["inputTokens"], &usage["outputTokens"]);
+        assert_eq!(spent, (&json!(calls), &json!(10 * calls), &json!(2 * calls)), "{name}: {task}");
     }
 }

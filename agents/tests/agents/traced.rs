@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::harness::{Running, soon, start};
 use crate::http::{Backend, backend};
 use crate::llm;
+use crate::mcp::{Over, log, server_over, with};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const STATE: &str = "vendor=value";
@@ -61,4 +62,18 @@ async fn backends_models_and_tools_are_told() {
     assert_eq!(asked(&start(Llm::new(settings).unwrap()).await).await, "done");
     told(&model);
     told(&tool);
+}
+
+#[tokio::test]
+async fn mcp_servers_are_told() {
+    for way in [Over::Pipes, Over::Http] {
+        let (server, folder, _process) = server_over(way, false).await;
+        let call = llm::calls(&[("a", "srv_echo", json!({"text": "hello"}))]);
+        let model = llm::model(&[call, llm::says("done")]).await;
+        assert_eq!(asked(&start(Llm::new(with(&model, server)).unwrap()).await).await, "done");
+        let log = log(&folder);
+        assert!(log.contains(&format!("called echo {PARENT} {STATE}\n")), "{way:?}: {log}");
+        let in_head = log.contains(&format!("headers {PARENT} {STATE}\n"));
+        assert_eq!(in_head, way == Over::Http, "{way:?}: {log}");
+    }
 }

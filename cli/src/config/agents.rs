@@ -4,6 +4,7 @@ mod kind;
 
 use std::collections::BTreeMap;
 
+use attache::jws::Signer;
 use attache::model::{AgentProvider, AgentSkill};
 use attache::{AgentCard, AgentSettings, Served};
 use attache_agents::{BadMcp, Choice, Mcp, Shared};
@@ -153,20 +154,21 @@ pub(crate) async fn ask(
     Ok((known, silent))
 }
 
-/// Makes all agents that are not made yet, in the order of the file.
+/// Makes all agents that are not made yet, in the order of the file; `signer` signs for whom they call others.
 ///
 /// # Errors
 /// The key at fault, and why.
 pub(crate) fn build(
     agents: &[AgentConfig],
     mut known: BTreeMap<String, Made>,
+    signer: Option<&Signer>,
 ) -> Result<Vec<Served>, (String, String)> {
     let mut made: Vec<Choice> = Vec::new();
     let mut cards = BTreeMap::new();
     for needy in [false, true] {
         let mut now = Vec::new();
         for config in agents.iter().filter(|config| config.kind.needs_others() == needy) {
-            let (card, agent) = config.make(&made, known.remove(&config.name))?;
+            let (card, agent) = config.make(&made, known.remove(&config.name), signer)?;
             now.push(Choice { name: config.name.clone(), agent, skills: card.skills.clone() });
             cards.insert(&config.name, card);
         }
@@ -183,8 +185,13 @@ pub(crate) fn build(
 }
 
 impl AgentConfig {
-    fn make(&self, others: &[Choice], known: Option<Made>) -> Result<(AgentCard, Shared), (String, String)> {
-        let made = known.map_or_else(|| self.kind.build(others), Ok);
+    fn make(
+        &self,
+        others: &[Choice],
+        known: Option<Made>,
+        signer: Option<&Signer>,
+    ) -> Result<(AgentCard, Shared), (String, String)> {
+        let made = known.map_or_else(|| self.kind.build(others, signer), Ok);
         let (agent, skills) = made.map_err(|(key, why)| (format!("agents.{}.{key}", self.name), why))?;
         Ok((self.card.card(&self.name, &self.kind, skills), agent))
     }

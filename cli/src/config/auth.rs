@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use attache::auth::{Access, Algorithm, Certificates, Identity, Jwt, Keys, Rule};
+use attache::jws::PublishedKeys;
 use attache::model::Operation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ pub(crate) struct AuthSection {
     /// The callers whose certificates are good, of those for whom `server.tls_client_ca` vouches; all of them if left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) certificates: Vec<Certificate>,
+    /// Other servers of ours, which are believed about whom they call for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nodes: Vec<Node>,
     /// How many credentials that are not good are looked at in a minute, of one address that is no trusted proxy; then its
     /// calls are refused until the minute is over. 300 if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,6 +70,16 @@ pub(crate) struct Certificate {
     /// The tenants that it is for; `*` is every one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tenants: Vec<String>,
+}
+
+/// Another server of ours. Its calls are those of whoever they are for, as far as both may make them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Node {
+    /// Who it is, as authentication knows it, such as `key:broker`.
+    caller: String,
+    /// Where the keys are that it signs with: `/.well-known/jwks.json` of that server.
+    key_set: String,
 }
 
 /// What calls need.
@@ -180,18 +194,32 @@ impl Config {
             });
         }
         let Some(access) = access else {
-            return match self.rules().next() {
+            return match self.rules().next().is_some() || !self.auth.nodes.is_empty() {
                 // Whoever has written a rule believes that it holds.
-                Some(_) => Err(self.tree.complain("auth", "there are rules, and nobody is asked who they are: add keys = true, an issuer, or server.tls_client_ca")),
-                None => Ok(None),
+                true => Err(self.tree.complain("auth", "there are rules or nodes, and nobody is asked who they are: add keys = true, an issuer, or server.tls_client_ca")),
+                false => Ok(None),
             };
         };
-        let access = self.rules().fold(access, Access::rule);
+        let access = self.nodes(self.rules().fold(access, Access::rule))?;
         let access = match self.auth.max_guesses {
             Some(most) => access.max_guesses(Some(most)),
             None => access,
         };
         Ok(Some(if self.server.allow_anonymous { access.or_anonymous() } else { access }))
+    }
+
+    fn nodes(&self, access: Access) -> Result<Access, Complaint> {
+        self.auth.nodes.iter().enumerate().try_fold(access, |access, (at, node)| {
+            let wrong = |key: &str, why: String| self.tree.complain(&format!("auth.nodes.{at}.{key}"), why);
+            if node.caller.is_empty() || node.caller == "anonymous" {
+                return Err(wrong(
+                    "caller",
+                    "must be somebody who is known, such as `key:broker`".to_owned(),
+                ));
+            }
+            let keys = PublishedKeys::at(&node.key_set).map_err(|why| wrong("key_set", why.to_string()))?;
+            Ok(access.node(&node.caller, keys))
+        })
     }
 
     fn rules(&self) -> impl Iterator<Item = Rule> {

@@ -32,6 +32,10 @@ pub(crate) struct ServerSection {
     /// Sign them with this one too, until those who check have seen the new one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous_signing_key: Option<PathBuf>,
+    /// Sign for whom agents call others (`forward_caller`) with this private key: a PEM file (EC, Ed25519 or RSA) that only its
+    /// owner can read. Servers that have us in `auth.nodes` find the public one at `/.well-known/jwks.json`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node_signing_key: Option<PathBuf>,
     /// Where operators reach it who have a key of `attache keys add --admin`; nowhere if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) admin_listen: Option<String>,
@@ -53,6 +57,7 @@ impl Default for ServerSection {
             tls_client_ca: None,
             card_signing_key: None,
             previous_signing_key: None,
+            node_signing_key: None,
             admin_listen: None,
             admin_plain: false,
             root: None,

@@ -143,7 +143,14 @@ fn who_may_call_and_where_we_connect_is_said_in_the_file() {
 fn s36_a_rule_that_would_protect_nothing_is_refused() {
     let echo = "[agents.a]\ntype = \"echo\"\n";
     for (text, complaint) in [
-        ("[agents.a.auth]\nscopes = [\"x\"]", "auth: there are rules, and nobody is asked who they are"),
+        (
+            "[agents.a.auth]\nscopes = [\"x\"]",
+            "auth: there are rules or nodes, and nobody is asked who they are",
+        ),
+        (
+            "[[auth.nodes]]\ncaller = \"key:b\"\nkey_set = \"http://b/keys\"",
+            "auth: there are rules or nodes, and nobody is asked who they are",
+        ),
         ("[[auth.rules]]\nscopes = []\nagent = \"b\"", "auth.rules.0.agent: there is no agent `b`"),
         ("[[auth.certificates]]\nname = \"ci\"", "auth.certificates: nobody vouches for certificates"),
         ("[[auth.issuers]]\nissuer = \"nonsense\"\naudience = \"a\"", "auth.issuers.0.issuer: "),

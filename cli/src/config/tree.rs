@@ -21,6 +21,7 @@ const PATHS: &[&str] = &[
     "tls_client_ca",
     "card_signing_key",
     "previous_signing_key",
+    "node_signing_key",
     "signing_key",
     "data_dir",
     "folder",

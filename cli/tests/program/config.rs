@@ -222,6 +222,9 @@ fn started(text: &str, shown_in: &str) {
             std::fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
         }
     }
+    let key = folder.path().join("node.pem");
+    std::fs::write(&key, include_str!("../../../src/jws/tests/p256.pem")).unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let server = serve_in(&["serve", "--store", "memory", &file], folder);
     let line = server.lines.recv_timeout(crate::harness::DEADLINE);
     let line = line.unwrap_or_else(|_| panic!("not served: {shown_in}\n{text}"));

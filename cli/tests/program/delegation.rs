@@ -8,8 +8,12 @@ use std::thread;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{DEADLINE, Serving, attache, call, say, serve_by};
-use crate::llm::{body, calls, says, until};
+use crate::harness::{DEADLINE, Serving, attache, call, say, send, serve_by, serve_in};
+use crate::keys::{bearer, keys};
+use crate::llm::{body, calls, files_of, says, until};
+
+/// The trace of what begins at the root.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// A model that answers as it is told to, question by question: with these events, or by hanging up.
 struct Model {
@@ -69,7 +73,8 @@ impl Node {
         });
         let text = format!(
             "[agents.node]\ntype = \"llm\"\nlimits = {{ on_restart = {{ run_again = {{ attempts = 5 }} }} }}\n\
-             model = {{ url = \"{}\", name = \"m\" }}\n{tool}[agents.practice]\ntype = \"practice\"\n",
+             model = {{ url = \"{}\", name = \"m\" }}\n{tool}[agents.practice]\ntype = \"practice\"\n\
+             [telemetry]\ntrace_metadata = true\n",
             model.url
         );
         std::fs::write(&file, text).unwrap();
@@ -95,7 +100,10 @@ impl Node {
     fn begin(&self) -> Value {
         let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]});
         let params = json!({"message": message, "configuration": {"returnImmediately": true}});
-        call(&self.url, "SendMessage", &params)["result"]["task"]["id"].clone()
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params});
+        let trace = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01");
+        let headers = ["Content-Type: application/json", "A2A-Version: 1.0", &trace];
+        send(&self.url, "POST", &headers, &body.to_string())["result"]["task"]["id"].clone()
     }
 
     fn task(&self, id: &Value) -> Value {
@@ -150,6 +158,8 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     root.model.asked();
     root.model.answers(says("it is 42"));
     until(|| root.task(&task)["status"]["state"] == "TASK_STATE_COMPLETED");
+    let traced = |node: &Node| node.newest().to_string().contains(TRACE);
+    assert!([&root, &middle, &leaf].into_iter().all(traced), "one trace, over the restart too");
     let task = root.task(&task);
     assert_eq!(task["artifacts"][0]["parts"][0]["text"], "it is 42", "{task}");
     assert_eq!(leaf.states(), ["COMPLETED", "CANCELED"], "nobody was asked twice");
@@ -163,30 +173,83 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
 }
 
 #[test]
-fn r43_a_question_from_three_levels_down_survives_restarts_and_is_answered_once() {
+fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once() {
     let leaf = Node::new(None);
     let mut middle = Node::new(Some(&format!("{}agents/practice/", leaf.url)));
     let mut root = Node::new(Some(&middle.url));
-    root.model.delegates("ask them");
-    middle.model.delegates("ask");
-    let task = say(&root.url, "go");
     let request =
         |task: &Value| task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"].clone();
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
-    assert_eq!(request(&task)["requestId"], "a");
-    [&root, &middle].iter().for_each(|node| drop(node.model.asked()));
+    let needs = [
+        ("ask", "INPUT_REQUIRED", "question", "Ada", "Hello, Ada!"),
+        ("auth", "AUTH_REQUIRED", "credentials", "sesame", "the treasure is under the palm"),
+    ];
+    let tasks = needs.map(|(word, state, wants, ..)| {
+        root.model.delegates("ask them");
+        middle.model.delegates(word);
+        let task = say(&root.url, "go");
+        assert_eq!(task["status"]["state"], format!("TASK_STATE_{state}"), "{task}");
+        assert_eq!((&request(&task)["requestId"], &request(&task)["wants"]), (&json!("a"), &json!(wants)));
+        [&root, &middle].iter().for_each(|node| drop(node.model.asked()));
+        task
+    });
     middle.killed();
     root.killed();
-    let again = root.task(&task["id"]);
-    assert_eq!(request(&again), request(&task), "the same question, under the same id");
-    middle.model.answers(says("her name is known"));
-    root.model.answers(says("done"));
-    let answer =
-        json!({"messageId": "n", "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": "Ada"}]});
-    let answered =
-        call(&root.url, "SendMessage", &json!({"message": answer.clone()}))["result"]["task"].clone();
-    assert_eq!(answered["status"]["state"], "TASK_STATE_COMPLETED", "{answered}");
-    assert!(middle.model.asked().to_string().contains("Hello, Ada!"));
-    let twice = call(&root.url, "SendMessage", &json!({"message": answer}));
-    assert!(twice["error"].is_object(), "the task has ended: {twice}");
+    for (task, (word, .., said, heard)) in tasks.iter().zip(needs) {
+        let again = root.task(&task["id"]);
+        assert_eq!(request(&again), request(task), "the same question, under the same id: {word}");
+        middle.model.answers(says("it is known"));
+        root.model.answers(says("done"));
+        let answer =
+            json!({"messageId": word, "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": said}]});
+        let answered =
+            call(&root.url, "SendMessage", &json!({"message": answer.clone()}))["result"]["task"].clone();
+        assert_eq!(answered["status"]["state"], "TASK_STATE_COMPLETED", "{answered}");
+        let read = middle.model.asked().to_string();
+        assert!(read.contains(heard), "the answer went down: {read}");
+        root.model.asked();
+        let twice = call(&root.url, "SendMessage", &json!({"message": answer}));
+        assert!(twice["error"].is_object(), "the task has ended: {twice}");
+    }
+    let of_practice = call(&format!("{}agents/practice", leaf.url), "ListTasks", &json!({}));
+    assert_eq!(of_practice["result"]["totalSize"], 2, "nobody was asked twice");
+}
+
+/// The two files of the documentation, with addresses of ours.
+#[test]
+fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
+    let [.., broker, books] = files_of("delegation.md").try_into().map(|files: [String; 4]| files).unwrap();
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (at, folder) = (free(), TempDir::new().unwrap());
+    let [pass, bob] = ["broker", "bob"].map(|name| keys(folder.path(), &["add", name, "--scope", "books"]));
+    keys(folder.path(), &["add", "ann"]);
+    let file = folder.path().join("agents.toml");
+    std::fs::write(&file, books.replace("127.0.0.1:8000", &at)).unwrap();
+    let books = serve_in(&["serve", file.to_str().unwrap()], folder);
+    let books_url = books.line("Listening on ");
+
+    let folder = TempDir::new().unwrap();
+    let [ann, bob_here] = ["ann", "bob"].map(|name| keys(folder.path(), &["add", name]));
+    let (file, pem) = (folder.path().join("agents.toml"), folder.path().join("node.pem"));
+    let key = include_str!("../../../src/jws/tests/p256.pem");
+    std::fs::write(&pem, key).unwrap();
+    std::fs::set_permissions(&pem, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let text = broker.replace("http://127.0.0.1:9000/", &books_url);
+    std::fs::write(&file, text).unwrap();
+    let mut command = attache(&["serve", file.to_str().unwrap(), "--listen", &at]);
+    let broker = serve_by(command.env("BOOKS_TOKEN", &pass), folder);
+    let url = broker.line("Listening on ");
+
+    let say_as = |url: &str, key: &str| {
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "help"}]});
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+        let headers = ["Content-Type: application/json", "A2A-Version: 1.0", &bearer(key)];
+        send(url, "POST", &headers, &body.to_string())
+    };
+    let refused = say_as(&url, &ann)["result"]["task"].clone();
+    assert_eq!(refused["status"]["state"], "TASK_STATE_FAILED", "{refused}");
+    let done = say_as(&url, &bob_here)["result"]["task"].clone();
+    assert_eq!(done["status"]["state"], "TASK_STATE_COMPLETED", "{done}");
+    assert_eq!(say_as(&books_url, &pass)["error"]["code"], -31403, "nor by itself");
+    assert_eq!(say_as(&books_url, &bob)["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
 }

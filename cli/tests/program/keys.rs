@@ -11,7 +11,7 @@ use crate::harness::{attache, complaint, send, serve_in};
 use crate::operate::admin;
 
 /// Runs `attache keys`; gives what it prints.
-fn keys(folder: &Path, args: &[&str]) -> String {
+pub(crate) fn keys(folder: &Path, args: &[&str]) -> String {
     let output = attache(&["keys"]).args(args).arg("--data-dir").arg(folder).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -24,7 +24,7 @@ fn list(url: &str, header: &str) -> Value {
     send(url, "POST", &headers, &body.to_string())
 }
 
-fn bearer(key: &str) -> String {
+pub(crate) fn bearer(key: &str) -> String {
     format!("Authorization: Bearer {key}")
 }
 

@@ -64,9 +64,14 @@ pub(crate) fn file(text: &str) -> (TempDir, String) {
 
 /// The file that a page shows, with a model of ours.
 fn shown(page: &str, model: &str) -> (TempDir, String) {
+    file(&files_of(page)[0].replace("http://127.0.0.1:11434/v1", model))
+}
+
+/// All files that a page shows.
+pub(crate) fn files_of(page: &str) -> Vec<String> {
     let text = std::fs::read_to_string(repository().join("docs").join(page)).unwrap();
-    let (_, block) = text.split_once("```toml\n").unwrap();
-    file(&block.split_once("```").unwrap().0.replace("http://127.0.0.1:11434/v1", model))
+    let blocks = text.split("```toml\n").skip(1);
+    blocks.map(|block| block.split_once("```").unwrap().0.to_owned()).collect()
 }
 
 pub(crate) fn text(task: &Value) -> &str {
@@ -88,14 +93,22 @@ fn the_assistant_of_the_documentation_calls_its_tools() {
 fn the_clerk_of_the_documentation_asks_before_it_pays() {
     let (url, _asked) = model(vec![calls(&[("a", "pay", json!({"amount": 5, "to": "Ann"}))]), says("Paid.")]);
     let (folder, file) = shown("approval.md", &url);
-    let server = serve_in(&["serve", &file], folder);
+    let mut server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
     let task = say(&url, "Pay Ann");
     assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    // The question survives restarts, and takes one answer.
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
     let answer =
         json!({"messageId": "n", "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": "yes"}]});
     let task = call(&url, "SendMessage", &json!({"message": answer}))["result"]["task"].clone();
     assert_eq!(text(&task), "Paid.");
+    let twice = call(&url, "SendMessage", &json!({"message": answer}));
+    assert!(twice["error"].is_object(), "{twice}");
 }
 
 #[test]
@@ -154,6 +167,57 @@ fn a_killed_turn_goes_on_and_repeats_no_call() {
         assert_eq!(std::fs::read_to_string(path(name)).unwrap(), "once\n", "{name}");
     }
     assert_eq!(text(&look(&url)), "Done.");
+}
+
+/// What became of a call of an MCP server is known as of any tool: the server is another one after a restart.
+#[test]
+fn a_killed_turn_repeats_a_call_of_an_mcp_server_only_where_that_is_safe() {
+    let three = calls(&[
+        ("a", "once_echo", json!({"text": "fine"})),
+        ("b", "once_slow", json!({})),
+        ("c", "often_stall", json!({})),
+    ]);
+    let (url, asked) = model(vec![three, says("Done.")]);
+    let logs = TempDir::new().unwrap();
+    let log = |name: &str| std::fs::read_to_string(logs.path().join(name)).unwrap_or_default();
+    let script = repository().join("agents/tests/agents/mcp/server.py").display().to_string();
+    let tool = |name: &str, repeat: bool| {
+        let place = logs.path().join(name).display().to_string();
+        format!(
+            "[agents.worker.tools.{name}]\nrepeat = {repeat}\n\
+             mcp = {{ command = [\"python3\", \"-I\", \"{script}\"], env = {{ LOG = \"{place}\" }} }}\n"
+        )
+    };
+    let (folder, file) = file(&format!(
+        "[agents.worker]\ntype = \"llm\"\nlimits = {{ on_restart = {{ run_again = {{ attempts = 3 }} }} }}\n\
+         model = {{ url = \"{url}\", name = \"m\" }}\n{}{}",
+        tool("once", false),
+        tool("often", true)
+    ));
+    let mut server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]});
+    let params = json!({"message": message, "configuration": {"returnImmediately": true}});
+    let id = call(&url, "SendMessage", &params)["result"]["task"]["id"].clone();
+    let look = |url: &str| call(url, "GetTask", &json!({"id": id}))["result"].clone();
+    until(|| {
+        look(&url).to_string().contains(r#""type":"tool-result""#)
+            && log("once").contains("called slow")
+            && log("often").contains("called stall")
+    });
+    server.process.kill().unwrap();
+    server.process.wait().unwrap();
+    let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+    let server = serve_in(&["serve", &file], folder);
+    let url = server.line("Listening on ");
+    until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
+    let read = asked.iter().nth(1).unwrap().to_string();
+    for expected in ["fine", "cut off by a restart; whether it had an effect is not known", "unstalled"] {
+        assert!(read.contains(expected), "{expected}: {read}");
+    }
+    assert_eq!(log("once").matches("called echo").count(), 1, "it has its result");
+    assert_eq!(log("once").matches("called slow").count(), 1, "it may have had an effect");
+    assert_eq!(log("often").matches("called stall").count(), 2, "that is safe");
 }
 
 fn serve_with_home(file: &str, folder: TempDir, home: &Path) -> crate::harness::Serving {

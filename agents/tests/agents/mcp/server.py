@@ -1,16 +1,20 @@
 """An MCP server that does what a test needs: line by line, and nothing that the test does not see.
 
-What it hears and does that nobody asks for it writes to the file that LOG names.
+What it hears and does that nobody asks for it writes to the file that LOG names. With `http` it is streamable HTTP, of one
+session at a time unless SESSIONS is 0, at a port that it prints; there it begins anew whenever it has ended, as long as its
+stdin is open.
 """
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 
 STATE = {"changed": os.environ.get("CHANGED") == "1", "asked": {}, "next": 1000}
 WRITE = threading.Lock()
+LOCAL = threading.local()
 
 
 def log(line):
@@ -19,6 +23,14 @@ def log(line):
 
 
 def send(message):
+    if LOCAL.__dict__.get("answers") is not None and "id" in message and "method" not in message:
+        LOCAL.answers.append({"jsonrpc": "2.0", **message})
+        return
+    if STATE.get("unasked") is not None:
+        STATE["unasked"].put({"jsonrpc": "2.0", **message})
+        return
+    if "LISTENER" in os.environ:
+        return  # Nobody listens.
     with WRITE:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         sys.stdout.flush()
@@ -36,6 +48,7 @@ def tools():
         tool("fail", "Fails"),
         tool("slow", "Never ends"),
         tool("die", "Ends the server"),
+        tool("stall", "Hangs the first time"),
         tool("swap", "Makes the tools others"),
         tool("draw", "Draws"),
         tool("spy", "Asks what it may not"),
@@ -55,7 +68,12 @@ def text(words, **more):
 
 def call(id, params):
     name, arguments = params["name"], params.get("arguments") or {}
-    token = (params.get("_meta") or {}).get("progressToken")
+    meta = params.get("_meta") or {}
+    token = meta.get("progressToken")
+    stalls = "called stall" not in open(os.environ["LOG"], encoding="utf-8").read()
+    log(f"called {name} {meta.get('traceparent')} {meta.get('tracestate')}")
+    if name == "stall":
+        return None if stalls else text("unstalled")
     if name == "echo":
         return text(arguments["text"])
     if name == "fail":
@@ -121,6 +139,100 @@ def hear(message):
         send({"id": id, "error": {"code": -32601, "message": "not here"}})
 
 
+def serve(listener):
+    """One life of the server, at a socket that outlives it."""
+    # Not for those who never need it: a start should be quick.
+    import http.server
+    import queue
+
+    class Face(http.server.BaseHTTPRequestHandler):
+        """Streamable HTTP: an answer for every request, and a stream for what nobody asked for."""
+
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_):
+            pass
+
+        def answer(self, status, body=b"", **headers):
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def is_known(self):
+            session = STATE.get("session")
+            return session is None or self.headers.get("Mcp-Session-Id") == session
+
+        def do_POST(self):
+            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            headers = {"Content_Type": "application/json"}
+            if message.get("method") == "initialize":
+                if os.environ.get("SESSIONS") != "0":
+                    STATE["session"] = headers["Mcp_Session_Id"] = os.urandom(8).hex()
+                    STATE["unasked"] = queue.Queue()
+            elif not self.is_known() or (os.environ.get("SESSIONS") != "0" and "session" not in STATE):
+                self.answer(404)
+                return
+            if message.get("method") == "tools/call":
+                log(f"headers {self.headers.get('traceparent')} {self.headers.get('tracestate')}")
+            LOCAL.answers = []
+            hear(message)
+            if "id" not in message or "method" not in message:
+                self.answer(202)
+            elif LOCAL.answers:
+                self.answer(200, json.dumps(LOCAL.answers[0]).encode(), **headers)
+            else:
+                threading.Event().wait()
+
+        def do_GET(self):
+            if STATE.get("unasked") is None or not self.is_known():
+                self.answer(405 if os.environ.get("SESSIONS") == "0" else 404)
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.flush()
+            unasked = STATE["unasked"]
+            while True:
+                self.wfile.write(f"data: {json.dumps(unasked.get())}\n\n".encode())
+                self.wfile.flush()
+
+        def do_DELETE(self):
+            self.answer(204)
+
+
+    class Server(http.server.ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_):
+            pass
+
+    server = Server(("127.0.0.1", 0), Face, bind_and_activate=False)
+    server.socket = listener
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    server.serve_forever()
+
+
+def live_on():
+    """Lives again and again at one port."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=32)
+    print(listener.getsockname()[1], flush=True)
+    code = 3
+    while code == 3:
+        environment = {**os.environ, "LISTENER": str(listener.fileno())}
+        code = subprocess.call([sys.executable, "-I", __file__], env=environment, pass_fds=[listener.fileno()])
+        if "AFTERWARDS" in os.environ:
+            os.environ["CHANGED"] = os.environ["AFTERWARDS"]
+
+
+if sys.argv[1:] == ["http"]:
+    live_on()
+    sys.exit(0)
 log(f"started {'SECRET' in os.environ} {os.environ.get('GIVEN')}")
+if "LISTENER" in os.environ:
+    serve(socket.socket(fileno=int(os.environ["LISTENER"])))
 for line in sys.stdin:
     hear(json.loads(line))

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use attache::Restart;
+use attache::jws::Signer;
 use attache::model::AgentSkill;
 use attache_agents::{
     Body, Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Mcp, McpSettings, Remote, RemoteSettings,
@@ -172,13 +173,14 @@ impl Kind {
         matches!(self, Self::Router(_))
     }
 
-    /// Makes the agent, and the skills that it has by nature; `others` were made before it.
+    /// Makes the agent, and the skills that it has by nature; `others` were made before it, and `signer` signs for whom it calls.
     ///
     /// # Errors
     /// The key at fault, and why.
     pub(super) fn build(
         &self,
         others: &[Choice],
+        signer: Option<&Signer>,
     ) -> Result<(Shared, Vec<AgentSkill>), (&'static str, String)> {
         match self {
             #[cfg(unix)]
@@ -193,6 +195,10 @@ impl Kind {
             }
             Self::Llm(settings) => {
                 let llm = Llm::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                let llm = match signer {
+                    Some(signer) => llm.signed_by(signer),
+                    None => llm,
+                };
                 Ok((Shared::new(llm), Vec::new()))
             }
             Self::Mcp(settings) => {
@@ -202,6 +208,10 @@ impl Kind {
             Self::Practice(_) => Ok(with_skills(practice())),
             Self::Remote(settings) => {
                 let remote = Remote::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                let remote = match signer {
+                    Some(signer) => remote.signed_by(signer),
+                    None => remote,
+                };
                 Ok((Shared::new(remote), Vec::new()))
             }
             Self::Router(settings) => {
