@@ -24,7 +24,7 @@ impl Word {
     ///
     /// # Errors
     /// Permission denied: a node does not say for whom it speaks.
-    pub(crate) fn hold(self, request: &mut Request) -> Result<()> {
+    pub(crate) fn hold(&self, request: &mut Request) -> Result<()> {
         let (Request::SendMessage(request) | Request::SendStreamingMessage(request)) = request else {
             return Ok(());
         };
@@ -36,7 +36,7 @@ impl Word {
                     .with_message("Permission denied: a server of ours must sign for whom it calls"))
             }
             Self::Signed(Some(lineage)) => {
-                request.message.metadata.get_or_insert_default().insert(LINEAGE, lineage);
+                request.message.metadata.get_or_insert_default().insert(LINEAGE, lineage.clone());
                 Ok(())
             }
             Self::Signed(None) => {

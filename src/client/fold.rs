@@ -11,6 +11,8 @@ pub(super) struct Fold {
     position: Option<Seq>,
     /// Something may have been missed, or was told twice: only the peer knows the whole task.
     pub(super) is_doubtful: bool,
+    /// What came before the first position was told to somebody else: what follows is right, and not the whole task.
+    pub(super) is_partial: bool,
     /// The stream was opened again, and nothing has come yet.
     resumed: Option<Resumed>,
     /// Events that were told before may be told again.
@@ -27,7 +29,7 @@ enum Resumed {
 
 impl Fold {
     pub(super) fn of(id: TaskId, position: Option<Seq>) -> Self {
-        Self { id: Some(id), position, ..Self::default() }
+        Self { id: Some(id), position, is_partial: position.is_some(), ..Self::default() }
     }
 
     pub(super) fn id(&self) -> Option<&TaskId> {
@@ -77,7 +79,7 @@ impl Fold {
 
     /// The whole task, from the peer itself; gives it back if it is news.
     pub(super) fn replace(&mut self, task: Task) -> Option<StreamResponse> {
-        self.is_doubtful = false;
+        (self.is_doubtful, self.is_partial) = (false, false);
         self.id.get_or_insert_with(|| task.id.clone());
         let known = self.task.replace(task.clone());
         let is_news =
@@ -102,6 +104,7 @@ impl Fold {
     }
 
     fn update(&mut self, event: StreamResponse) -> Option<StreamResponse> {
+        self.is_partial &= !matches!(event, StreamResponse::Task(_));
         let Some(task) = &mut self.task else {
             self.begin(&event);
             return Some(event);

@@ -99,12 +99,20 @@ impl TaskStream {
 
     /// Sends the message, or opens the stream; what was refused is refused here.
     pub(super) async fn opened(mut self) -> Result<Self> {
-        while matches!(self.source, Source::Closed(_)) && self.fold.id().is_none() {
-            match self.deadline {
+        while let Source::Closed(then) = self.source
+            && self.fold.id().is_none()
+        {
+            let deadline = self.deadline;
+            let opened = async {
+                // The first time that is now; then it is when the peer, or our own patience, says.
+                sleep_until(then).await;
+                self.open().await
+            };
+            match deadline {
                 Some(deadline) => {
-                    timeout_at(deadline, self.open()).await.unwrap_or_else(|_| Err(self.out_of_time()))
+                    timeout_at(deadline, opened).await.unwrap_or_else(|_| Err(self.out_of_time()))
                 }
-                None => self.open().await,
+                None => opened.await,
             }?;
         }
         Ok(self)
@@ -141,7 +149,7 @@ impl TaskStream {
                 break;
             }
         }
-        if self.fold.is_doubtful {
+        if self.fold.is_doubtful || self.fold.is_partial {
             // What we have is not nothing, if they have no more.
             let _ = self.look().await;
         }

@@ -134,9 +134,38 @@ fn absolute(interface: &AgentInterface, card: &Uri) -> Vec<String> {
         }
         _ if interface.binding() == Some(Binding::Grpc) => vec![url.to_owned()],
         "" => vec![format!("{origin}/a2a"), format!("{origin}/")],
-        path if path.starts_with('/') => vec![format!("{origin}{path}")],
-        url => vec![url.to_owned()],
+        url => vec![resolved(url, card, &origin)],
     }
+}
+
+/// A url as it is meant on a card from there (RFC 3986, 5.2).
+fn resolved(url: &str, card: &Uri, origin: &str) -> String {
+    if url.starts_with("//") {
+        return format!("{}:{url}", card.scheme_str().unwrap_or("http"));
+    }
+    if url.starts_with('/') {
+        return format!("{origin}{url}");
+    }
+    let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    if path.split('/').next().is_some_and(|first| first.contains(':')) {
+        return url.to_owned();
+    }
+    let mut segments: Vec<_> = card.path().split('/').skip(1).collect();
+    segments.pop();
+    let mut below = path.split('/').peekable();
+    while let Some(segment) = below.next() {
+        let is_last = below.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    segments.pop();
+                }
+                segments.extend(is_last.then_some(""));
+            }
+            segment => segments.push(segment),
+        }
+    }
+    format!("{origin}/{}{query}", segments.join("/"))
 }
 
 #[cfg(test)]
@@ -170,6 +199,27 @@ mod tests {
         let old = Some(Version::V03);
         assert_eq!(chosen(&Choice { version: old, ..Choice::default() }), ["/1"]);
         assert!(chosen(&Choice { bindings: json, only: true, version: old, ..Choice::default() }).is_empty());
+    }
+
+    #[test]
+    fn a_url_without_a_host_is_meant_from_where_the_card_is() {
+        let card = |url: &str| card(&[(url, Binding::JsonRpc, Version::V1)]);
+        let from = Uri::from_static("https://a:8443/b/c/agent-card.json?x");
+        for (url, expected) in [
+            ("rpc", "https://a:8443/b/c/rpc"),
+            ("rpc/v1?k=v", "https://a:8443/b/c/rpc/v1?k=v"),
+            ("./", "https://a:8443/b/c/"),
+            ("../rpc", "https://a:8443/b/rpc"),
+            ("../../../rpc", "https://a:8443/rpc"),
+            ("..", "https://a:8443/b/"),
+            ("/rpc", "https://a:8443/rpc"),
+            ("//d/rpc", "https://d/rpc"),
+            ("http://d/rpc", "http://d/rpc"),
+        ] {
+            let found = ways(&card(url), &from, &Choice::default()).unwrap_or_default();
+            assert_eq!(found.iter().map(|way| way.url.to_string()).collect::<Vec<_>>(), [expected], "{url}");
+        }
+        assert!(ways(&card("d:80/rpc"), &from, &Choice::default()).is_err(), "that is no url");
     }
 
     #[test]

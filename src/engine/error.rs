@@ -17,6 +17,8 @@ pub(crate) enum Error {
     Gone,
     /// Too much waits already.
     Overloaded,
+    /// The task has no room for more.
+    TooLarge,
     /// The engine is being stopped.
     Stopped,
     /// Nothing can be recorded for now.
@@ -31,6 +33,26 @@ pub(crate) enum Error {
     Invalid(TaskId),
     /// A log does not fold: it was not written by us.
     Broken(Broken),
+}
+
+impl Error {
+    /// Whether what was asked for was surely not done; after any other error it may have been.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Ended(_)
+            | Self::Gone
+            | Self::Overloaded
+            | Self::TooLarge
+            | Self::Store(store::Error::KeyReused) => true,
+            Self::Stopped
+            | Self::Lost
+            | Self::Unwritable(_)
+            | Self::Overtaken
+            | Self::Store(_)
+            | Self::Invalid(_)
+            | Self::Broken(_) => false,
+        }
+    }
 }
 
 impl From<store::Error> for Error {
@@ -51,6 +73,9 @@ impl fmt::Display for Error {
             Self::Ended(state) => write!(f, "the task has ended as {state}"),
             Self::Gone => f.write_str("the task was removed"),
             Self::Overloaded => f.write_str("too much waits already"),
+            Self::TooLarge => {
+                f.write_str("the task would be larger than max_task_bytes allows; begin another one")
+            }
             Self::Stopped => f.write_str("the engine is being stopped"),
             Self::Lost => f.write_str("nothing can be recorded for now"),
             Self::Unwritable(why) => write!(f, "the store cannot be written: {why}"),
@@ -69,6 +94,7 @@ impl std::error::Error for Error {
             Self::Ended(_)
             | Self::Gone
             | Self::Overloaded
+            | Self::TooLarge
             | Self::Stopped
             | Self::Lost
             | Self::Unwritable(_)
@@ -91,6 +117,7 @@ impl From<Error> for model::Error {
             Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
                 Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
             }
+            Error::TooLarge => Self::new(ErrorKind::PayloadTooLarge).with_message(error.to_string()),
             Error::Unwritable(_) => Self::new(ErrorKind::Unavailable).with_message(error.to_string()),
             Error::Store(store::Error::KeyReused) => {
                 Self::invalid("Idempotency-Key", "was used before with another body")

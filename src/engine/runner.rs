@@ -28,6 +28,9 @@ use recovery::refuse;
 
 pub(super) use commit::status;
 
+/// 04 §4: under this name the metadata of a task have what a client of the first days calls it.
+const LEGACY_ID: &str = "a2a.legacyTaskId";
+
 /// Works on one task. While there is one, nobody else in this process writes to its log.
 pub(super) struct Runner {
     pub(super) engine: Engine,
@@ -87,7 +90,8 @@ impl Runner {
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
         let message = reason::from_outside(message).in_task(id.clone()).in_context(context_id.clone());
         let message = Arc::new(message);
-        let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
+        let metadata = alias.as_ref().map(|alias| [(LEGACY_ID, alias.as_str())].into_iter().collect());
+        let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata };
         let mut runner = Self::new(engine, id, call.scope.clone());
         (runner.failure, runner.birth) =
             (failure, Some(Birth { context_id, key, alias, config, followed, answer }));
@@ -95,6 +99,10 @@ impl Runner {
         let traced = call.trace.clone().map(Event::Traced);
         runner.calls.push_back((1, call));
         runner.plan([created, Event::Message(message)].into_iter().chain(traced));
+        if runner.weight > runner.engine.settings.max_task_bytes {
+            metrics::limit("max_task_bytes");
+            return Err(Error::TooLarge);
+        }
         runner.begin_turn();
         if runner.permit.is_none() {
             // Taken before the first wait, so that a thousand who come at once count as a thousand.

@@ -25,7 +25,7 @@ pub struct Settings {
     /// The same in bytes, for each running task.
     pub max_tail_bytes: usize,
     /// How large a task may grow, in bytes: beyond that what its agent says is not recorded any more, and the task fails
-    /// with the reason `too-large`.
+    /// with the reason `too-large`; a message that would make it larger is refused.
     pub max_task_bytes: usize,
     /// Memory, in bytes, for tasks that nobody works on: one that was read and is read again does not touch the
     /// store, as long as it did not change.

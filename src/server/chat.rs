@@ -6,16 +6,17 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
+use sha2::{Digest, Sha256};
 
 use super::body;
 use super::events::Events;
 use super::guest::Guest;
-use super::incoming::Told;
+use super::incoming::{Told, idempotency_key};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Error, ErrorKind, Message, Operation, Request, Response, Result, SendMessageResponse, Task,
-    TaskState, Version,
+    Binding, Error, ErrorKind, Message, MessageId, Operation, Request, Response, Result, SendMessageResponse,
+    Task, TaskState, Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::chat::{
@@ -35,20 +36,28 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 pub(super) async fn answer(
     routes: &Routes,
     at: usize,
-    guest: Guest,
+    mut guest: Guest,
     request: HttpRequest<Incoming>,
 ) -> Reply {
     let (head, body) = request.into_parts();
     let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
     let told = Told { operation, binding, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    told.of(&caller, Box::pin(served(routes, at, guest, (&head, body)))).await.unwrap_or_else(refused)
+    let answer = told.of(&caller, Box::pin(served(routes, at, &mut guest, (&head, body)))).await;
+    answer.unwrap_or_else(|error| {
+        let resident = routes.directory.at(at).unwrap_or(routes.directory.first());
+        refused(routes.refuse(resident, &mut guest, error))
+    })
 }
 
 /// All agents of a server, or the one at this position.
-pub(super) fn models(routes: &Routes, at: usize) -> Reply {
+pub(super) fn models(routes: &Routes, at: usize, mut guest: Guest) -> Reply {
+    let resident = routes.directory.at(at).unwrap_or(routes.directory.first());
+    if let Err(error) = routes.count(&resident.namespace, &mut guest) {
+        return refused(error);
+    }
     let mut out = Vec::new();
-    match routes.directory.at(at).filter(|_| at > 0) {
+    match Some(resident).filter(|_| at > 0) {
         Some(one) => write_models(&mut out, [&*one.name]),
         None => write_models(&mut out, routes.directory.names()),
     }
@@ -66,24 +75,32 @@ pub(super) fn refused(error: Error) -> Reply {
     reply
 }
 
-async fn served(routes: &Routes, at: usize, guest: Guest, (head, body): (&Parts, Incoming)) -> Result<Reply> {
+async fn served(
+    routes: &Routes,
+    at: usize,
+    guest: &mut Guest,
+    (head, body): (&Parts, Incoming),
+) -> Result<Reply> {
     body::check_type(&head.headers)?;
-    let body = body::read(body, &routes.settings, &routes.reading).await?;
+    let body = routes.read(guest, body).await?;
     let asked = Asked::read(&body)?;
-    let bytes = body.len();
     // What came in is let go once it is read: the call may take long.
     drop(body);
     let Some(resident) = addressed(routes, at, asked.model.as_deref()) else {
+        routes.count(&routes.directory.first().namespace, guest)?;
         return Ok(no_model(asked.model.as_deref().unwrap_or_default()));
     };
     let (streams, wants_usage) = (asked.stream == Some(true), asked.wants_usage());
-    let message = asked.into_request()?;
+    let mut message = asked.into_request()?;
+    if let Some(key) = idempotency_key(&head.headers)? {
+        message.message.message_id = again(&key);
+    }
     let mut request = match streams {
         true => Request::SendStreamingMessage(message),
         false => Request::SendMessage(message),
     };
     let answering = Answering { model: resident.name.to_string(), created: 0, task: None, context: None };
-    let entered = routes.enter(resident, guest, &head.headers, Version::V1, &mut request, bytes)?;
+    let entered = routes.enter(resident, guest, &head.headers, Version::V1, &mut request)?;
     let mut reply = match entered.call(request).await? {
         Answer::One(Response::SendMessage(SendMessageResponse::Task(task))) => of_task(answering, &task),
         Answer::One(Response::SendMessage(SendMessageResponse::Message(message))) => {
@@ -98,6 +115,13 @@ async fn served(routes: &Routes, at: usize, guest: Guest, (head, body): (&Parts,
     };
     entered.mark(reply.headers_mut(), &head.headers);
     Ok(reply)
+}
+
+/// The id of a message that comes under a key. Questions of this kind have none, and one that is asked again under its key is
+/// the same message.
+fn again(key: &str) -> MessageId {
+    let digest = Sha256::digest(key);
+    digest.iter().take(16).fold(String::new(), |id, byte| format!("{id}{byte:02x}")).into()
 }
 
 /// Below an agent it is that one, whatever it is called; at the root the one that is named.

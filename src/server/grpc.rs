@@ -39,11 +39,14 @@ struct Rpc {
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    mut guest: Guest,
     request: HttpRequest<Incoming>,
 ) -> Reply {
     if is_compressed(request.headers()) {
-        return frame::refusal(&frame::no_compression());
+        return match routes.count(&resident.namespace, &mut guest) {
+            Ok(_) => frame::refusal(&frame::no_compression()),
+            Err(error) => refused(error, Version::V1),
+        };
     }
     let path = request.uri().path();
     if let Some((operation, version)) = operation(path) {
@@ -57,9 +60,12 @@ pub(super) async fn answer(
     if routes.settings.grpc_reflection
         && let Some(service) = reflection::service(path)
     {
-        return service(request).await;
+        return match routes.count(&resident.namespace, &mut guest) {
+            Ok(_) => service(request).await,
+            Err(error) => refused(error, Version::V1),
+        };
     }
-    refused(ErrorKind::MethodNotFound.into(), Version::V1)
+    refused(routes.refuse(resident, &mut guest, ErrorKind::MethodNotFound.into()), Version::V1)
 }
 
 /// Whether anybody may call this, whoever they are: probes ask whether the server is well.
@@ -75,40 +81,39 @@ pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: Error) -> Repl
 async fn called(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    mut guest: Guest,
     rpc: Rpc,
     request: HttpRequest<Incoming>,
 ) -> Reply {
     let asked = asked(request.headers(), None);
     if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
-        return refused(error, form);
+        return refused(routes.refuse(resident, &mut guest, error), form);
     }
     let (head, body) = request.into_parts();
     let Rpc { operation, version, .. } = rpc;
     let told = Told { operation, binding: Binding::Grpc, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, Box::pin(served(routes, resident, guest, rpc, (&head, body))));
+    let answer = told.of(&caller, Box::pin(served(routes, resident, &mut guest, rpc, (&head, body))));
     let answer = match rpc.deadline {
         Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
         None => answer.await,
     };
-    answer.unwrap_or_else(|error| refused(error, rpc.version))
+    answer.unwrap_or_else(|error| refused(routes.refuse(resident, &mut guest, error), rpc.version))
 }
 
 async fn served(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    guest: &mut Guest,
     rpc: Rpc,
     (head, body): (&Parts, Incoming),
 ) -> Result<Reply> {
     let Rpc { operation, version, deadline } = rpc;
-    let message = frame::read(body, routes).await?;
+    let message = frame::unframed(routes.read(guest, body).await?.into())?;
     let mut decoded = read_grpc(operation, version, &message)?;
-    let bytes = message.len();
     // What came in is let go once it is read: the call may take long.
     drop(message);
-    let entered = routes.enter(resident, guest, &head.headers, version, &mut decoded, bytes)?;
+    let entered = routes.enter(resident, guest, &head.headers, version, &mut decoded)?;
     let get = get_ended(operation, version, &decoded);
     let answer = match entered.call(decoded).await {
         Err(error) if has_ended(&error) => entered.call(Request::GetTask(get.ok_or(error)?)).await?,

@@ -1,31 +1,41 @@
 //! Who comes, and what becomes of it: the one place where a call of any binding is let in, counted and marked.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
 
+use super::body;
 use super::connections::Peer;
 use super::incoming::{asking, mark};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::auth::{Access, Credentials, Identity, Left, Spender, UnderWay, Word};
 use crate::metrics;
-use crate::model::{Call, Caller, Error, Operation, Request, Response, Result, Version};
+use crate::model::{Call, Caller, Error, ErrorKind, Operation, Request, Response, Result, Version};
 use crate::service::{Answer, Resident};
 
-/// Somebody whom we serve.
+/// Somebody whom we serve, and what they have sent.
 pub(super) struct Guest {
     identity: Identity,
     word: Word,
     peer: IpAddr,
+    /// How much of a body has been read.
+    bytes: usize,
+    /// Whether the request has been counted.
+    is_counted: bool,
 }
 
 impl Guest {
     /// Somebody of whom nothing is asked.
     pub(super) fn unasked(peer: &Peer) -> Self {
-        Self { identity: Identity::anonymous(), word: Word::Own, peer: peer.address.ip() }
+        Self::new(Identity::anonymous(), Word::Own, peer)
+    }
+
+    fn new(identity: Identity, word: Word, peer: &Peer) -> Self {
+        Self { identity, word, peer: peer.address.ip(), bytes: 0, is_counted: false }
     }
 
     pub(super) fn caller(&self) -> &Caller {
@@ -37,7 +47,7 @@ impl Guest {
 pub(super) struct Entered<'a> {
     resident: &'a Resident,
     access: Option<&'a Access>,
-    identity: Identity,
+    identity: &'a Identity,
     call: Call,
     operation: Operation,
     left: Option<Left>,
@@ -54,7 +64,49 @@ impl Routes {
         let (ip, certificate) = (peer.address.ip(), peer.certificate.as_deref());
         let credentials = Credentials::new(request.headers(), request.uri().query(), ip, certificate);
         let (identity, word) = access.admit(&credentials, self.trusts(peer)).await?;
-        Ok(Guest { identity, word, peer: ip })
+        Ok(Guest::new(identity, word, peer))
+    }
+
+    /// Reads the body of a guest's request, within the limits; it is part of what they spend.
+    ///
+    /// # Errors
+    /// It is too large, or too late.
+    pub(super) async fn read(&self, guest: &mut Guest, body: Incoming) -> Result<Vec<u8>> {
+        let read = body::read(body, &self.settings, &self.reading).await;
+        guest.bytes = match &read {
+            Ok(body) => body.len(),
+            // So much at least.
+            Err(error) if error.kind() == ErrorKind::PayloadTooLarge => self.settings.max_body_bytes,
+            Err(_) => 0,
+        };
+        read
+    }
+
+    /// Counts a request, whatever becomes of it.
+    ///
+    /// # Errors
+    /// Rate limited.
+    pub(super) fn count(
+        &self,
+        agent: &Arc<str>,
+        guest: &mut Guest,
+    ) -> Result<(Option<Left>, Option<UnderWay>)> {
+        guest.is_counted = true;
+        match &self.meter {
+            Some(meter) => {
+                meter.spend(&Spender::new(agent.clone(), &guest.identity, guest.peer), guest.bytes)
+            }
+            None => Ok((None, None)),
+        }
+    }
+
+    /// What is said to a request that is refused. One that never became a call costs as much as a call: whoever sends nothing
+    /// but those is told to wait like anybody else.
+    pub(super) fn refuse(&self, resident: &Resident, guest: &mut Guest, error: Error) -> Error {
+        match guest.is_counted {
+            true => error,
+            false => self.count(&resident.namespace, guest).err().unwrap_or(error),
+        }
     }
 
     /// Lets a call in, whatever carries it: which agent and tenant it is for, whether the guest may do that, and whether they
@@ -65,24 +117,21 @@ impl Routes {
     pub(super) fn enter<'a>(
         &'a self,
         resident: &'a Resident,
-        Guest { identity, word, peer }: Guest,
+        guest: &'a mut Guest,
         headers: &HeaderMap,
         version: Version,
         request: &mut Request,
-        bytes: usize,
     ) -> Result<Entered<'a>> {
-        word.hold(request)?;
-        let asking = asking(identity.caller().clone(), headers, version)?;
+        guest.word.hold(request)?;
+        let asking = asking(guest.caller().clone(), headers, version)?;
         let (resident, call) = self.directory.enter(resident, asking, request)?;
         let operation = request.operation();
         if let Some(access) = &self.access {
-            access.check(&identity, &resident.name, &call.scope.tenant, request)?;
+            access.check(&guest.identity, &resident.name, &call.scope.tenant, request)?;
         }
-        let (left, _under_way) = match &self.meter {
-            Some(meter) => meter.spend(&Spender::new(call.scope.agent.clone(), &identity, peer), bytes)?,
-            None => (None, None),
-        };
-        Ok(Entered { resident, access: self.access.as_ref(), identity, call, operation, left, _under_way })
+        let (left, _under_way) = self.count(&call.scope.agent, guest)?;
+        let (access, identity) = (self.access.as_ref(), &guest.identity);
+        Ok(Entered { resident, access, identity, call, operation, left, _under_way })
     }
 
     /// A refusal says what to bring.
@@ -103,7 +152,7 @@ impl Entered<'_> {
         let answer = answer?;
         Ok(match (answer, self.access) {
             (Answer::One(Response::AgentCard(card)), Some(access)) => {
-                let card = access.shown(&self.identity, &self.resident.name, *card);
+                let card = access.shown(self.identity, &self.resident.name, *card);
                 Answer::One(Response::AgentCard(Box::new(card)))
             }
             (answer, _) => answer,

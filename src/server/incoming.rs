@@ -115,7 +115,11 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     values.next().is_none().then_some(value)
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
+/// What makes a request the same when it comes again, if its caller says so.
+///
+/// # Errors
+/// Invalid: there are two, or one that is no text.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
     const NAME: &str = "Idempotency-Key";
     let mut values = headers.get_all(NAME).iter();
     let Some(first) = values.next() else { return Ok(None) };

@@ -13,7 +13,8 @@ use super::incoming::{Told, asked, dialect_of, form, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, Version,
+    Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, TaskId,
+    Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Asked, Refusal, decide};
@@ -30,7 +31,6 @@ struct Called {
     method: Method,
     version: Version,
     params: Result<(Request, Dialect)>,
-    bytes: usize,
 }
 
 /// A body that is no call, and how to say so.
@@ -43,13 +43,13 @@ struct NoCall {
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    mut guest: Guest,
     request: HttpRequest<Incoming>,
 ) -> Reply {
     let (head, body) = request.into_parts();
-    match read(routes, &head, body).await {
+    match read(routes, &mut guest, &head, body).await {
         Ok(called) => answered(routes, resident, guest, &head.headers, called).await,
-        Err(NoCall { id, error, form }) => refused(&id, error, form),
+        Err(NoCall { id, error, form }) => refused(&id, routes.refuse(resident, &mut guest, error), form),
     }
 }
 
@@ -59,11 +59,11 @@ pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: Error) -> Repl
 }
 
 /// Reads the call, and lets go of its body: what it asks for may take long.
-async fn read(routes: &Routes, head: &Parts, body: Incoming) -> Result<Called, NoCall> {
+async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) -> Result<Called, NoCall> {
     let asked = asked(&head.headers, head.uri.query());
     let no_call = |error| NoCall { id: Id::NULL, error, form: form(&asked) };
     body::check_type(&head.headers).map_err(no_call)?;
-    let body = body::read(body, &routes.settings, &routes.reading).await.map_err(no_call)?;
+    let body = routes.read(guest, body).await.map_err(no_call)?;
     let request = read_request(&body).map_err(|Refused { id, error }| NoCall {
         id: id.into_owned(),
         error,
@@ -72,24 +72,27 @@ async fn read(routes: &Routes, head: &Parts, body: Incoming) -> Result<Called, N
     let (method, version) = version(&request, &asked, routes.settings.strict_version)
         .map_err(|Refusal { error, form }| NoCall { id: request.id.clone().into_owned(), error, form })?;
     let params = read_params(method, request.params);
-    Ok(Called { id: request.id.into_owned(), method, version, params, bytes: body.len() })
+    Ok(Called { id: request.id.into_owned(), method, version, params })
 }
 
 async fn answered(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    mut guest: Guest,
     headers: &HeaderMap,
     called: Called,
 ) -> Reply {
-    let Called { id, method, version, params, bytes } = called;
+    let Called { id, method, version, params } = called;
     let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
     let caller = guest.caller().clone();
     let answer =
-        told.of(&caller, Box::pin(served(routes, resident, guest, headers, (&id, params, bytes)))).await;
-    answer.unwrap_or_else(|error| match refuses_in_stream(method.operation, version) {
-        true => refused_stream(&id, error, version),
-        false => refused(&id, error, version),
+        told.of(&caller, Box::pin(served(routes, resident, &mut guest, headers, (&id, params)))).await;
+    answer.unwrap_or_else(|error| {
+        let error = routes.refuse(resident, &mut guest, error);
+        match refuses_in_stream(method.operation, version) {
+            true => refused_stream(&id, error, version),
+            false => refused(&id, error, version),
+        }
     })
 }
 
@@ -106,16 +109,20 @@ fn version(
 async fn served(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    guest: &mut Guest,
     headers: &HeaderMap,
-    (id, params, bytes): (&Id<'static>, Result<(Request, Dialect)>, usize),
+    (id, params): (&Id<'static>, Result<(Request, Dialect)>),
 ) -> Result<Reply> {
     let (decoded, dialect) = params?;
     let dialect = dialect_of(headers, &decoded, dialect);
     let mut decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
-    let entered = routes.enter(resident, guest, headers, dialect.version(), &mut decoded, bytes)?;
+    let entered = routes.enter(resident, guest, headers, dialect.version(), &mut decoded)?;
+    let name = name(&mut decoded);
     let mut reply = match entered.call(decoded).await? {
-        Answer::One(response) => reply::json(StatusCode::OK, result(id, &response, &dialect)?),
+        Answer::One(response) => {
+            let dialect = dialect.by_name(name, &response);
+            reply::json(StatusCode::OK, result(id, &response, &dialect)?)
+        }
         Answer::Stream(stream) => {
             let envelope = Envelope { id: Some(id.clone()), dialect };
             let events = Events::new(stream, envelope, routes.settings.heartbeat, routes.drain.clone());
@@ -124,6 +131,15 @@ async fn served(
     };
     entered.mark(reply.headers_mut(), headers);
     Ok(reply)
+}
+
+/// By what name a request asks for its task.
+fn name(request: &Request) -> Option<TaskId> {
+    match request {
+        Request::GetTask(request) => Some(request.id.clone()),
+        Request::CancelTask(request) => Some(request.id.clone()),
+        _ => None,
+    }
 }
 
 /// Seed S2: whoever reads a task and takes nothing but events wants to be told what happens to it.

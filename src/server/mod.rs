@@ -206,7 +206,7 @@ impl Server {
     }
 
     /// Shows another card to callers who have authenticated, without the skills that rules keep from them; the public card
-    /// says that there is one. As long as nobody is asked who they are, that is everybody.
+    /// says that there is one. It needs [`access`](Self::access): a server that asks nobody who they are is not built with it.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.first = self.first.extended_card(card);

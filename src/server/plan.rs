@@ -167,7 +167,8 @@ impl Plan {
         })
     }
 
-    /// Two agents of one name would be one and the same, and a tenant of the first hides an agent of its name.
+    /// Two agents of one name would be one and the same, and a tenant of the first hides an agent of its name. A card for those
+    /// who are known is for nobody where nobody is asked.
     ///
     /// # Errors
     /// Invalid: which.
@@ -183,6 +184,11 @@ impl Plan {
             if agents[..at].iter().any(|other| other.namespace == served.namespace) {
                 let why = format!("`{}` has the tasks of another agent", served.namespace);
                 return Err(Error::invalid("namespace", why));
+            }
+            if self.access.is_none() && served.extended_card.is_some() {
+                // 03 §6: it MUST be asked for by somebody who is known.
+                let why = "is for callers who are known, and without `access` nobody is";
+                return Err(Error::invalid("extended_card", why));
             }
             if let Some(wrong) = served.tenants.iter().find(|tenant| !is_tenant(tenant)) {
                 return Err(Error::invalid("tenants", format!("`{wrong}` cannot be the name of a tenant")));

@@ -18,40 +18,57 @@ use crate::wire::errors::{RestError, http_status};
 use crate::wire::path::{NoRoute, Route, route};
 use crate::wire::{self, A2A_JSON, read_rest, rest_type, write_body};
 
+/// A request that is no call, and how to say so.
+struct NoCall {
+    error: Error,
+    form: Version,
+    allowed: Option<&'static str>,
+}
+
 /// Answers a request whose path begins below the agent's base.
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    mut guest: Guest,
     path: &str,
     request: HttpRequest<Incoming>,
 ) -> Reply {
-    let route = match route(request.method().as_str(), path) {
-        Ok(route) => route,
-        Err(NoRoute::NotFound(key)) => return refused(ErrorKind::MethodNotFound.into(), key.version()),
-        Err(NoRoute::NotAllowed(key, methods)) => {
-            let mut reply = refused(ErrorKind::MethodNotAllowed.into(), key.version());
-            reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    let (head, body) = request.into_parts();
+    let (route, version) = match recognised(&head, path, routes.settings.strict_version) {
+        Ok(recognised) => recognised,
+        Err(NoCall { error, form, allowed }) => {
+            let mut reply = refused(routes.refuse(resident, &mut guest, error), form);
+            if let Some(methods) = allowed.filter(|_| reply.status() == StatusCode::METHOD_NOT_ALLOWED) {
+                reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+            }
             return reply;
         }
     };
-    // 04 §2: what the body is comes before what version it is in.
-    if *request.method() == Method::POST
-        && let Err(error) = body::check_type(request.headers())
-    {
-        return refused(error, route.key.version());
-    }
-    let asked = asked(request.headers(), request.uri().query());
-    let version = match decide(route.key, &asked, routes.settings.strict_version) {
-        Ok(version) => version,
-        Err(Refusal { error, form }) => return refused(error, form),
-    };
-    let (head, body) = request.into_parts();
     let told =
         Told { operation: route.operation, binding: Binding::HttpJson, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, Box::pin(served(routes, resident, guest, &route, (&head, body)))).await;
-    answer.unwrap_or_else(|error| refused(error, version))
+    let answer =
+        told.of(&caller, Box::pin(served(routes, resident, &mut guest, &route, (&head, body)))).await;
+    answer.unwrap_or_else(|error| refused(routes.refuse(resident, &mut guest, error), version))
+}
+
+/// Which operation a request is for, in which version.
+fn recognised(head: &Parts, path: &str, strict: bool) -> Result<(Route, Version), NoCall> {
+    let no_call = |error, form| NoCall { error, form, allowed: None };
+    let route = route(head.method.as_str(), path).map_err(|no_route| match no_route {
+        NoRoute::NotFound(key) => no_call(ErrorKind::MethodNotFound.into(), key.version()),
+        NoRoute::NotAllowed(key, methods) => {
+            NoCall { allowed: Some(methods), ..no_call(ErrorKind::MethodNotAllowed.into(), key.version()) }
+        }
+    })?;
+    // 04 §2: what the body is comes before what version it is in.
+    if head.method == Method::POST {
+        body::check_type(&head.headers).map_err(|error| no_call(error, route.key.version()))?;
+    }
+    let asked = asked(&head.headers, head.uri.query());
+    let version =
+        decide(route.key, &asked, strict).map_err(|Refusal { error, form }| no_call(error, form))?;
+    Ok((route, version))
 }
 
 /// Answers a request of somebody whom we do not serve: whatever it asks for, they are told no more.
@@ -71,20 +88,20 @@ pub(super) fn unknown() -> Reply {
 async fn served(
     routes: &Routes,
     resident: &Resident,
-    guest: Guest,
+    guest: &mut Guest,
     route: &Route,
     (head, body): (&Parts, Incoming),
 ) -> Result<Reply> {
     let body = match head.method {
-        Method::POST => body::read(body, &routes.settings, &routes.reading).await?,
+        Method::POST => routes.read(guest, body).await?,
         _ => Vec::new(),
     };
     let (mut decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
     let dialect = dialect_of(&head.headers, &decoded, dialect);
-    let (version, bytes) = (route.key.version(), body.len());
+    let version = route.key.version();
     // What came in is let go once it is read: the call may take long.
     drop(body);
-    let entered = routes.enter(resident, guest, &head.headers, version, &mut decoded, bytes)?;
+    let entered = routes.enter(resident, guest, &head.headers, version, &mut decoded)?;
     let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => {
             let mut out = Vec::with_capacity(1024);

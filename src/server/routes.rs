@@ -124,7 +124,7 @@ impl Routes {
             return not_allowed(if path == chat::MODELS { "GET" } else { "POST" });
         }
         match self.admit(peer, &request).await {
-            Ok(_) if path == chat::MODELS => chat::models(self, at),
+            Ok(guest) if path == chat::MODELS => chat::models(self, at, guest),
             Ok(guest) => Box::pin(chat::answer(self, at, guest, request)).await,
             Err(error) => chat::refused(error),
         }

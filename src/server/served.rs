@@ -78,8 +78,8 @@ impl Served {
         self
     }
 
-    /// Shows another card to callers who have authenticated; the public card says that there is one. As long as nobody
-    /// is asked who they are, that is everybody.
+    /// Shows another card to callers who have authenticated; the public card says that there is one. It needs
+    /// [`Server::access`](super::Server::access): a server that asks nobody who they are is not built with it.
     #[must_use]
     pub fn extended_card(mut self, card: AgentCard) -> Self {
         self.extended_card = Some(card);

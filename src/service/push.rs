@@ -30,7 +30,7 @@ impl Service {
             // 04 §3.7: without an id, the one that has the id of the task, else the oldest.
             None => {
                 let own = |config: &PushConfig| {
-                    config.id.as_ref().is_some_and(|id| id.as_str() == request.task_id.as_str())
+                    config.id.as_ref().is_some_and(|id| id.as_str() == head.id.as_str())
                 };
                 configs.iter().position(own).or(Some(0)).filter(|at| *at < configs.len())
             }
@@ -77,15 +77,40 @@ impl Service {
         Ok(Registered { config, version })
     }
 
-    pub(super) async fn register(&self, head: &Head, registered: &Registered) -> Result<()> {
-        let there = self.engine.configs(head).await?;
-        let replaces = there.iter().any(|known| known.config.id == registered.config.id);
-        if !replaces && there.len() >= self.limits.max_push_configs {
+    /// Keeps a registration; gives the one in whose place it is.
+    pub(super) async fn register(&self, head: &Head, registered: &Registered) -> Result<Option<Registered>> {
+        let mut there = self.engine.configs(head).await?;
+        let replaced = there.iter().position(|known| known.config.id == registered.config.id);
+        if replaced.is_none() && there.len() >= self.limits.max_push_configs {
             return Err(Error::invalid("id", "the task has as many webhooks as max_push_configs allows"));
         }
         self.engine.put_config(head, registered).await?;
         if let Some(id) = &registered.config.id {
             self.pushes.registered(head, id);
+        }
+        Ok(replaced.map(|at| there.swap_remove(at)))
+    }
+
+    /// Takes a registration back, and puts the one there in whose place it was, unless somebody has changed it meanwhile.
+    pub(super) async fn unregister(
+        &self,
+        head: &Head,
+        registered: &Registered,
+        replaced: Option<Registered>,
+    ) -> Result<()> {
+        let Some(id) = &registered.config.id else { return Ok(()) };
+        if !self.engine.configs(head).await?.contains(registered) {
+            return Ok(());
+        }
+        match replaced {
+            Some(replaced) => {
+                self.engine.put_config(head, &replaced).await?;
+                self.pushes.registered(head, id);
+            }
+            None => {
+                self.engine.delete_config(head, id).await?;
+                self.pushes.removed(&head.id, id);
+            }
         }
         Ok(())
     }

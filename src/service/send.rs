@@ -107,8 +107,9 @@ impl Service {
             return Err(ErrorKind::TaskNotFound.into());
         }
         let key = self.key(call, &request)?;
-        let config = self.inline_config(call, &mut request, key.as_ref()).await?;
-        if let Some(head) = self.continued(call, &request).await? {
+        let continued = self.continued(call, &request).await?;
+        let config = self.inline_config(call, &mut request, key.as_ref(), continued.as_ref()).await?;
+        if let Some(head) = continued {
             let prepared = prepare(Some(&head))?;
             let config = match &config {
                 // What was sent before has registered its webhook, and may have lost it since.
@@ -144,12 +145,13 @@ impl Service {
         Ok(Sent::Opened(accepted, prepared))
     }
 
-    /// The webhook that came with the message.
+    /// The webhook that came with the message. It is of the task, by whatever name the caller knows that.
     async fn inline_config(
         &self,
         call: &Call,
         request: &mut SendMessageRequest,
         key: Option<&Key>,
+        task: Option<&Head>,
     ) -> Result<Option<Registered>> {
         let configuration = request.configuration.as_mut();
         let Some(mut config) = configuration.and_then(|inner| inner.task_push_notification_config.take())
@@ -161,7 +163,7 @@ impl Service {
             return Err(ErrorKind::PushNotificationNotSupported.into());
         }
         let field = "configuration.taskPushNotificationConfig.url";
-        let task = request.message.task_id.clone().unwrap_or_default();
+        let task = task.map(|head| head.id.clone()).unwrap_or_default();
         if let Some(key) = key {
             config.name(&task, call.version, || of_key(key));
         }
@@ -189,11 +191,18 @@ impl Service {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));
         }
-        if let Some(config) = config.filter(|_| !head.state.is_terminal()) {
-            self.register(&head, &config).await?;
-        }
+        // Before the message, so that nothing of what comes of it is missed.
+        let registered = match config.filter(|_| !head.state.is_terminal()) {
+            Some(config) => Some((self.register(&head, &config).await?, config)),
+            None => None,
+        };
         let named = call.idempotency_key.is_some();
         let resumed = self.engine.resume(call, &head, message, key).await;
+        if let (Err(error), Some((replaced, config))) = (&resumed, registered)
+            && error.is_refusal()
+        {
+            self.unregister(&head, &config, replaced).await?;
+        }
         resumed.map_err(|error| refused(error, named).with("taskId", head.id.as_str()))
     }
 
@@ -207,7 +216,7 @@ impl Service {
         };
         // 04 §3.8: a plain answer says something, and belongs to no task.
         if reply.parts.is_empty() || reply.task_id.is_some() {
-            tracing::warn!(kind = "invalid-agent-response", "agent failed");
+            tracing::warn!(agent = %call.scope.agent, kind = "invalid-agent-response", "agent failed");
             return Err(ErrorKind::InvalidAgentResponse.into());
         }
         reply.context_id.get_or_insert_with(context_id);

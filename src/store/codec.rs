@@ -1,117 +1,77 @@
-//! How a log is written down: the binary form that stores on disk share.
+//! How a log is written down: the binary form that our stores share.
 //!
 //! The first byte names the format, so that a later one can stand beside it; what was written once stays readable
 //! for ever (`tests/golden/log`). Numbers given to kinds, states and roles are never used again for another.
 //! Reading takes any bytes, never panics, and is linear in their number.
 
 mod bytes;
+#[cfg(feature = "sqlite")]
+mod config;
+#[cfg(feature = "sqlite")]
+mod folded;
 mod message;
+#[cfg(feature = "sqlite")]
+mod plain;
 
 #[cfg(test)]
+#[cfg(feature = "sqlite")]
 mod tests;
 
 use std::sync::Arc;
 
-use bytes::{Read, Reader, Writer};
+use bytes::{Read, Reader, SHORT, Writer};
 use message::{maybe_object, read_artifact, read_maybe_object, read_message, write_artifact, write_message};
 
-use super::{Folded, Registered};
-use crate::model::{
-    AuthenticationInfo, Event, Message, PushConfig, Secret, Task, TaskState, TaskStatus, Timestamp, Trace,
-    Version,
-};
+use crate::model::{Event, TaskState, TaskStatus, Timestamp, Trace};
 
 pub(in crate::store) use bytes::Corrupt;
+#[cfg(feature = "sqlite")]
+pub(in crate::store) use config::{read_config, write_config};
+#[cfg(feature = "sqlite")]
+pub(in crate::store) use folded::{read_folded, write_folded};
+#[cfg(feature = "sqlite")]
+pub(in crate::store) use plain::write_events;
 
 const FORMAT: u8 = 1;
 
-/// Folds have a format of their own; of those before, which had less, nothing is read any more.
-const FOLDED_FORMAT: u8 = 3;
+/// Events that were recorded at one time, in few bytes: ids of the task itself that its messages repeat are one each. On disk
+/// they are written out, as they always were.
+pub(in crate::store) fn write_short(time: Timestamp, events: &[Event]) -> Vec<u8> {
+    write_as(SHORT, time, events)
+}
 
-/// Events that were recorded at one time.
-pub(in crate::store) fn write_events(time: Timestamp, events: &[Event]) -> Vec<u8> {
-    let mut out = Writer::new(FORMAT);
+fn write_as(format: u8, time: Timestamp, events: &[Event]) -> Vec<u8> {
+    let mut out = Writer::new(format);
     out.time(time);
     out.list(events, write_event);
     out.into_bytes()
 }
 
-/// The reverse of [`write_events`].
+/// Events, in whichever form they were written.
 pub(in crate::store) fn read_events(bytes: &[u8]) -> Read<(Timestamp, Vec<Event>)> {
-    let mut from = Reader::new(bytes, FORMAT)?;
+    let mut from = events(bytes)?;
     let events = (from.time()?, from.list(read_event)?);
     from.end(events)
 }
 
-/// A log, folded. A cache: what is of another format is folded anew, so there is no need to read it.
-pub(in crate::store) fn write_folded(folded: &Folded) -> Vec<u8> {
-    let mut out = Writer::new(FOLDED_FORMAT);
-    write_task(&mut out, &folded.task);
-    out.list(&folded.waiting, |out, message| write_message(out, message));
-    out.list(&folded.traces, |out, (turn, trace)| {
-        out.number(*turn);
-        write_trace(out, trace);
-    });
-    out.number(folded.turns_ended);
-    out.number(folded.attempts.into());
-    out.into_bytes()
+fn events(bytes: &[u8]) -> Read<Reader<'_>> {
+    Reader::new(bytes, if bytes.first() == Some(&SHORT) { SHORT } else { FORMAT })
 }
 
-/// The reverse of [`write_folded`].
-pub(in crate::store) fn read_folded(bytes: &[u8]) -> Read<Folded> {
-    let mut from = Reader::new(bytes, FOLDED_FORMAT)?;
-    let folded = Folded {
-        task: Arc::new(read_task(&mut from)?),
-        waiting: read_messages(&mut from)?,
-        traces: from.list(|from| Ok((from.number()?, read_trace(from)?)))?,
-        turns_ended: from.number()?,
-        attempts: u32::try_from(from.number()?).map_err(|_| Corrupt("a number beyond 32 bits"))?,
-    };
-    from.end(folded)
+/// How many events were written.
+pub(in crate::store) fn count_events(bytes: &[u8]) -> Read<u64> {
+    let mut from = events(bytes)?;
+    from.time()?;
+    from.number()
 }
 
-/// A webhook.
-pub(in crate::store) fn write_config(registered: &Registered) -> Vec<u8> {
-    let Registered { config, version } = registered;
-    let mut out = Writer::new(FORMAT);
-    out.text(version.as_str());
-    out.maybe_text(config.tenant.as_deref());
-    out.maybe_text(config.id.as_ref().map(AsRef::as_ref));
-    out.maybe_text(config.task_id.as_ref().map(AsRef::as_ref));
-    out.text(&config.url);
-    out.maybe_text(config.token.as_ref().map(Secret::expose));
-    out.maybe(config.authentication.as_ref(), |out, info| {
-        out.text(&info.scheme);
-        out.maybe_text(info.credentials.as_ref().map(Secret::expose));
-    });
-    out.list(&config.other_schemes, |out, scheme| out.text(scheme));
-    out.list(&config.headers, |out, (name, value)| {
-        out.text(name);
-        out.text(value.expose());
-    });
-    out.into_bytes()
-}
-
-/// The reverse of [`write_config`].
-pub(in crate::store) fn read_config(bytes: &[u8]) -> Read<Registered> {
-    let mut from = Reader::new(bytes, FORMAT)?;
-    let name = from.text()?;
-    let version = Version::ALL.into_iter().find(|version| version.as_str() == name);
-    let version = version.ok_or(Corrupt("an unknown version of the protocol"))?;
-    let config = PushConfig {
-        tenant: from.maybe_text()?.map(str::to_owned),
-        id: from.maybe_text()?.map(Into::into),
-        task_id: from.maybe_text()?.map(Into::into),
-        url: from.text()?.to_owned(),
-        token: from.maybe_text()?.map(Secret::from),
-        authentication: from.maybe(|from| {
-            let scheme = from.text()?.to_owned();
-            Ok(AuthenticationInfo { scheme, credentials: from.maybe_text()?.map(Secret::from) })
-        })?,
-        other_schemes: from.list(|from| from.text().map(str::to_owned))?,
-        headers: from.list(|from| Ok((from.text()?.to_owned(), from.text()?.into())))?,
-    };
-    from.end(Registered { config, version })
+/// The ids of the task and of its conversation, where the first event says that the task exists.
+pub(in crate::store) fn read_created(bytes: &[u8]) -> Option<(&str, &str)> {
+    let mut from = events(bytes).ok()?;
+    from.time().ok()?;
+    from.number().ok().filter(|count| *count > 0)?;
+    from.byte().ok().filter(|kind| *kind == CREATED)?;
+    from.text().ok().zip(from.text().ok())
 }
 
 /// The number a state is written as.
@@ -153,8 +113,7 @@ fn write_event(out: &mut Writer, event: &Event) {
     match event {
         Event::Created { id, context_id, metadata } => {
             out.byte(CREATED);
-            out.text(id.as_str());
-            out.text(context_id.as_str());
+            out.own(id, context_id);
             maybe_object(out, metadata.as_ref());
         }
         Event::Message(message) => {
@@ -191,11 +150,10 @@ fn write_event(out: &mut Writer, event: &Event) {
 
 fn read_event(from: &mut Reader<'_>) -> Read<Event> {
     Ok(match from.byte()? {
-        CREATED => Event::Created {
-            id: from.text()?.into(),
-            context_id: from.text()?.into(),
-            metadata: read_maybe_object(from)?,
-        },
+        CREATED => {
+            let (id, context_id) = from.own()?;
+            Event::Created { id, context_id, metadata: read_maybe_object(from)? }
+        }
         MESSAGE => Event::Message(Arc::new(read_message(from)?)),
         TRACED => Event::Traced(read_trace(from)?),
         TURN_STARTED => Event::TurnStarted,
@@ -224,30 +182,6 @@ fn write_trace(out: &mut Writer, trace: &Trace) {
 fn read_trace(from: &mut Reader<'_>) -> Read<Trace> {
     let (parent, state) = (from.text()?, from.maybe_text()?);
     Trace::read(parent, state).ok_or(Corrupt("a trace that is not well formed"))
-}
-
-fn write_task(out: &mut Writer, task: &Task) {
-    out.text(task.id.as_str());
-    out.text(task.context_id.as_str());
-    write_status(out, &task.status);
-    out.list(&task.artifacts, write_artifact);
-    out.list(&task.history, |out, message| write_message(out, message));
-    maybe_object(out, task.metadata.as_ref());
-}
-
-fn read_task(from: &mut Reader<'_>) -> Read<Task> {
-    Ok(Task {
-        id: from.text()?.into(),
-        context_id: from.text()?.into(),
-        status: read_status(from)?,
-        artifacts: from.list(read_artifact)?,
-        history: read_messages(from)?,
-        metadata: read_maybe_object(from)?,
-    })
-}
-
-fn read_messages(from: &mut Reader<'_>) -> Read<Vec<Arc<Message>>> {
-    from.list(|from| read_message(from).map(Arc::new))
 }
 
 fn write_status(out: &mut Writer, status: &TaskStatus) {

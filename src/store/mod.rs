@@ -3,7 +3,6 @@
 //! A log is a list of numbered entries that only grows. A store keeps it and finds it again; it never folds one,
 //! and knows no rule of the protocol.
 
-#[cfg(feature = "sqlite")]
 mod codec;
 mod conformance;
 mod memory;

@@ -213,7 +213,8 @@ impl Usage {
     #[must_use]
     pub fn of(metadata: Option<&Object>) -> Option<Self> {
         let mut usage: Self = metadata?.get(USAGE)?.read().ok()?;
-        usage.total_tokens = usage.total_tokens.max(usage.prompt_tokens + usage.completion_tokens);
+        usage.total_tokens =
+            usage.total_tokens.max(usage.prompt_tokens.saturating_add(usage.completion_tokens));
         Some(usage)
     }
 }
@@ -362,4 +363,17 @@ struct Model<'a> {
 pub fn write_models<'a>(out: &mut Vec<u8>, names: impl IntoIterator<Item = &'a str>) {
     let model = |id| Model { id, object: "model", created: 0, owned_by: "attache" };
     super::write(out, &Models { object: "list", data: names.into_iter().map(model).collect() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_says_they_used_may_be_anything() {
+        let said = format!(r#"{{"{USAGE}": {{"inputTokens": {0}, "outputTokens": {0}}}}}"#, u64::MAX);
+        let metadata: Object = serde_json::from_str(&said).unwrap();
+        let usage = Usage::of(Some(&metadata)).unwrap();
+        assert_eq!(usage.total_tokens, u64::MAX);
+    }
 }

@@ -28,7 +28,7 @@ mod strict;
 mod v03;
 mod v1;
 
-use crate::model::{TaskId, Version};
+use crate::model::{Response, TaskId, Version};
 
 #[cfg(feature = "grpc")]
 pub use grpc::{read_grpc, write_grpc, write_grpc_event};
@@ -77,6 +77,18 @@ impl Dialect {
         match self {
             Self::V03 => Self::V03Tools,
             other @ (Self::V1 | Self::V03Tools | Self::V03Rest | Self::V01 { .. }) => other,
+        }
+    }
+
+    /// The same for whoever asked for a task by this name. One that is not its id was given by a client of 0.1, which is
+    /// answered by it (04 §4).
+    #[must_use]
+    pub fn by_name(self, asked: Option<TaskId>, response: &Response) -> Self {
+        match (self, asked, response) {
+            (Self::V03, Some(asked), Response::Task(task)) if task.id != asked => {
+                Self::V01 { alias: Some(asked) }
+            }
+            (dialect, ..) => dialect,
         }
     }
 

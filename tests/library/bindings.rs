@@ -1,10 +1,13 @@
 //! What surrounds the operations on both JSON bindings and in both versions: webhooks, extensions, cards, media types.
 
+use attache::auth::{Access, Keys};
 use attache::model::AgentExtension;
 use attache::{AgentCard, Server};
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, Ask, Echo, FORMS, Form, Running, local_webhooks, start, start_as, start_with};
+
+const KEY: &str = "ann-has-a-long-key-0001";
 
 async fn with_push() -> Running {
     start_with(Echo, |server| server.push(local_webhooks())).await
@@ -263,20 +266,26 @@ async fn the_extended_card_is_there_if_there_is_one() {
     );
     let plain = start(Echo).await;
     let empty = start_as(declared(), Echo, |server| server).await;
-    let full =
-        start_as(AgentCard::new("Public", "For all"), Echo, |server: Server| server.extended_card(extended))
-            .await;
+    let keys = Keys::new();
+    keys.take("ann", &KEY.into(), |ann| ann).unwrap();
+    let known = Access::by(keys);
+    let full = start_as(AgentCard::new("Public", "For all"), Echo, |server: Server| {
+        server.extended_card(extended).access(known)
+    })
+    .await;
     for form in FORMS {
         let ask = form.ask("GetExtendedAgentCard", json!({}));
         let undeclared = form.refusal(&plain.ask(&ask).await).0;
         assert_eq!(undeclared, if form.is_v1() { -32004 } else { -32007 });
         assert_eq!(form.refusal(&empty.ask(&ask).await).0, -32007);
-        let card = result(&full, form, &ask).await;
+        assert_eq!(full.ask(&ask).await.status, 401, "{form:?}");
+        let card = result(&full, form, &ask.with("X-API-Key", KEY)).await;
         assert_eq!(card["name"], "Extended", "{form:?}");
         assert_eq!(card.get("url").is_some(), !form.is_v1(), "{card}");
         assert_eq!(card.get("supportedInterfaces").is_some(), form.is_v1(), "{card}");
     }
-    let old = full.get("/agent/authenticatedExtendedCard").await;
+    let old = format!("GET /agent/authenticatedExtendedCard HTTP/1.1\r\nX-API-Key: {KEY}");
+    let old = full.send(&old, b"").await;
     assert_eq!(old.json()["name"], "Extended");
     assert_eq!(
         full.get("/.well-known/agent-card.json").await.json()["capabilities"]["extendedAgentCard"],

@@ -222,7 +222,7 @@ async fn s64_streams_beyond_the_limits_are_refused_with_a_hint_and_nothing_is_se
 }
 
 #[tokio::test]
-async fn a_server_that_stops_ends_its_streams_and_answers_its_calls() {
+async fn r11_a_server_that_stops_ends_its_streams_and_answers_its_calls() {
     for form in FORMS {
         let scene = Scene::new(form).await;
         let mut subscriber = scene.subscribe(form).await;

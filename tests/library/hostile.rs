@@ -55,6 +55,18 @@ pub(crate) async fn to_end(mut stream: TcpStream) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// What is said to something that is not read to its end. A connection that is closed over unread bytes may lose the answer on
+/// its way, so it is asked for more than once.
+async fn refusal(server: &Running, bytes: &[u8]) -> String {
+    for _ in 0..50 {
+        let text = to_end(say(server, bytes).await).await;
+        if !text.is_empty() {
+            return text;
+        }
+    }
+    panic!("no answer came through")
+}
+
 /// `:authority: localhost`, as HPACK has it.
 pub(crate) const AUTHORITY: &[u8] = b"\x01\x09localhost";
 pub(crate) const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -130,13 +142,11 @@ async fn s62_a_head_over_the_limit_is_refused() {
     let much = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Much: {}\r\n\r\n", "x".repeat(80 << 10));
     let many: String = (0..2000).map(|number| format!("X-{number}: x\r\n")).collect();
     let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
-    for bytes in [much, many] {
-        let text = to_end(say(&server, bytes.as_bytes()).await).await;
-        assert!(text.is_empty() || text.starts_with("HTTP/1.1 431"), "{text}");
-    }
     let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(80 << 10));
-    let text = to_end(say(&server, long.as_bytes()).await).await;
-    assert!(text.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
+    for (bytes, status) in [(much, "431"), (many, "431"), (long, "4")] {
+        let text = refusal(&server, bytes.as_bytes()).await;
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
+    }
     assert_eq!(server.get("/healthz").await.status, 200);
 }
 

@@ -8,7 +8,7 @@ use attache::{Agent, Failure, Outcome, Settings, Turn};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::harness::{Echo, Running, message, request, start, start_with};
+use crate::harness::{Echo, Running, local_webhooks, message, request, start, start_with};
 
 /// Says which task it works on, then waits to be released.
 #[derive(Clone)]
@@ -51,6 +51,13 @@ impl Agent for Obeys {
                 turn.artifact(Artifact::default()).await;
                 Ok(Outcome::Completed)
             }
+            "stray" => {
+                turn.artifact(piece("a")).await;
+                turn.artifact_chunk(piece("a"), true, false).await;
+                turn.artifact_chunk(piece("b"), true, true).await;
+                turn.artifact_chunk(piece("a"), true, true).await;
+                Ok(Outcome::Completed)
+            }
             "error" => Err(std::io::Error::other("hunter2"))?,
             _ => Ok(Outcome::Completed),
         }
@@ -65,6 +72,10 @@ impl Agent for Obeys {
     }
 }
 
+fn piece(id: &str) -> Artifact {
+    Artifact { artifact_id: id.into(), parts: vec!["x".into()], ..Artifact::default() }
+}
+
 async fn get(server: &Running, id: &Value) -> Value {
     server.result("GetTask", json!({"id": id})).await
 }
@@ -77,6 +88,67 @@ async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
     let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
+}
+
+/// 04 §3.8: what goes behind nothing is said nowhere.
+#[tokio::test]
+async fn an_agent_that_appends_to_what_is_not_there_breaks_the_protocol() {
+    let server = start(Obeys).await;
+    let error = server.error("SendMessage", json!({"message": message("stray", json!({}))})).await;
+    assert_eq!(error["code"], -32006);
+    let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
+    assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
+    assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
+    // What was right before it stands.
+    let artifacts = task["artifacts"].as_array().unwrap();
+    assert_eq!((artifacts.len(), &artifacts[0]["artifactId"]), (1, &json!("a")));
+    assert_eq!(artifacts[0]["parts"], json!([{"text": "xx"}]));
+}
+
+/// 04 §4: by the name it gave, whatever it asks.
+#[tokio::test]
+async fn a_client_of_the_first_days_knows_its_task_by_the_name_it_gave() {
+    let server = start_with(Obeys, |server| server.push(local_webhooks())).await;
+    let hook = |path: &str| json!({"url": format!("http://127.0.0.1:9/{path}")});
+    let send = async |path: &str| {
+        let message = json!({"role": "user", "parts": [{"type": "text", "text": "ask"}]});
+        let params = json!({"id": "mine", "message": message, "pushNotification": hook(path)});
+        server.result("tasks/send", params).await
+    };
+    let hooked = async || {
+        let read = server.result("tasks/pushNotification/get", json!({"id": "mine"})).await;
+        read["pushNotificationConfig"]["url"].clone()
+    };
+    let task = send("first").await;
+    assert_eq!((&task["id"], &task["metadata"]["a2a.legacyTaskId"]), (&json!("mine"), &json!("mine")));
+    let set = json!({"id": "mine", "pushNotificationConfig": hook("second")});
+    server.result("tasks/pushNotification/set", set).await;
+    assert_eq!(hooked().await, hook("second")["url"], "the one that is named after the task");
+    send("third").await;
+    assert_eq!(hooked().await, hook("third")["url"], "and one without a name takes its place");
+    for method in ["tasks/get", "tasks/cancel"] {
+        let task = server.result(method, json!({"id": "mine"})).await;
+        assert_eq!((&task["id"], &task["contextId"]), (&json!("mine"), &task["sessionId"]), "{method}");
+    }
+}
+
+/// A question has no id of its own: the key alone says that it is the same.
+#[tokio::test]
+async fn r14_a_question_that_is_asked_again_under_its_key_is_the_same_task() {
+    let server = start(Echo).await;
+    let ask = async |key: &str, text: &str| {
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nContent-Type: application/json\r\nIdempotency-Key: {key}"
+        );
+        let body = json!({"messages": [{"role": "user", "content": text}]}).to_string();
+        let answer = server.send(&head, body.as_bytes()).await;
+        (answer.status, answer.json()["attache"]["taskId"].clone())
+    };
+    let first = ask("k-1", "hi").await;
+    assert_eq!(first.0, 200);
+    assert_eq!(ask("k-1", "hi").await, first);
+    assert_ne!(ask("k-2", "hi").await, first);
+    assert_eq!(ask("k-1", "another").await.0, 400);
 }
 
 #[tokio::test]

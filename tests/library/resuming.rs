@@ -264,7 +264,7 @@ async fn a_server_that_is_to_stop_sends_calls_elsewhere_before_it_takes_no_more(
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn a_reader_whose_server_stops_goes_on_at_the_next_one() {
+async fn r11_a_reader_whose_server_stops_goes_on_at_the_next_one() {
     use attache::store::Sqlite;
     use attache::store::sqlite::Options;
 

@@ -1,4 +1,5 @@
-//! The keys of an issuer: fetched when they are needed, kept for a while, fetched again when one is not among them.
+//! The keys of an issuer: fetched when they are needed, kept for a while, fetched again when one is not among them. Keys that
+//! are only old are good meanwhile: an issuer that hangs holds up nobody whose key is known.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -9,8 +10,11 @@ use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::super::Refused;
 use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol, origin};
@@ -37,14 +41,24 @@ pub(super) enum Source {
 }
 
 pub(super) struct KeySet {
-    source: Source,
     source_text: String,
-    egress: Egress,
     pub(super) pause: Duration,
-    kept: RwLock<Option<Arc<Kept>>>,
-    /// Held by the one who asks the issuer; when it was asked last.
-    asking: Mutex<Option<Instant>>,
+    issuer: Arc<Issuer>,
+    /// Held by the one who asks the issuer; when it was asked last, and had answered or not.
+    asking: Arc<Mutex<Option<Instant>>>,
+    /// Whoever asks is heard out, also when nobody waits for that any more; over when this is dropped.
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    _stops: DropGuard,
 }
+
+struct Issuer {
+    source: Source,
+    egress: Egress,
+    kept: RwLock<Option<Arc<Kept>>>,
+}
+
+type Asking = OwnedMutexGuard<Option<Instant>>;
 
 struct Kept {
     keys: Vec<Jwk>,
@@ -69,7 +83,16 @@ impl KeySet {
         // The operator names the issuer; where its keys are, the issuer says.
         let egress = Egress::led(&ClientTls::new(), CONNECT_TIMEOUT, url, &[]);
         let source_text = url.to_string();
-        Self { source, source_text, egress, pause: PAUSE, kept: RwLock::default(), asking: Mutex::default() }
+        let stop = CancellationToken::new();
+        Self {
+            source_text,
+            pause: PAUSE,
+            issuer: Arc::new(Issuer { source, egress, kept: RwLock::default() }),
+            asking: Arc::default(),
+            tasks: TaskTracker::new(),
+            _stops: stop.clone().drop_guard(),
+            stop,
+        }
     }
 
     pub(super) fn source(&self) -> &str {
@@ -85,39 +108,72 @@ impl KeySet {
         kid: Option<&str>,
         algorithm: Algorithm,
     ) -> std::result::Result<Option<DecodingKey>, Refused> {
-        let kept = self.kept();
-        let age = kept.as_ref().map(|kept| kept.since.elapsed());
-        let found = kept.and_then(|kept| kept.find(kid, algorithm));
-        if found.is_some() && age.is_some_and(|age| age < MAX_AGE) {
-            return Ok(found);
+        let kept = self.issuer.kept();
+        if let Some(kept) = &kept
+            && let Some(found) = kept.find(kid, algorithm)
+        {
+            if kept.since.elapsed() >= MAX_AGE {
+                self.refresh();
+            }
+            return Ok(Some(found));
         }
-        match (self.fetch().await, age) {
+        match (self.newest().await, kept) {
             (Ok(kept), _) => Ok(kept.find(kid, algorithm)),
-            (Err(_), Some(age)) if age < MAX_STALE => Ok(found),
-            (Err(error), _) => Err(Refused::NotNow(error)),
+            // The keys are known, and this is none of them.
+            (Err(_), Some(_)) => Ok(None),
+            (Err(error), None) => Err(Refused::NotNow(error)),
         }
     }
 
-    fn kept(&self) -> Option<Arc<Kept>> {
-        self.kept.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Asks the issuer beside what is served, unless somebody does, or just did.
+    fn refresh(&self) {
+        if let Ok(asking) = self.asking.clone().try_lock_owned()
+            && !self.asked(&asking)
+        {
+            drop(self.ask(asking));
+        }
     }
 
     /// The keys as the issuer has them now, or had them a moment ago. One asks, the others wait for what it hears.
-    async fn fetch(&self) -> Result<Arc<Kept>> {
-        let mut asked = self.asking.lock().await;
-        if asked.is_some_and(|asked| asked.elapsed() < self.pause) {
-            return self.kept().ok_or_else(silent);
+    async fn newest(&self) -> Result<Arc<Kept>> {
+        let asking = self.asking.clone().lock_owned().await;
+        if self.asked(&asking) {
+            return self.issuer.kept().ok_or_else(silent);
         }
-        *asked = Some(Instant::now());
-        let answered = timeout(PATIENCE, self.ask()).await.unwrap_or_else(|_| Err(silent()));
-        let keys = answered.inspect_err(|error| {
-            let (Source::Url(url) | Source::Discovery { url, .. }) = &self.source;
-            let cause = error as &dyn std::error::Error;
-            tracing::warn!(issuer = origin(url), cause, "the issuer does not answer");
-        })?;
+        self.ask(asking).await.ok().flatten().unwrap_or_else(|| Err(silent()))
+    }
+
+    fn asked(&self, asking: &Asking) -> bool {
+        asking.is_some_and(|asked| asked.elapsed() < self.pause)
+    }
+
+    fn ask(&self, mut asking: Asking) -> JoinHandle<Option<Result<Arc<Kept>>>> {
+        let issuer = self.issuer.clone();
+        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
+            let heard = timeout(PATIENCE, issuer.ask()).await.unwrap_or_else(|_| Err(silent()));
+            // Only now: those who have waited for it must not ask one after the other.
+            *asking = Some(Instant::now());
+            if let Err(error) = &heard {
+                let (Source::Url(url) | Source::Discovery { url, .. }) = &issuer.source;
+                let cause = error as &dyn std::error::Error;
+                tracing::warn!(issuer = origin(url), cause, "the issuer does not answer");
+            }
+            heard.map(|keys| issuer.keep(keys))
+        }))
+    }
+}
+
+impl Issuer {
+    /// The keys that are good, be they old.
+    fn kept(&self) -> Option<Arc<Kept>> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner).clone();
+        kept.filter(|kept| kept.since.elapsed() < MAX_STALE)
+    }
+
+    fn keep(&self, keys: Vec<Jwk>) -> Arc<Kept> {
         let kept = Arc::new(Kept { keys, since: Instant::now() });
         *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
-        Ok(kept)
+        kept
     }
 
     async fn ask(&self) -> Result<Vec<Jwk>> {
@@ -181,4 +237,59 @@ fn silent() -> Error {
 
 fn wrong() -> Error {
     Error::new(ErrorKind::Unavailable).with_message("the issuer answers with something else")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    /// The public half of a key of P-256 (RFC 7517, A.1).
+    const KEY: &str = r#"{"kty": "EC", "crv": "P-256", "kid": "one",
+        "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4", "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}"#;
+
+    /// An issuer that takes calls and answers none.
+    async fn hanging() -> (TcpListener, Arc<KeySet>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/keys", listener.local_addr().unwrap()).parse().unwrap();
+        (listener, Arc::new(KeySet::new(Source::Url(url))))
+    }
+
+    async fn all_at_once(keys: &Arc<KeySet>, kids: impl IntoIterator<Item = String>) -> Vec<bool> {
+        let mut calls = JoinSet::new();
+        for kid in kids {
+            let keys = keys.clone();
+            calls.spawn(async move { keys.find(Some(&kid), Algorithm::ES256).await });
+        }
+        calls.join_all().await.into_iter().map(|found| matches!(found, Ok(Some(_)))).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r48_an_issuer_that_hangs_is_waited_for_once() {
+        let (_listener, keys) = hanging().await;
+        let began = Instant::now();
+        let found = all_at_once(&keys, (0..20).map(|number| format!("k-{number}"))).await;
+        assert!(found.iter().all(|found| !found));
+        assert!(began.elapsed() < PATIENCE + Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r48_old_keys_serve_at_once_while_the_issuer_hangs() {
+        let (listener, keys) = hanging().await;
+        keys.issuer.keep(vec![serde_json::from_str(KEY).unwrap()]);
+        tokio::time::advance(MAX_AGE).await;
+        // Somebody makes up a name and waits; those whose key is known do not.
+        let waiting = keys.asking.clone().lock_owned().await;
+        let began = Instant::now();
+        assert_eq!(all_at_once(&keys, vec!["one".to_owned(); 5]).await, [true; 5]);
+        drop(waiting);
+        assert_eq!(all_at_once(&keys, vec!["one".to_owned(); 5]).await, [true; 5]);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        // And the issuer is asked beside that.
+        timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+        tokio::time::advance(MAX_STALE).await;
+        assert_eq!(all_at_once(&keys, vec!["one".to_owned()]).await, [false], "too old to be believed");
+    }
 }

@@ -20,6 +20,8 @@ const EARLY: Duration = Duration::from_secs(30);
 const PACE: Duration = Duration::from_secs(5);
 /// Nobody is asked faster, whatever they say.
 const MIN_PACE: Duration = Duration::from_millis(200);
+/// Nobody who logs in is waited for as long as this, whatever the server says.
+const MAX_PACE: Duration = Duration::from_secs(3600);
 
 /// What an authorization server gave out. It serialises with its secrets, to be kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -235,7 +237,7 @@ impl DeviceLogin {
         let late = || unauthenticated("nobody logged in in time");
         let deadline =
             Instant::now().checked_add(Duration::from_secs(self.code.expires_in)).ok_or_else(late)?;
-        let mut pace = self.code.interval.map_or(PACE, Duration::from_secs).max(MIN_PACE);
+        let mut pace = self.code.interval.map_or(PACE, Duration::from_secs).clamp(MIN_PACE, MAX_PACE);
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
             ("device_code", self.code.device_code.expose()),

@@ -19,7 +19,7 @@ impl Runner {
             return Ok(());
         }
         if self.log.task.is_ended() {
-            let _ = answer.send(self.too_late(key).await);
+            let _ = answer.send(self.or_seen(key, Error::Ended(self.log.task.status.state)).await);
             return Ok(());
         }
         if self.log.backlog() > self.engine.settings.max_waiting_messages {
@@ -34,6 +34,11 @@ impl Runner {
             return Ok(());
         }
         let message = Arc::new(self.addressed(reason::from_outside(message)));
+        if self.is_too_much(&message) {
+            metrics::limit("max_task_bytes");
+            let _ = answer.send(self.or_seen(key, Error::TooLarge).await);
+            return Ok(());
+        }
         self.plan_message(message, call.trace.clone());
         let (answered, result) = match self.commit(key.clone(), false).await {
             Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),
@@ -83,12 +88,18 @@ impl Runner {
         }
     }
 
-    /// What a message to an ended task gets: the task if it was taken before, as its key says, else a refusal.
-    async fn too_late(&self, key: Option<Key>) -> Result<Accepted> {
+    /// What a message gets that its task has no place for: the task if it was taken before, as its key says, else a refusal.
+    async fn or_seen(&self, key: Option<Key>, refusal: Error) -> Result<Accepted> {
         match self.seen(key).await? {
             Some(_) => Ok(self.accepted()),
-            None => Err(Error::Ended(self.log.task.status.state)),
+            None => Err(refusal),
         }
+    }
+
+    /// Whether the task would be larger than it may be.
+    fn is_too_much(&self, message: &Arc<Message>) -> bool {
+        let most = self.engine.settings.max_task_bytes;
+        self.weight.saturating_add(Event::Message(message.clone()).weight()) > most
     }
 
     /// Forgets what was planned and not written.

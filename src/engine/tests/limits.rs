@@ -172,6 +172,27 @@ async fn r44_a_task_that_grows_too_large_fails_and_what_it_has_is_within_its_bou
 }
 
 #[tokio::test(start_paused = true)]
+async fn s72_a_message_that_would_make_its_task_too_large_is_refused_and_nothing_is_written() {
+    let engine = obeying(Settings { max_task_bytes: 100_000, ..Settings::default() });
+    let long = "x".repeat(60_000);
+    let (head, _) = send(&engine, "ask").await;
+    soon(engine.resume(call(), &head, message(&format!("ask {long}")), None)).await.unwrap();
+    quiet(&engine).await;
+    let before = lawful(&engine, &head).await;
+    let refused = soon(engine.resume(call(), &head, message(&long), None)).await.err().unwrap();
+    assert!(matches!(refused, Error::TooLarge), "{refused:?}");
+    let refused = model::Error::from(refused);
+    assert_eq!(refused.kind(), ErrorKind::PayloadTooLarge);
+    assert!(refused.message().contains("max_task_bytes"), "{refused}");
+    assert_eq!(lawful(&engine, &head).await, before);
+    let refused = soon(engine.start(call(), opening(&long.repeat(2)))).await.err();
+    assert!(matches!(refused, Some(Error::TooLarge)), "{refused:?}");
+    soon(engine.cancel(&head, None)).await.unwrap();
+    quiet(&engine).await;
+    assert_eq!(at_rest(&engine).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
     let settings = Settings { max_tail_bytes: 50_000, ..Settings::default() };
     let agent = |turn: Turn| async move {
@@ -273,7 +294,7 @@ async fn r44_a_fault_of_the_agent_fails_its_task_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
+async fn s77_what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
     let (send_turn, mut turns) = tokio::sync::mpsc::channel(4);
     let agent = move |turn: Turn| {
         let send_turn = send_turn.clone();
@@ -308,7 +329,7 @@ async fn what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored() {
+async fn s77_what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored() {
     let (send_turn, mut turns) = tokio::sync::mpsc::channel(4);
     let agent = move |turn: Turn| {
         let send_turn = send_turn.clone();

@@ -6,7 +6,9 @@ use super::{Ending, Fault};
 use crate::agent::{Failure, Outcome, Question};
 use crate::engine::reason;
 use crate::engine::runner::{Runner, status};
-use crate::model::{Broken, Event, INPUT_REQUEST, Message, Object, TaskState, TaskStatus, Trace};
+use crate::model::{
+    ArtifactId, Broken, Event, INPUT_REQUEST, Message, Object, Task, TaskState, TaskStatus, Trace,
+};
 
 /// Takes down what the agent of one turn says.
 pub(super) struct Scribe {
@@ -40,9 +42,12 @@ impl Scribe {
         let all = runner.engine.settings.max_task_bytes.saturating_sub(runner.weight);
         let mut room = all;
         let mut wrong = None;
+        let (stray, mut at) = (stray(&runner.log.task, said), 0..);
         said.retain_mut(|event| {
+            let at = at.next();
             if wrong.is_none() {
-                wrong = fault(runner, event).map(Fault::Broken).or_else(|| too_heavy(event, &mut room));
+                let fault = fault(runner, event).or_else(|| (at == stray).then(|| unknown(event)));
+                wrong = fault.map(Fault::Broken).or_else(|| too_heavy(event, &mut room));
             }
             wrong.is_none() && self.make_ready(runner, event, &mut state)
         });
@@ -109,6 +114,36 @@ fn too_heavy(event: &Event, room: &mut usize) -> Option<Fault> {
         }
         None => Some(Fault::TooLarge),
     }
+}
+
+/// The first chunk that is to go behind an artifact which is neither in the task nor said before it. One behind another of the
+/// same artifact, as in a stream of them, costs one comparison.
+fn stray(task: &Task, said: &[Event]) -> Option<usize> {
+    let mut before = None;
+    said.iter().enumerate().position(|(at, event)| {
+        let Event::Artifact { append, .. } = event else { return false };
+        let id = named(event);
+        let is_known = |id: &ArtifactId| {
+            before == Some(id)
+                || task.artifacts.iter().rev().any(|known| known.artifact_id == *id)
+                || said[..at].iter().any(|event| named(event) == Some(id))
+        };
+        let is_stray = *append && !id.is_some_and(is_known);
+        before = id;
+        is_stray
+    })
+}
+
+fn named(event: &Event) -> Option<&ArtifactId> {
+    match event {
+        // What is left without an id gets one of its own.
+        Event::Artifact { artifact, .. } => Some(&artifact.artifact_id).filter(|id| !id.is_empty()),
+        _ => None,
+    }
+}
+
+fn unknown(event: &Event) -> String {
+    Broken::UnknownArtifact(named(event).cloned().unwrap_or_default()).to_string()
 }
 
 /// What is wrong with something an agent said, if anything is.

@@ -24,7 +24,11 @@ pub(super) async fn read(body: Incoming, routes: &Routes) -> Result<Bytes> {
     unframed(body::read(body, &routes.settings, &routes.reading).await?.into())
 }
 
-fn unframed(mut bytes: Bytes) -> Result<Bytes> {
+/// The one message of a request.
+///
+/// # Errors
+/// It is not exactly one.
+pub(super) fn unframed(mut bytes: Bytes) -> Result<Bytes> {
     let wrong = |text| Err(Error::new(ErrorKind::InvalidRequest).with_message(text));
     let Some([compressed, length @ ..]) = bytes.first_chunk::<PREFIX>() else {
         return wrong("a request needs a message");

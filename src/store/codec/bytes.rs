@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::model::Timestamp;
+use crate::model::{ArtifactId, ContextId, TaskId, Timestamp};
 
 /// Bytes that are not what we once wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,29 +20,80 @@ impl std::error::Error for Corrupt {}
 
 pub(super) type Read<T> = Result<T, Corrupt>;
 
+/// The format in which ids that were written already are a byte.
+pub(super) const SHORT: u8 = 2;
+
+/// What a whole task of a few words takes: room that is there from the start need not grow step by step.
+const USUAL: usize = 512;
+
+/// Room for so many things is made before they were read.
+const MOST_AT_ONCE: usize = 256;
+
+/// The ids of a task and of its conversation.
+type Own = (TaskId, ContextId);
+
 /// Bytes that grow.
-pub(super) struct Writer(Vec<u8>);
+pub(super) struct Writer {
+    bytes: Vec<u8>,
+    /// Whether ids that were written already are written as one byte.
+    short: bool,
+    own: Option<Own>,
+}
 
 impl Writer {
     /// Begins with the byte that says which format follows.
     pub(super) fn new(format: u8) -> Self {
-        Self(vec![format])
+        let mut bytes = Vec::with_capacity(USUAL);
+        bytes.push(format);
+        Self { bytes, short: format == SHORT, own: None }
+    }
+
+    /// The ids that messages behind this are likely to name.
+    pub(super) fn own(&mut self, id: &TaskId, context_id: &ContextId) {
+        self.text(id.as_str());
+        self.text(context_id.as_str());
+        if self.short {
+            self.own = Some((id.clone(), context_id.clone()));
+        }
+    }
+
+    /// The conversation that a message names.
+    pub(super) fn maybe_context(&mut self, id: Option<&ContextId>) {
+        let is_own = id.is_some() && id == self.own.as_ref().map(|own| &own.1);
+        self.maybe_own(id.map(AsRef::as_ref), is_own);
+    }
+
+    /// The task that a message names.
+    pub(super) fn maybe_task(&mut self, id: Option<&TaskId>) {
+        let is_own = id.is_some() && id == self.own.as_ref().map(|own| &own.0);
+        self.maybe_own(id.map(AsRef::as_ref), is_own);
+    }
+
+    fn maybe_own(&mut self, id: Option<&str>, is_own: bool) {
+        match id {
+            Some(_) if is_own => self.byte(1),
+            Some(id) if self.short => {
+                self.count(id.len() + 2);
+                self.bytes.extend_from_slice(id.as_bytes());
+            }
+            id => self.maybe_text(id),
+        }
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        self.0
+        self.bytes
     }
 
     pub(super) fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
+        self.bytes.push(byte);
     }
 
     pub(super) fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
-            self.0.push(number.to_le_bytes()[0] | 0x80);
+            self.bytes.push(number.to_le_bytes()[0] | 0x80);
             number >>= 7;
         }
-        self.0.push(number.to_le_bytes()[0]);
+        self.bytes.push(number.to_le_bytes()[0]);
     }
 
     pub(super) fn count(&mut self, count: usize) {
@@ -57,7 +108,7 @@ impl Writer {
 
     pub(super) fn text(&mut self, text: &str) {
         self.count(text.len());
-        self.0.extend_from_slice(text.as_bytes());
+        self.bytes.extend_from_slice(text.as_bytes());
     }
 
     pub(super) fn maybe_text(&mut self, text: Option<&str>) {
@@ -65,7 +116,7 @@ impl Writer {
             None => self.byte(0),
             Some(text) => {
                 self.count(text.len() + 1);
-                self.0.extend_from_slice(text.as_bytes());
+                self.bytes.extend_from_slice(text.as_bytes());
             }
         }
     }
@@ -84,26 +135,72 @@ impl Writer {
 }
 
 /// Bytes yet to be read.
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    short: bool,
+    own: Option<Own>,
+    /// The last one that was read: the chunks of an artifact share their id.
+    artifact: Option<ArtifactId>,
+}
 
 impl<'a> Reader<'a> {
     /// Takes off the byte that says which format follows, which must be `format`.
     pub(super) fn new(bytes: &'a [u8], format: u8) -> Read<Self> {
         match bytes.split_first() {
-            Some((&first, rest)) if first == format => Ok(Self(rest)),
+            Some((&first, rest)) if first == format => {
+                Ok(Self { bytes: rest, short: format == SHORT, own: None, artifact: None })
+            }
             Some(_) => Err(Corrupt("an unknown format")),
             None => Err(Corrupt("nothing there")),
         }
     }
 
+    /// The reverse of [`Writer::own`].
+    pub(super) fn own(&mut self) -> Read<Own> {
+        let own: Own = (self.text()?.into(), self.text()?.into());
+        if self.short {
+            self.own = Some(own.clone());
+        }
+        Ok(own)
+    }
+
+    /// The conversation that a message names.
+    pub(super) fn maybe_context(&mut self) -> Read<Option<ContextId>> {
+        self.maybe_own(|own| own.1.clone())
+    }
+
+    /// The task that a message names.
+    pub(super) fn maybe_task(&mut self) -> Read<Option<TaskId>> {
+        self.maybe_own(|own| own.0.clone())
+    }
+
+    fn maybe_own<T: From<&'a str>>(&mut self, own: impl FnOnce(&Own) -> T) -> Read<Option<T>> {
+        if !self.short {
+            return Ok(self.maybe_text()?.map(Into::into));
+        }
+        match usize::try_from(self.number()?).unwrap_or(usize::MAX) {
+            0 => Ok(None),
+            1 => self.own.as_ref().map(own).map(Some).ok_or(Corrupt("an id that stands for none")),
+            length => Ok(Some(self.take(length - 2)?.into())),
+        }
+    }
+
+    pub(super) fn artifact(&mut self) -> Read<ArtifactId> {
+        let text = self.text()?;
+        match &self.artifact {
+            Some(last) if last.as_str() == text => Ok(last.clone()),
+            _ => Ok(self.artifact.insert(text.into()).clone()),
+        }
+    }
+
     /// What was read, if that was all there is.
     pub(super) fn end<T>(self, value: T) -> Read<T> {
-        if self.0.is_empty() { Ok(value) } else { Err(Corrupt("bytes behind the end")) }
+        if self.bytes.is_empty() { Ok(value) } else { Err(Corrupt("bytes behind the end")) }
     }
 
     pub(super) fn byte(&mut self) -> Read<u8> {
-        let (&byte, rest) = self.0.split_first().ok_or(Corrupt("cut off"))?;
-        self.0 = rest;
+        let (&byte, rest) = self.bytes.split_first().ok_or(Corrupt("cut off"))?;
+        self.bytes = rest;
         Ok(byte)
     }
 
@@ -126,7 +223,7 @@ impl<'a> Reader<'a> {
     /// How many things follow; each takes a byte at least, so that no lie makes us reserve memory.
     pub(super) fn count(&mut self) -> Read<usize> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        if count <= self.0.len() { Ok(count) } else { Err(Corrupt("cut off")) }
+        if count <= self.bytes.len() { Ok(count) } else { Err(Corrupt("cut off")) }
     }
 
     pub(super) fn time(&mut self) -> Read<Timestamp> {
@@ -159,12 +256,17 @@ impl<'a> Reader<'a> {
 
     pub(super) fn list<T>(&mut self, read: impl Fn(&mut Self) -> Read<T>) -> Read<Vec<T>> {
         let count = self.count()?;
-        (0..count).map(|_| read(self)).collect()
+        // As many as are really there most of the time; one that lies about more gets no more than this.
+        let mut items = Vec::with_capacity(count.min(MOST_AT_ONCE));
+        for _ in 0..count {
+            items.push(read(self)?);
+        }
+        Ok(items)
     }
 
     fn take(&mut self, length: usize) -> Read<&'a str> {
-        let (text, rest) = self.0.split_at_checked(length).ok_or(Corrupt("cut off"))?;
-        self.0 = rest;
+        let (text, rest) = self.bytes.split_at_checked(length).ok_or(Corrupt("cut off"))?;
+        self.bytes = rest;
         std::str::from_utf8(text).map_err(|_| Corrupt("text that is not UTF-8"))
     }
 }

@@ -18,8 +18,8 @@ pub(super) fn write_message(out: &mut Writer, message: &Message) {
         Role::Agent => 2,
     });
     out.list(&message.parts, write_part);
-    out.maybe_text(message.context_id.as_ref().map(AsRef::as_ref));
-    out.maybe_text(message.task_id.as_ref().map(AsRef::as_ref));
+    out.maybe_context(message.context_id.as_ref());
+    out.maybe_task(message.task_id.as_ref());
     out.list(&message.reference_task_ids, |out, id| out.text(id.as_str()));
     out.list(&message.extensions, |out, uri| out.text(uri));
     maybe_object(out, message.metadata.as_ref());
@@ -35,8 +35,8 @@ pub(super) fn read_message(from: &mut Reader<'_>) -> Read<Message> {
             _ => return Err(Corrupt("an unknown role")),
         },
         parts: from.list(read_part)?,
-        context_id: from.maybe_text()?.map(Into::into),
-        task_id: from.maybe_text()?.map(Into::into),
+        context_id: from.maybe_context()?,
+        task_id: from.maybe_task()?,
         reference_task_ids: from.list(|from| from.text().map(Into::into))?,
         extensions: from.list(|from| from.text().map(str::to_owned))?,
         metadata: read_maybe_object(from)?,
@@ -54,7 +54,7 @@ pub(super) fn write_artifact(out: &mut Writer, artifact: &Artifact) {
 
 pub(super) fn read_artifact(from: &mut Reader<'_>) -> Read<Artifact> {
     Ok(Artifact {
-        artifact_id: from.text()?.into(),
+        artifact_id: from.artifact()?,
         name: from.maybe_text()?.map(str::to_owned),
         description: from.maybe_text()?.map(str::to_owned),
         parts: from.list(read_part)?,

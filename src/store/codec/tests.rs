@@ -5,8 +5,13 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::folded::{FOLDED_FORMAT, read_task};
 use super::*;
-use crate::model::{Artifact, Base64, Content, Json, Message, Object, Part, Role};
+use crate::model::{
+    Artifact, AuthenticationInfo, Base64, Content, Json, Message, Object, Part, PushConfig, Role, Secret,
+    Task, Version,
+};
+use crate::store::{Folded, Registered};
 
 #[test]
 fn every_golden_file_reads_as_it_says_and_is_written_the_same() {
@@ -119,6 +124,34 @@ proptest! {
         let read = read_events(&bytes).unwrap();
         prop_assert_eq!(&read, &(time, events));
         prop_assert_eq!(write_events(read.0, &read.1), bytes);
+        let bytes = write_short(time, &read.1);
+        prop_assert_eq!(count_events(&bytes), Ok(read.1.len() as u64));
+        prop_assert_eq!(read_events(&bytes).unwrap(), read);
+    }
+
+    #[test]
+    fn ids_that_a_message_repeats_are_a_byte_each(
+        (id, context_id) in ("[a-c]{0,2}", "[a-c]{0,2}"),
+        (task_id, of) in (option::of("[a-c]{0,2}"), option::of("[a-c]{0,2}")),
+    ) {
+        let created = |id: &str, context_id: &str| {
+            Event::Created { id: id.into(), context_id: context_id.into(), metadata: None }
+        };
+        let message = Message {
+            task_id: task_id.as_deref().map(Into::into),
+            context_id: of.as_deref().map(Into::into),
+            ..Message::user("hi")
+        };
+        let message = Event::Message(Arc::new(message));
+        let events = vec![message.clone(), created(&id, &context_id), message];
+        let bytes = write_short(Timestamp::default(), &events);
+        prop_assert_eq!(read_events(&bytes).unwrap().1, events.clone());
+        prop_assert_eq!(read_created(&bytes), None);
+        let (plain, short) = (write_events(Timestamp::default(), &events[1..]), write_short(Timestamp::default(), &events[1..]));
+        prop_assert_eq!(read_created(&short), Some((&*id, &*context_id)));
+        let saved = [(&id, &task_id), (&context_id, &of)].iter().filter(|(own, said)| said.as_ref() == Some(own))
+            .map(|(own, _)| own.len()).sum::<usize>();
+        prop_assert_eq!(short.len() + saved, plain.len());
     }
 
     #[test]
@@ -139,9 +172,10 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
-        for first in [bytes.first().copied().unwrap_or(0), FORMAT, FOLDED_FORMAT] {
+        for first in [bytes.first().copied().unwrap_or(0), FORMAT, SHORT, FOLDED_FORMAT] {
             let bytes: Vec<u8> = std::iter::once(first).chain(bytes.iter().copied()).collect();
             let (_, _, _) = (read_events(&bytes), read_folded(&bytes), read_config(&bytes));
+            let (_, _) = (count_events(&bytes), read_created(&bytes));
         }
     }
 
@@ -171,8 +205,10 @@ fn a_lie_about_a_length_reserves_nothing() {
 #[test]
 fn other_formats_and_trailing_bytes_are_refused() {
     assert_eq!(read_events(&[]), Err(Corrupt("nothing there")));
-    assert_eq!(read_events(&[FORMAT + 1, 0, 0]), Err(Corrupt("an unknown format")));
+    assert_eq!(read_events(&[SHORT + 1, 0, 0]), Err(Corrupt("an unknown format")));
     assert_eq!(read_events(&[FORMAT, 0, 0, 0]), Err(Corrupt("bytes behind the end")));
+    let nameless = [SHORT, 0, 1, MESSAGE, 0, 1, 0, 1];
+    assert_eq!(read_events(&nameless), Err(Corrupt("an id that stands for none")));
 }
 
 fn times() -> impl Strategy<Value = Timestamp> {

@@ -1,6 +1,6 @@
 //! Tasks followed to their end, whatever the peer does.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use attache::model::{Binding, ErrorKind, Message, SendMessageResponse, StreamResponse, TaskState, Version};
 use attache::{Budgets, Client, ClientSettings, Outcome, Polling, Retries, TaskStream};
@@ -216,6 +216,41 @@ async fn r39_dialects_may_be_mixed_within_a_stream() {
         streamed(vec![unnumbered(&[json!({"task": task("SUBMITTED")}), old, made, end])]).await;
     assert_eq!(events, ["task active", "status working: at it", "artifact done", "status completed"]);
     assert_eq!(error, None);
+}
+
+#[tokio::test]
+async fn what_was_told_before_the_position_is_in_the_whole_task_and_not_told_again() {
+    let rest = || stream(&[(Some(6), chunk("two", false)), (Some(7), status("COMPLETED"))]);
+    let mut whole = task("COMPLETED");
+    let artifact = |id: &str| json!({"artifactId": id, "parts": [{"text": id}]});
+    whole["artifacts"] = json!([artifact("before"), artifact("a")]);
+    let peer = Peer::with(vec![rest(), answer(200, &rpc(&whole))]).await;
+    let followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
+    let SendMessageResponse::Task(found) = soon(followed.finish()).await.unwrap() else { panic!("a task") };
+    assert_eq!(found.artifacts.len(), 2);
+    let peer = Peer::with(vec![rest()]).await;
+    let mut followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
+    assert_eq!(story(&mut followed).await.0.len(), 2);
+}
+
+#[tokio::test]
+async fn s67_who_is_refused_as_too_much_pauses_before_the_next_try() {
+    let limited = || reply(429, "Content-Type: application/json\r\n", "");
+    let done = unnumbered(&[json!({"task": task("COMPLETED")})]);
+    let peer = Peer::with(vec![limited(), limited(), done.clone()]).await;
+    let mut settings = quick();
+    settings.retries.first = Duration::from_millis(60);
+    let began = Instant::now();
+    let mut followed = soon(client(&peer).with_settings(settings).stream(Message::user("hi"))).await.unwrap();
+    assert_eq!(story(&mut followed).await, (vec!["task completed".to_owned()], None));
+    // A half of 60 ms and of 120 ms at least.
+    assert!(began.elapsed() >= Duration::from_millis(90), "{:?}", began.elapsed());
+    // The peer knows better.
+    let peer = Peer::with(vec![reply(429, "Retry-After: 1\r\n", ""), done]).await;
+    let mut settings = quick();
+    settings.budgets.wait = Some(Duration::from_millis(50));
+    let refused = soon(client(&peer).with_settings(settings).stream(Message::user("hi"))).await.err();
+    assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::DeadlineExceeded));
 }
 
 #[tokio::test]

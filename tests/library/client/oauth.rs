@@ -135,6 +135,16 @@ async fn a_person_logs_in_on_another_device() {
 }
 
 #[tokio::test]
+async fn no_server_makes_us_wait_beyond_all_time() {
+    let code = json!({"device_code": "dev", "user_code": "W", "verification_uri": "https://v.example/",
+        "expires_in": 60, "interval": u64::MAX});
+    let server = Peer::with(vec![answer(200, &code)]).await;
+    let login = soon(DeviceLogin::begin(endpoints(&server), "me", &[])).await.unwrap();
+    let error = soon(login.wait()).await.unwrap_err();
+    assert!(error.message().contains("in time"), "{error}");
+}
+
+#[tokio::test]
 async fn a_person_may_say_no() {
     let code = json!({"device_code": "dev", "user_code": "W", "verification_uri": "https://v.example/",
         "expires_in": 60, "interval": 0});

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use attache::model::{AuthenticationInfo, Binding, ErrorKind, StreamResponse, TaskState, Version};
-use attache::{Client, PushNotifications, PushReceiver, PushReceiverSettings};
+use attache::{
+    Client, NotVouched, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
@@ -126,16 +128,40 @@ async fn two_chunks_that_are_alike_are_two() {
     }
 }
 
+/// Vouches for every request, under the name that it has.
+struct Vouches;
+
+#[attache::auth::async_trait]
+impl PushCheck for Vouches {
+    async fn check(&self, headers: &http::HeaderMap, _: &[u8]) -> Result<Vouched, NotVouched> {
+        let request_id = headers.get("x-request").and_then(|id| id.to_str().ok()).map(str::to_owned);
+        Ok(Vouched { request_id, ..Vouched::default() })
+    }
+}
+
+/// R13: a server that was away for days tells what it could not; who would copy that needs its signature.
 #[tokio::test]
-async fn what_is_older_than_the_window_is_refused() {
+async fn r13_what_is_older_than_the_window_is_taken_from_whom_vouches_for_it_now() {
     let window = Duration::from_secs(60);
-    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings { window, ..settings() });
+    let settings = || PushReceiverSettings { window, ..settings() };
+    let (receiver, mut taken) = PushReceiver::new(settings());
+    let (vouched, mut vouched_taken) = PushReceiver::new(settings());
+    let vouched = vouched.checked_by(Vouches);
     let event = json!({"statusUpdate": {"taskId": "t", "contextId": "c",
         "status": {"state": "TASK_STATE_WORKING", "timestamp": "2020-01-01T00:00:00Z"}}});
     let mut request = recorded(STATUS);
     *request.body_mut() = Full::from(event.to_string());
-    assert_eq!(post(&receiver, request).await, 400);
+    // Its sender goes on: refused it would tell no more.
+    assert_eq!(post(&receiver, request.clone()).await, 200);
     assert!(is_empty(&mut taken));
+    assert_eq!(post(&vouched, request.clone()).await, 200);
+    assert!(is_empty(&mut vouched_taken), "nobody vouches for the time of this one");
+    request.headers_mut().insert("x-request", "r-1".parse().unwrap());
+    for _ in 0..2 {
+        assert_eq!(post(&vouched, request.clone()).await, 200);
+    }
+    assert!(soon(vouched_taken.next()).await.is_some());
+    assert!(is_empty(&mut vouched_taken), "a copy is dropped");
 }
 
 #[tokio::test]

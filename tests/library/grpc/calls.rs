@@ -1,6 +1,7 @@
 //! Every operation, and what surrounds it.
 
 use attache::Server;
+use attache::auth::{Access, Keys};
 use attache::model::{AgentCard, AgentExtension};
 use attache_proto::{v1, v03};
 use tonic::Code;
@@ -91,6 +92,8 @@ async fn push_configs_are_kept_in_both_versions() {
     soon(both.v1.delete_task_push_notification_config(delete)).await.unwrap();
 }
 
+const KEY: &str = "ann-has-a-long-key-0001";
+
 #[tokio::test]
 async fn the_extended_card_is_given_in_both_versions() {
     let card = AgentCard::new("Echo, extended", "Says it back").interface(
@@ -98,11 +101,22 @@ async fn the_extended_card_is_given_in_both_versions() {
         attache::model::Binding::Grpc,
         attache::model::Version::V03,
     );
-    let server = start_with(Echo, |server| server.extended_card(card)).await;
+    let keys = Keys::new();
+    keys.take("ann", &KEY.into(), |ann| ann).unwrap();
+    let server = start_with(Echo, |server| server.extended_card(card).access(Access::by(keys))).await;
     let mut both = clients(&server);
-    let card = soon(both.v1.get_extended_agent_card(v1::GetExtendedAgentCardRequest::default())).await;
+    let refused = soon(both.v1.get_extended_agent_card(v1::GetExtendedAgentCardRequest::default())).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Unauthenticated);
+    let card = soon(
+        both.v1
+            .get_extended_agent_card(with(v1::GetExtendedAgentCardRequest::default(), &[("x-api-key", KEY)])),
+    )
+    .await;
     assert_eq!(card.unwrap().into_inner().name, "Echo, extended");
-    let card = soon(both.v03.get_agent_card(v03::GetAgentCardRequest {})).await.unwrap().into_inner();
+    let card = soon(both.v03.get_agent_card(with(v03::GetAgentCardRequest {}, &[("x-api-key", KEY)])))
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!((&*card.url, &*card.preferred_transport), ("example.com:443", "GRPC"));
 }
 

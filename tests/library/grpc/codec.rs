@@ -1,6 +1,6 @@
 //! The bytes of the rpcs: each operation takes and gives the message that its rpc says, and no bytes make it panic.
 
-use attache::model::{Operation, Version};
+use attache::model::{Operation, Response, Version};
 use attache::wire::{read_grpc, write_grpc, write_grpc_event};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -28,8 +28,11 @@ fn answers_are_written_as_the_message_of_their_rpc() {
         for version in Version::ALL {
             let mut out = Vec::new();
             let written = write_grpc(&mut out, &response, version);
-            if let Some((_, bytes)) = write_response(&response, version) {
-                prop_assert_eq!((written, out), (Ok(()), bytes));
+            match (write_response(&response, version), &response) {
+                (Some((_, bytes)), _) => prop_assert_eq!((written, out), (Ok(()), bytes)),
+                (None, Response::Empty) => prop_assert_eq!((written, out), (Ok(()), Vec::new())),
+                // 0.3 has no such answer, or not of this agent.
+                (None, _) => prop_assert!(written.is_err() && out.is_empty(), "{:?}", written),
             }
         }
         Ok(())

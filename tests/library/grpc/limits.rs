@@ -1,5 +1,6 @@
 //! What a caller may not exceed.
 
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -59,6 +60,26 @@ async fn s70_giant_metadata_is_refused_and_others_are_served() {
     assert_eq!(answer.status, 431);
     let answer = raw.post(SEND, &[GRPC], framed(&say("hi").encode_to_vec())).await;
     assert_eq!(answer.code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn s62_s67_calls_that_cannot_be_read_are_counted_too() {
+    for (path, body, code) in [
+        (SEND, framed(b"\xff"), Code::InvalidArgument),
+        (SEND, b"x".to_vec(), Code::InvalidArgument),
+        ("/lf.a2a.v1.A2AService/Nothing", framed(b""), Code::Unimplemented),
+    ] {
+        let mut allowance = attache::auth::Allowance::default();
+        allowance.calls_per_second = NonZeroU32::new(1);
+        allowance.burst = NonZeroU32::new(3).unwrap();
+        let server = start_with(Echo, |server: Server| server.allowance(allowance)).await;
+        let mut raw = Raw::new(&server).await;
+        let mut codes = Vec::new();
+        for _ in 0..4 {
+            codes.push(raw.post(path, &[GRPC], body.clone()).await.code());
+        }
+        assert_eq!(codes, [code, code, code, Code::ResourceExhausted], "{path}");
+    }
 }
 
 /// Sends nothing, for ever.

@@ -296,6 +296,43 @@ async fn s67_a_caller_who_says_too_much_waits_and_the_others_do_not() {
     .await;
 }
 
+/// Whoever sends nothing that can be read is told to wait like anybody else.
+#[tokio::test]
+async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
+    let post = |path: &str, body: &str| {
+        (format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"), body.to_owned())
+    };
+    for (head, body) in [
+        post("/", "{"),
+        post("/", r#"{"jsonrpc":"2.0","id":1,"method":"Nothing"}"#),
+        post("/", r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":7}}"#),
+        ("POST / HTTP/1.1\r\nContent-Type: text/plain".to_owned(), "{}".to_owned()),
+        post("/message:send", "{"),
+        post("/message:nothing", "{}"),
+        ("GET /message:send HTTP/1.1".to_owned(), String::new()),
+        post("/v1/chat/completions", "{"),
+        post("/v1/chat/completions", r#"{"model":"nobody","messages":[{"role":"user","content":"hi"}]}"#),
+        ("GET /v1/models HTTP/1.1".to_owned(), String::new()),
+    ] {
+        let running = run(few(|allowance| {
+            allowance.calls_per_second = NonZeroU32::new(1);
+            allowance.burst = NonZeroU32::new(3).unwrap();
+        }))
+        .await;
+        let mut statuses = Vec::new();
+        // One is given back in every second that this takes.
+        while statuses.len() < 20 && !statuses.contains(&429) {
+            statuses.push(running.send(&head, body.as_bytes()).await.status);
+        }
+        assert_eq!(statuses.iter().position(|status| *status == 429), Some(3), "{head} {body} {statuses:?}");
+    }
+    let running = run(few(|allowance| allowance.bytes_per_minute = NonZeroU32::new(6_000))).await;
+    let junk = "{".repeat(4_000);
+    for status in [200, 429] {
+        assert_eq!(running.post("/", &junk).await.status, status);
+    }
+}
+
 #[tokio::test]
 async fn s67_what_is_left_is_told() {
     let running = run(few(|allowance| allowance.burst = NonZeroU32::new(1).unwrap())).await;

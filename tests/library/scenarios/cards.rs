@@ -1,8 +1,10 @@
 //! Cards: the extended one, and a client that finds its way by the public one.
 
+use attache::auth::Access;
 use attache::model::{AgentSkill, ErrorKind, TaskState};
 use attache::{AgentCard, Client, Outcome, Served, Server, Turn};
 
+use super::strangers::{ANN, by, keys};
 use super::{Obeys, refused, say};
 use crate::everywhere::{CELLS, card, everywhere, everywhere_on, version};
 use crate::harness::{run, soon};
@@ -17,15 +19,28 @@ async fn an_extended_card_is_shown_where_there_is_one() {
         ))
     };
     everywhere_on(
-        || Server::new(card(), Obeys).extended_card(extended()),
+        || Server::new(card(), Obeys).extended_card(extended()).access(Access::by(keys())),
         async |client: Client| {
-            let shown = client.get_extended_agent_card().await.unwrap();
+            let shown = by(&client, ANN).get_extended_agent_card().await.unwrap();
             let expected = extended();
             assert_eq!((&shown.name, &shown.description), (&expected.name, &expected.description));
             assert_eq!((shown.version.as_str(), &shown.skills[0].id), ("2.1.0", &expected.skills[0].id));
         },
     )
     .await;
+}
+
+/// 03 §6: nobody is known where nobody is asked.
+#[tokio::test]
+async fn s37_an_extended_card_for_everybody_is_not_served() {
+    let refused = soon(Server::new(card(), Obeys).extended_card(card()).bind("127.0.0.1:0")).await.err();
+    let other = Served::new("other", card(), Obeys).extended_card(card());
+    let other = soon(Server::new(card(), Obeys).agent(other).bind("127.0.0.1:0")).await.err();
+    for error in [refused, other] {
+        let error = error.expect("nobody could be shown it");
+        assert_eq!(error.kind(), ErrorKind::InvalidParams);
+        assert!(error.message().contains("access"), "{error}");
+    }
 }
 
 /// 06 §3: not declared is something else than declared and not there, but for 0.3.

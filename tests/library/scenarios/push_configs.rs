@@ -6,7 +6,7 @@ use attache::model::{
     ListPushConfigsRequest, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest, Task, TaskId,
     Version,
 };
-use attache::{Client, Result, Server};
+use attache::{Client, Result, Server, Settings};
 
 use super::strangers::{ANN, BOB, by, keys};
 use super::{Obeys, begin, configured, get, message, refused, say, send, to};
@@ -130,6 +130,31 @@ async fn a_webhook_that_comes_with_a_message_is_registered_with_its_task() {
         };
         assert_eq!(read(&client, &streamed.id, "w").await.unwrap().url, URL);
         events.all().await;
+    })
+    .await;
+}
+
+/// Nobody hears of a task by a message that was not taken.
+#[tokio::test]
+async fn a_webhook_that_comes_with_a_message_that_is_refused_is_not_registered() {
+    let small = || server().settings(Settings { max_task_bytes: 10_000, ..Settings::default() });
+    everywhere_on(small, async |client: Client| {
+        let hook = |id: &str, url: &str| PushConfig { id: Some(id.into()), ..PushConfig::new(url) };
+        let task = send(&client, with_inline(message("ask"), hook("w", URL))).await;
+        let before = list(&client, &task.id).await.unwrap();
+        for id in ["w", "x"] {
+            let long = to(&task, &"x".repeat(10_000));
+            let sent = client.send_message(with_inline(long, hook(id, "http://127.0.0.1:9/other"))).await;
+            let kind = refused(sent);
+            assert!(
+                matches!(
+                    kind,
+                    ErrorKind::PayloadTooLarge | ErrorKind::InvalidRequest | ErrorKind::RateLimited
+                ),
+                "{kind:?}"
+            );
+            assert_eq!(list(&client, &task.id).await.unwrap(), before, "{id}");
+        }
     })
     .await;
 }

@@ -1,6 +1,7 @@
 //! One file, over time: kept, locked, copied, brought up to date.
 
 use super::*;
+use crate::store::Standing;
 use crate::store::sqlite::schema::{MIGRATIONS, migrate};
 
 #[tokio::test]
@@ -106,12 +107,16 @@ fn r27_a_newer_file_is_refused_and_left_alone() {
 }
 
 /// The versions of which there is a file, as text, in `tests/golden/sqlite`.
-const GOLDEN: [u32; 3] = [1, 2, 3];
+const GOLDEN: [u32; 4] = [1, 2, 3, 4];
 
 fn old_file(folder: &TempDir, version: u32) -> std::path::PathBuf {
     let path = folder.path().canonicalize().unwrap().join("old.db");
     let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/sqlite/v{version}.sql"));
     Connection::open(&path).unwrap().execute_batch(&std::fs::read_to_string(sql).unwrap()).unwrap();
+    if version >= 4 {
+        // What its webhook was sealed with.
+        std::fs::write(path.with_file_name("attache.key"), [9; 32]).unwrap();
+    }
     path
 }
 
@@ -152,6 +157,11 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
         // Turns are recorded with keys since the third version.
         let seen = old.seen(&scope(), &full_task().batch.key.unwrap()).await.unwrap().unwrap();
         assert_eq!(seen.turn, if version < 3 { 0 } else { 7 });
+        // Deliveries since the fourth; a webhook of before begins where its task was.
+        let push = old.push(&head, &"hook".into()).await.unwrap().unwrap();
+        let (generation, position, attempts) = if version < 4 { (0, Seq(2), 0) } else { (3, Seq(1), 2) };
+        assert_eq!((push.generation, push.delivery.position), (generation, position), "{version}");
+        assert_eq!((push.delivery.attempts, push.delivery.standing), (attempts, Standing::Open), "{version}");
         assert!(matches!(old.create(new_task("ended")).await, Err(Error::Conflict)));
         old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000)).await.unwrap();
     }
