@@ -5,6 +5,7 @@ use std::time::Duration;
 use attache::Client;
 use attache::{ClientSettings, Retries};
 use serde::Serialize;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Bench, Scenario};
@@ -39,8 +40,8 @@ struct Measured {
 pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> Outcome<u8> {
     let plans = plans(&args)?;
     let (stop, mut interrupts) = (CancellationToken::new(), Interrupts::new()?);
-    let told = stop.clone();
-    let stopped = tokio::spawn(async move {
+    let (told, mut hearing) = (stop.clone(), JoinSet::new());
+    hearing.spawn(async move {
         let exit = interrupts.exit_code().await;
         told.cancel();
         exit
@@ -80,7 +81,7 @@ pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> O
         out.json(&Report { schema: "attache.bench/1", agent, results })?;
     }
     if stop.is_cancelled() {
-        return Ok(stopped.await.unwrap_or(130));
+        return Ok(hearing.join_next().await.and_then(Result::ok).unwrap_or(130));
     }
     if !any {
         out.note("nothing was measured: every attempt failed; see what the agent says: attache send");
