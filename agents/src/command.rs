@@ -4,6 +4,7 @@ mod call;
 mod group;
 mod json_lines;
 mod output;
+mod pipe;
 mod process;
 mod settings;
 mod stderr;
@@ -27,7 +28,7 @@ pub(crate) use group::{Group, Pipes};
 use output::Output;
 use process::{Ended, Process};
 pub use settings::{CommandSettings, ExitCode, Input, Meaning, OutputForm, StderrFor, Words};
-use stderr::Stderr;
+use stderr::{Stderr, plain};
 use words::{Line, Unfit};
 
 /// What a command sees of our environment: enough to find programs and files, and nothing that is secret.
@@ -218,7 +219,8 @@ impl Agent for Command {
         let how = how.map_err(CommandFailed::Lost)?;
         let outcome = self.outcome(&how, said, &complaints);
         if let Outcome::Failed(_) | Outcome::Rejected(_) = outcome {
-            tracing::warn!(task = %turn.task_id(), ended = %how, stderr = ?complaints.end(), "command failed");
+            let agent = &turn.call().scope.agent;
+            tracing::warn!(task = %turn.task_id(), %agent, ended = %how, stderr = plain(&complaints.end()), "command failed");
         }
         Ok(outcome)
     }

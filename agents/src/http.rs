@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::breaker::Breaker;
 use crate::onward;
+use crate::unreached::{Unreached, origin};
 use answer::Answer;
 pub use settings::{Body, HttpSettings};
 
@@ -113,7 +114,7 @@ impl Http {
                     let safe = self.settings.idempotent || !Door::may_have_arrived(&error);
                     if tries >= self.settings.retries || !safe {
                         self.breaker.failed();
-                        return Err(error.into());
+                        return Err(Unreached::new(&self.url, error).into());
                     }
                     None
                 }
@@ -133,12 +134,21 @@ impl Http {
         self.settings.idempotent && busy.contains(&status)
     }
 
+    /// Tells the log what became of a turn that the caller is told less about.
+    fn warn(&self, turn: &Turn, what: &dyn fmt::Display) {
+        let (agent, backend) = (&turn.call().scope.agent, origin(&self.url));
+        tracing::warn!(task = %turn.task_id(), %agent, backend, status = %what, "backend failed");
+    }
+
     async fn work(&self, turn: &Turn) -> Result<Outcome, Failure> {
         let answer = self.ask(turn).await?;
         let status = answer.status();
         match status.as_u16() {
             502..=504 => self.breaker.failed(),
             _ => self.breaker.answered(),
+        }
+        if !status.is_success() {
+            self.warn(turn, &status);
         }
         match status.as_u16() {
             200..=299 => Answer::new(turn, &self.settings).take(answer).await,
@@ -164,6 +174,7 @@ impl Agent for Http {
             Ok(outcome) => outcome,
             Err(_) => {
                 self.breaker.failed();
+                self.warn(&turn, &"no answer in time");
                 Ok(Outcome::failed(format!("the backend took longer than {:?}", self.settings.timeout)))
             }
         }

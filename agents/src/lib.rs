@@ -18,6 +18,7 @@ mod router;
 mod script;
 mod shared;
 mod text;
+mod unreached;
 
 #[cfg(unix)]
 pub use command::{

@@ -149,10 +149,11 @@ impl Budget {
         }
     }
 
-    /// The share of each of so many that work at the same time, so that all together do not spend more.
+    /// The share of each of so many that work at the same time, so that all together do not spend more. Where there is less
+    /// than one for each, nobody gets anything.
     pub(crate) fn shared(self, among: usize) -> Self {
         let among = u64::try_from(among.max(1)).unwrap_or(u64::MAX);
-        let share = |most: u64| most.div_ceil(among).min(most);
+        let share = |most: u64| most / among;
         Self { tokens: self.tokens.map(share), calls: self.calls.map(share), ..self }
     }
 
@@ -252,13 +253,14 @@ mod tests {
         let cost = Cost { calls: 1, input_tokens: 50, output_tokens: 9 };
         let left = both.after(cost);
         assert_eq!((left.tokens, left.calls), (Some(41), Some(1)));
-        assert_eq!(left.shared(2).tokens, Some(21));
+        assert_eq!(left.shared(2).tokens, Some(20));
         let refused = |left: Budget| {
             Lineage::default().further("http://b", &Leave { left, ..leave("a", 8) }).unwrap_err()
         };
         assert!(refused(Budget { tokens: None, ..left.after(cost) }).contains("calls"));
         assert!(refused(Budget { calls: None, ..left.after(cost) }).contains("tokens"));
         assert!(refused(Budget { time: Some(Duration::ZERO), ..left }).contains("time"));
+        assert!(refused(left.shared(2)).contains("calls"), "one call is not enough for two");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use tracing::Span;
 
 use crate::http::told;
+use crate::unreached::Unreached;
 pub(crate) use answer::{Answer, Piece};
 pub(crate) use chunk::{Call, Said, Usage};
 pub use settings::ModelSettings;
@@ -132,7 +133,9 @@ impl Model {
         }
         let request = request.body(body).map_err(|error| Failed::new("cannot be asked", error))?;
         match timeout(self.settings.timeout, self.door.send(request)).await {
-            Ok(answer) => answer.map_err(|error| Failed::new("cannot be reached", error)),
+            Ok(answer) => {
+                answer.map_err(|error| Failed::new("cannot be reached", Unreached::new(&self.url, error)))
+            }
             Err(_) => Err(self.silent()),
         }
     }

@@ -8,6 +8,7 @@ use attache::{Server, Tls};
 
 use crate::admin;
 use crate::config::Config;
+use crate::data_dir;
 
 /// The file of keys in a data directory.
 pub(crate) fn key_file(folder: &Path) -> KeyFile {
@@ -62,6 +63,23 @@ impl Reloading {
         self.admin.as_ref().map(|(_, keys)| keys.clone())
     }
 
+    /// What callers may show, in words; whether anything would let somebody in.
+    pub(crate) fn ways(&self, config: &Config) -> (Vec<String>, bool) {
+        let keys = self.keys.as_ref().map(|(file, _)| file.read().unwrap_or_default());
+        let mut ways = Vec::new();
+        if keys.is_some() {
+            ways.push("a key (A2ACLI_BEARER=<KEY>)".to_owned());
+        }
+        for issuer in &config.auth.issuers {
+            ways.push(format!("a token of {} (A2ACLI_BEARER=<TOKEN>)", issuer.name()));
+        }
+        if config.server.tls_client_ca.is_some() {
+            ways.push("a certificate (--cert <FILE> --key <FILE>)".to_owned());
+        }
+        let is_any = ways.len() > 1 || keys.is_none_or(|keys| keys.iter().any(|key| !key.is_expired()));
+        (ways, is_any)
+    }
+
     /// Whether callers are asked who they are.
     pub(crate) fn asks(&self, config: &Config) -> bool {
         self.keys.is_some() || config.server.tls_client_ca.is_some() || !config.auth.issuers.is_empty()
@@ -98,7 +116,7 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
     if admin.as_ref().is_some_and(|(file, _)| !file.path().exists()) {
         bail!(
             "--admin-listen is for those who have a key of an operator; make one: {}",
-            add_a_key(config, "--admin ")
+            add_a_key(folder, "--admin ")
         );
     }
     let reloading = Reloading { absent, keys, admin, tls };
@@ -106,12 +124,14 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
     Ok(reloading)
 }
 
-/// What makes a key in the folder of this configuration; `flags` end in a space.
-pub(crate) fn add_a_key(config: &Config, flags: &str) -> String {
-    let folder = config.store.data_dir.as_ref().map(|folder| folder.to_string_lossy());
-    let folder =
-        folder.map_or_else(String::new, |folder| format!("--data-dir {} ", shell_words::quote(&folder)));
-    format!("attache keys add {folder}{flags}<NAME>")
+/// What makes a key in the folder of a server; `flags` end in a space.
+pub(crate) fn add_a_key(folder: Option<&Path>, flags: &str) -> String {
+    // Where keys go if nobody says otherwise.
+    let usual = data_dir::find(None, "attache");
+    let named = folder.filter(|folder| usual.as_deref() != Some(*folder)).map(Path::to_string_lossy);
+    let named =
+        named.map_or_else(String::new, |folder| format!("--data-dir {} ", shell_words::quote(&folder)));
+    format!("attache keys add {named}{flags}<NAME>")
 }
 
 /// The file of keys that callers may show, or where it would be if there were one.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 /// Asks the server of a folder; `None` if none runs there.
 ///
@@ -26,7 +26,8 @@ pub(crate) fn ask(folder: &Path, method: &str, path: &str) -> anyhow::Result<Opt
             let mut answer = String::new();
             stream.read_to_string(&mut answer).map(|_| answer)
         });
-    let answer = asked.context("the running server does not answer; restart it")?;
+    let answer =
+        asked.map_err(|error| anyhow!("the running server does not answer; restart it ({error})"))?;
     let (head, body) = answer.split_once("\r\n\r\n").context("the running server makes no sense")?;
     match head.starts_with("HTTP/1.1 200") {
         true => Ok(Some(body.to_owned())),

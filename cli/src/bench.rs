@@ -54,10 +54,16 @@ impl From<Error> for Fault {
     }
 }
 
-/// Measures one scenario. Each of `clients` has a connection of its own; `tell` hears now and then how far it is.
-pub(crate) async fn measure(plan: &Plan, clients: Vec<Client>, tell: &mut dyn FnMut(&str)) -> Figures {
+/// Measures one scenario, until it is told to `stop`. Each of `clients` has a connection of its own; `tell` hears now and then how
+/// far it is.
+pub(crate) async fn measure(
+    plan: &Plan,
+    clients: Vec<Client>,
+    stop: &CancellationToken,
+    tell: &mut dyn FnMut(&str),
+) -> Figures {
     let progress = Arc::new(Progress::new(plan.count));
-    let over = CancellationToken::new();
+    let over = stop.child_token();
     let work = async {
         let sheet = match plan.scenario {
             Scenario::Send | Scenario::Get | Scenario::Stream => {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 /// The folder that was named, or `otherwise` in the one that the system has for such things; it is made if need be.
 pub(crate) fn make(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
@@ -10,6 +10,15 @@ pub(crate) fn make(named: Option<&Path>, otherwise: &str) -> anyhow::Result<Path
     std::fs::create_dir_all(&folder).with_context(|| {
         format!("cannot make the folder {}; name another: --data-dir <DIR>", folder.display())
     })?;
+    Ok(folder)
+}
+
+/// The same for those who only look: the folder has to be there, unless nobody named it.
+pub(crate) fn there(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
+    let folder = find(named, otherwise).context("there is no data directory; name one: --data-dir <DIR>")?;
+    if named.is_some() && !folder.is_dir() {
+        bail!("there is no folder {}", folder.display());
+    }
     Ok(folder)
 }
 

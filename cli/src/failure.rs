@@ -26,8 +26,11 @@ pub(crate) struct Failure {
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
+const INTERRUPTED: &str = "ATTACHE_ERR_INTERRUPTED";
+const NO_CARD: &str = "A2ACLI_ERR_CARD_NOT_FOUND";
+
 /// Nobody reads our stdout any more: as if the signal had ended us.
-const GONE: u8 = 141;
+pub(crate) const GONE: u8 = 141;
 
 impl Failure {
     fn new(code: impl Into<Cow<'static, str>>, exit: u8, message: impl Into<String>) -> Self {
@@ -40,7 +43,7 @@ impl Failure {
     }
 
     pub(crate) fn card_not_found(message: impl Into<String>) -> Self {
-        Self::new("A2ACLI_ERR_CARD_NOT_FOUND", 3, message)
+        Self::new(NO_CARD, 3, message)
     }
 
     pub(crate) fn card_invalid(message: impl Into<String>) -> Self {
@@ -69,7 +72,15 @@ impl Failure {
 
     /// Somebody asked us to stop.
     pub(crate) fn interrupted(exit: u8) -> Self {
-        Self::new("ATTACHE_ERR_INTERRUPTED", exit, "interrupted; the task was not canceled")
+        Self::new(INTERRUPTED, exit, "interrupted")
+    }
+
+    /// There is a task, which outlives us.
+    pub(crate) fn of_a_task(self) -> Self {
+        match self.code == INTERRUPTED {
+            true => Self { message: format!("{}; the task was not canceled", self.message), ..self },
+            false => self,
+        }
     }
 
     /// Something A2A has a name for, found before any call.
@@ -82,6 +93,11 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// Whether somebody answered, and it was no card.
+    pub(crate) fn is_no_card(&self) -> bool {
+        self.code == NO_CARD
+    }
+
     /// Whether there is nobody left to tell.
     pub(crate) fn is_gone(&self) -> bool {
         self.exit == GONE
@@ -92,6 +108,11 @@ impl Failure {
         let lost = std::error::Error::source(error).is_some();
         let failure = match error.kind() {
             ErrorKind::Unavailable if lost => return Self::lost(error),
+            ErrorKind::PermissionDenied if scope(error).is_some() => {
+                let scope = scope(error).unwrap_or_default();
+                Self::auth_failed(format!("{} (the scope {scope} is missing)", said(error)))
+                    .hint(format!("use a credential with the scope {scope}, or see the wire with --debug"))
+            }
             ErrorKind::Unauthenticated | ErrorKind::PermissionDenied if supplied => {
                 Self::auth_failed(format!("the agent does not take the credential: {}", said(error)))
                     .hint("check the credential and its scopes, or see the wire with --debug")
@@ -100,6 +121,7 @@ impl Failure {
                 Self::credentials_missing(said(error))
                     .hint("give a credential: --bearer or --api-key, better A2ACLI_BEARER or A2ACLI_API_KEY")
             }
+            ErrorKind::RateLimited | ErrorKind::Unavailable => Self::internal(said(error)).hint(later(error)),
             ErrorKind::TaskNotFound => {
                 Self::protocol(error.kind(), said(error)).hint("check the id, or see the wire with --debug")
             }
@@ -114,22 +136,53 @@ impl Failure {
     /// The connection could not be made, or broke.
     fn lost(error: &Error) -> Self {
         let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-        let why = causes.last().map(ToString::to_string).unwrap_or_default();
+        let causes: Vec<_> = causes.map(ToString::to_string).collect();
         let said = error.message();
-        if said.contains("certificate") {
-            return Self::unreachable(said).hint(match said.contains("not valid for name") {
-                true => "it is that of another name: call the agent by the name that the certificate has",
-                false => "if you know who vouches for it, say so: --ca <file>",
-            });
-        }
-        if said.contains("CertificateRequired") || why.contains("CertificateRequired") {
-            return Self::unreachable("the agent wants to see a certificate")
-                .hint("show one that it trusts: --cert <file> --key <file>");
-        }
-        let failure =
-            Self::unreachable(if why.is_empty() { said.to_owned() } else { format!("{said}: {why}") });
-        failure.hint("check the address and that the agent is running, or see the wire with --debug")
+        let why = causes.last().map(String::as_str).unwrap_or_default();
+        let failure = match why.is_empty() || said.contains("certificate") {
+            true => Self::unreachable(said),
+            false => Self::unreachable(format!("{said}: {why}")),
+        };
+        let has = |words: &str| said.contains(words) || causes.iter().any(|cause| cause.contains(words));
+        let known = HANDSHAKES.iter().find(|(words, _)| has(words)).map(|(_, hint)| *hint);
+        failure.hint(known.unwrap_or(NOT_THERE))
     }
+}
+
+/// What to do where nothing more is known of why nobody answers.
+pub(crate) const NOT_THERE: &str =
+    "check the address and that the agent is running, or see the wire with --debug";
+
+/// What goes wrong where one of two does not speak TLS or does not like a certificate, and what to do; the first that fits.
+const HANDSHAKES: [(&str, &str); 6] = [
+    (
+        "CaUsedAsEndEntity",
+        "it is that of an authority, which no server may show as its own: the server needs one that the authority has signed",
+    ),
+    ("not valid for name", "it is that of another name: call the agent by the name that the certificate has"),
+    ("CertificateRequired", "it wants to see a certificate of yours: --cert <file> --key <file>"),
+    ("certificate", "if you know who vouches for it, say so: --ca <file>"),
+    ("InvalidContentType", "it does not speak TLS there: call it by http://"),
+    ("invalid HTTP version", "it may speak TLS there: call it by https://"),
+];
+
+/// When to come again.
+fn later(error: &Error) -> String {
+    let when = match error.retry_after() {
+        Some(after) => format!("try again in {} s", after.as_secs_f64().ceil()),
+        None => "try again later".to_owned(),
+    };
+    match error.message().contains("_tasks allows") {
+        true => {
+            format!("look at them with `attache task list`, end some with `attache task cancel`, or {when}")
+        }
+        false => when,
+    }
+}
+
+/// The scopes that were missing, where the agent names them.
+fn scope(error: &Error) -> Option<&str> {
+    error.metadata().find(|(key, scopes)| *key == "scope" && !scopes.is_empty()).map(|(_, scopes)| scopes)
 }
 
 /// The error's own words.
@@ -188,6 +241,8 @@ impl From<io::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -198,6 +253,12 @@ mod tests {
         assert!(Binding::ALL.iter().all(|binding| failure(*binding).code == "TaskNotFoundError"));
         let limited = Failure::of(&ErrorKind::RateLimited.into(), Binding::HttpJson, false);
         assert_eq!((limited.code.as_ref(), limited.exit), ("A2ACLI_ERR_INTERNAL", 1));
+        assert_eq!(limited.hint.as_deref(), Some("try again later"));
+        let limited = || Error::from(ErrorKind::RateLimited).with_retry_after(Duration::from_millis(2500));
+        let full = limited().with_message("as many tasks of the caller are open as open_tasks allows");
+        let hint = |error| Failure::of(&error, Binding::HttpJson, true).hint.unwrap_or_default();
+        assert_eq!(hint(limited()), "try again in 3 s");
+        assert!(hint(full).contains("attache task cancel"));
     }
 
     #[test]
@@ -217,6 +278,9 @@ mod tests {
     fn exit_001_a_refused_credential_is_told_from_a_missing_one() {
         let refused = Failure::of(&ErrorKind::Unauthenticated.into(), Binding::HttpJson, true);
         assert_eq!((refused.code.as_ref(), refused.exit), ("A2ACLI_ERR_AUTH_FAILED", 4));
+        let narrow = Error::from(ErrorKind::PermissionDenied).with("scope", "deploy");
+        let narrow = Failure::of(&narrow, Binding::HttpJson, true);
+        assert!(narrow.exit == 4 && narrow.message.contains("deploy"), "{narrow:?}");
         let missing = Failure::of(&ErrorKind::Unauthenticated.into(), Binding::HttpJson, false);
         assert_eq!((missing.code.as_ref(), missing.exit), ("A2ACLI_ERR_CREDENTIALS_MISSING", 4));
     }

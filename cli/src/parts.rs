@@ -50,6 +50,7 @@ impl Ordered {
         let mut stdin = Some(stdin);
         for (typed, media_type) in bind(self.0)? {
             let part = match typed {
+                Typed::Plain(named) if named == "-" => Part::text(from_stdin("-", &mut stdin)?),
                 Typed::Plain(text) | Typed::Text(text) => Part::text(text),
                 Typed::File(named) => file(&named, media_type.as_deref(), warn)?,
                 Typed::Data(named) => data(&named, &mut stdin)?,
@@ -110,17 +111,21 @@ fn file(named: &str, media_type: Option<&str>, warn: &mut dyn FnMut(String)) -> 
 }
 
 fn data(named: &str, stdin: &mut Option<&mut dyn Read>) -> Outcome<Part> {
-    let mut text = String::new();
-    if named == "-" {
-        let stdin =
-            stdin.take().ok_or_else(|| Failure::usage("--data - can be given once: stdin is read once"))?;
-        stdin.read_to_string(&mut text).map_err(|error| Failure::usage(format!("--data -: {error}")))?;
-    } else {
-        text = std::fs::read_to_string(named)
-            .map_err(|error| Failure::usage(format!("--data {named}: {error}")))?;
-    }
+    let text = match named {
+        "-" => from_stdin("--data -", stdin)?,
+        named => std::fs::read_to_string(named)
+            .map_err(|error| Failure::usage(format!("--data {named}: {error}")))?,
+    };
     let json = Json::parse(&text).map_err(|error| Failure::usage(format!("--data {named} {error}")))?;
     Ok(Part::data(json))
+}
+
+fn from_stdin(what: &str, stdin: &mut Option<&mut dyn Read>) -> Outcome<String> {
+    let once = || Failure::usage(format!("{what} can be given once: stdin is read once"));
+    let mut text = String::new();
+    let read = stdin.take().ok_or_else(once)?.read_to_string(&mut text);
+    read.map_err(|error| Failure::usage(format!("{what}: {error}")))?;
+    Ok(text)
 }
 
 /// By its extension; only where the caller said nothing.

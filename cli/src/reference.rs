@@ -12,7 +12,7 @@ use attache::model::{AgentCard, AgentInterface, Binding};
 use attache::wire::card::{WELL_KNOWN, read_card};
 use attache::{Budgets, Client, ClientSettings, Error, ErrorKind};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, NOT_THERE, Outcome};
 use crate::settings::Settings;
 use crate::signature;
 use crate::version::Wanted;
@@ -107,16 +107,47 @@ fn from_file(path: &Path) -> Outcome<Received> {
 
 async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
     let wanted = Wanted::of(settings)?;
-    let mut tried = Vec::new();
-    let old = url.strip_suffix(WELL_KNOWN[0]).map(|base| format!("{base}{}", WELL_KNOWN[1]));
-    for url in [Some(url.to_owned()), old.filter(|_| wanted.takes_old())].into_iter().flatten() {
-        match fetch(settings, &url).await {
-            Ok(text) => return Ok(received(url, text)),
-            Err(error) if error.kind() == ErrorKind::TaskNotFound => tried.push(url),
-            Err(error) => return Err(no_card(&url, &error)),
-        }
+    let (mut tried, mut odd) = (Vec::new(), None);
+    for url in places(url, wanted.takes_old()) {
+        let found = match fetch(settings, &url).await {
+            Ok(text) if is_well_known(&url) || read_card(text.as_bytes()).is_ok() => {
+                return Ok(received(url, text));
+            }
+            // What is there is no card; there may be one below.
+            Ok(text) => Ok(received(url, text)),
+            Err(error) if error.kind() == ErrorKind::TaskNotFound => {
+                tried.push(url);
+                continue;
+            }
+            Err(error) => match no_card(&url, &error) {
+                failure if failure.is_no_card() => Err(failure),
+                failure => return Err(failure),
+            },
+        };
+        odd.get_or_insert(found);
     }
-    Err(nowhere(&tried, wanted.takes_old()))
+    odd.unwrap_or_else(|| Err(nowhere(&tried, wanted.takes_old())))
+}
+
+/// Where the card of what is named may be: there, or, where an agent is named, below it. Never at the root of its server: another
+/// agent lives there.
+fn places(url: &str, old: bool) -> Vec<String> {
+    let mut places = vec![url.to_owned()];
+    let base = match url.strip_suffix(WELL_KNOWN[0]) {
+        Some(base) => base,
+        None if url.ends_with(".json") || url.contains(['?', '#']) => return places,
+        None => {
+            let base = url.trim_end_matches('/');
+            places.push(format!("{base}{}", WELL_KNOWN[0]));
+            base
+        }
+    };
+    places.extend(old.then(|| format!("{base}{}", WELL_KNOWN[1])));
+    places
+}
+
+fn is_well_known(url: &str) -> bool {
+    WELL_KNOWN.iter().any(|name| url.ends_with(name))
 }
 
 /// The document at this url, from what is kept or from there; without a credential unless one was asked for.
@@ -159,16 +190,13 @@ fn no_card(url: &str, error: &Error) -> Failure {
     }
     let failure = Failure::of(error, Binding::HttpJson, false);
     match failure.exit {
-        1 => {
-            let failure = Failure::card_not_found(format!("no card at {url}: {}", failure.message));
-            if url.ends_with(WELL_KNOWN[0]) { failure } else { failure.hint(its_card(url)) }
-        }
+        1 => Failure::card_not_found(format!("no card at {url}: {}", failure.message)),
         4 => Failure {
             message: format!("the card at {url} needs credentials: {}", failure.message),
             ..failure
         }
         .hint(format!("to send them there as well: {}", crate::resume::again("--card-auth"))),
-        3 if is_loopback(&host_of_url(url)) && error.message().starts_with("cannot connect") => {
+        3 if is_loopback(&host_of_url(url)) && failure.hint.as_deref() == Some(NOT_THERE) => {
             let message = format!("{}, at {url}", failure.message);
             Failure { message, ..failure }
                 .hint("is it running? attache demo starts an agent to practise with")
@@ -179,17 +207,10 @@ fn no_card(url: &str, error: &Error) -> Failure {
 
 fn nowhere(tried: &[String], old: bool) -> Failure {
     let failure = Failure::card_not_found(format!("no card at {}", tried.join(" or ")));
-    let asked = tried.first().map(String::as_str).unwrap_or_default();
-    match asked.ends_with(WELL_KNOWN[0]) {
-        true if old => failure,
+    match !old && tried.iter().any(|url| is_well_known(url)) {
         true => failure.hint("is it an agent of before 1.0? look for its card as well: --a2a-version 0.3"),
-        false => failure.hint(its_card(asked)),
+        false => failure,
     }
-}
-
-/// For those who have named an agent where its card is wanted.
-fn its_card(url: &str) -> String {
-    format!("is it the agent, not its card? -a {}{}", url.trim_end_matches('/'), WELL_KNOWN[0])
 }
 
 /// No card: the user says where and how, and vouches for it.
@@ -313,6 +334,18 @@ fn at_well_known(url: &str, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn card_get_001_an_agent_that_is_named_by_its_url_has_its_card_below() {
+        let new = "https://a.example/x/.well-known/agent-card.json";
+        let old = "https://a.example/x/.well-known/agent.json";
+        assert_eq!(places("https://a.example/x/", false), ["https://a.example/x/", new]);
+        assert_eq!(places("https://a.example/x", true), ["https://a.example/x", new, old]);
+        assert_eq!(places(new, true), [new, old]);
+        for card in ["https://a.example/x?card", "https://a.example/card.json", old] {
+            assert_eq!(places(card, true), [card]);
+        }
+    }
 
     #[test]
     fn card_get_001_hosts_urls_and_files_are_told_apart() {

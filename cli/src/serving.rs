@@ -1,14 +1,16 @@
 //! How agents are served: where they keep their tasks, where they listen, what is said at the start, how it ends.
 
+mod greeting;
 mod listen;
 mod relay;
 mod reload;
 mod tries;
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use attache::store::sqlite::Options;
@@ -21,9 +23,13 @@ use crate::config::{Config, StoreKind};
 use crate::data_dir;
 use crate::interrupts::Interrupts;
 use crate::telemetry;
+use greeting::Greeting;
 use relay::Relay;
 use reload::Reload;
 pub(crate) use tries::Try;
+
+/// What ends within this time ends at once, for whoever waits for it.
+const AT_ONCE: Duration = Duration::from_millis(300);
 
 /// What is served, and what is said about it.
 pub(crate) struct Serving {
@@ -61,7 +67,8 @@ async fn served(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let folder = data_dir::find(config.store.data_dir.as_deref(), serving.folder);
     let access = access::prepare(config, folder.as_deref())?;
     let asks = access.asks(config);
-    let addresses = listen::allowed(config, asks).await?;
+    let addresses = listen::allowed(config, asks, folder.as_deref()).await?;
+    let mut greeting = Greeting::new(&serving, config, &access, folder.as_deref());
     let (server, place) = with_store(described(serving.agents, config, &access)?, serving.folder, config)?;
     // The library warns of webhooks on this machine.
     let local = serving.tries_webhooks && listen::are_private(&addresses);
@@ -70,25 +77,41 @@ async fn served(serving: Serving, config: &Config) -> anyhow::Result<()> {
         Arc::new(Reload::new(serving.again, config, access.clone(), (folder.clone(), addresses.clone())));
     let server = reachable(server, folder.as_deref(), (&access, operators), &reload).push(config.push(local));
     let cannot = |error| listen::cannot_listen(&config.server.listen, error);
+    greeting.place = place;
     if serving.faults.is_empty() {
         let bound = server.bind(&*addresses).await.map_err(cannot)?;
-        let (url, public) = (bound.local_url(), bound.url());
+        greeting.at(bound.local_url(), bound.url(), bound.local_addr());
         #[cfg(unix)]
-        let place = match bound.admin_addr() {
-            Some(address) => format!("{place}\nOperators: {address}"),
-            None => place,
-        };
-        let greet = || greet(&url, &public, &place, (&serving.tries, asks));
-        return until_interrupted(bound, &reload, greet).await;
+        greeting.operators(bound.admin_addr());
+        return until_interrupted(bound, &reload, config, || greeting.say()).await;
     }
     let relay = Relay::bind(&addresses, serving.faults).await?;
-    let url = relay.url()?;
+    let (url, address) = (relay.url()?, relay.address()?);
     let bound = server.public_url(&url).bind("127.0.0.1:0").await?;
     let mock = bound.local_addr();
+    greeting.at(url.clone(), url, address);
     tokio::select! {
-        served = until_interrupted(bound, &reload, || greet(&url, &url, &place, (&serving.tries, asks))) => served,
+        served = until_interrupted(bound, &reload, config, || greeting.say()) => served,
         () = relay.run(mock) => Ok(()),
     }
+}
+
+/// Looks at everything that is looked at before somebody is listened for. Nothing is made, and nobody asked.
+///
+/// # Errors
+/// Why it would not be served.
+pub(crate) async fn check(agents: Vec<Served>, folder: &str, config: &Config) -> anyhow::Result<()> {
+    let folder = data_dir::find(config.store.data_dir.as_deref(), folder);
+    let access = access::prepare(config, folder.as_deref())?;
+    if let Some(address) = listen::written(&config.server.listen)? {
+        listen::check(config, &[address], access.asks(config), folder.as_deref())?;
+    }
+    if let Some(address) = config.server.admin_listen.as_deref().map(listen::written).transpose()?.flatten() {
+        listen::check_operators(&config.server, address)?;
+    }
+    // All but the socket, with tasks in memory that nobody will have.
+    described(agents, config, &access)?.push(config.push(false)).local().await?;
+    Ok(())
 }
 
 /// Serves within this process alone, for those who speak for its agents in another way. Where its folder cannot be used,
@@ -98,7 +121,7 @@ pub(crate) async fn within(agents: Vec<Served>, folder: &str, config: &Config) -
     let server = match config.store.kind {
         StoreKind::Memory => server,
         StoreKind::Null => server.store(Memory::null()),
-        StoreKind::Sqlite => match sqlite(folder, config) {
+        StoreKind::Sqlite => match sqlite(folder, config, "store.data_dir in the file") {
             Ok((store, _)) => server.store(store),
             Err(error) => {
                 eprintln!("warning: tasks are kept in memory until the program ends: {error:#}");
@@ -112,18 +135,27 @@ pub(crate) async fn within(agents: Vec<Served>, folder: &str, config: &Config) -
 async fn until_interrupted(
     bound: Bound,
     reload: &Reload,
+    config: &Config,
     greet: impl FnOnce() -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let (mut first, mut again) = (Interrupts::new()?, Interrupts::new()?);
+    let (mut first, mut again, mut heard) = (Interrupts::new()?, Interrupts::new()?, Interrupts::new()?);
     reload.begin(bound.running());
     greet().context("cannot write to stdout")?;
     let twice = async {
         again.next().await;
         again.next().await;
     };
+    let patience = config.serving.shutdown_delay + config.serving.shutdown_grace;
+    let slow = async {
+        heard.next().await;
+        tokio::time::sleep(AT_ONCE).await;
+        eprintln!("Stopping: calls and turns have up to {patience:?} to end; Ctrl-C again to stop at once.");
+        std::future::pending().await
+    };
     tokio::select! {
         served = bound.serve_until(first.next()) => Ok(served?),
         () = twice => Ok(()),
+        never = slow => never,
         stopped = hangups(reload) => stopped,
     }
 }
@@ -201,41 +233,19 @@ fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(
             Ok((server.store(Memory::null()), "nowhere: every answer is a message".to_owned()))
         }
         StoreKind::Sqlite => {
-            let (store, file) = sqlite(folder, config)?;
+            let (store, file) = sqlite(folder, config, "--data-dir <DIR>")?;
             Ok((server.store(store), file.display().to_string()))
         }
     }
 }
 
-fn sqlite(folder: &str, config: &Config) -> anyhow::Result<(Sqlite, PathBuf)> {
+/// The store in its folder; `other` is how to name another.
+fn sqlite(folder: &str, config: &Config, other: &str) -> anyhow::Result<(Sqlite, PathBuf)> {
     let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
     let file = folder.join("tasks.db");
     let options = Options { min_free: config.store.min_free as u64, ..Options::default() };
     let store = Sqlite::open(&file, options).with_context(|| {
-        format!("cannot keep tasks in {}; name another folder: --data-dir <DIR>", folder.display())
+        format!("cannot keep tasks in {}; name another folder: {other}", folder.display())
     })?;
     Ok((store, file))
-}
-
-/// The first line is for scripts, which wait for it.
-fn greet(url: &str, public: &str, place: &str, (tries, asks): (&[Try], bool)) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "Listening on {url}")?;
-    if public != url {
-        writeln!(out, "Public: {public}")?;
-    }
-    writeln!(out, "Card: {}", tries::card(url))?;
-    writeln!(out, "Tasks: {place}")?;
-    if asks {
-        writeln!(
-            out,
-            "Callers are asked who they are; with a key set A2ACLI_BEARER=<KEY>, or add -H 'Authorization: Bearer <KEY>'"
-        )?;
-    }
-    for attempt in tries {
-        writeln!(out, "{}:", attempt.about())?;
-        writeln!(out, "  {}", attempt.command(url))?;
-    }
-    writeln!(out, "Stop with Ctrl-C.")?;
-    out.flush()
 }

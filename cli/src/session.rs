@@ -119,11 +119,37 @@ impl<'a> Session<'a> {
             return failure.hint(format!("it may have arrived; the same message again: {again}"));
         }
         match (&message.task_id, failure.exit) {
+            // Whoever does not know a task has nothing to show of it; how long to wait is the best to know.
+            _ if matches!(
+                error.kind(),
+                ErrorKind::TaskNotFound | ErrorKind::RateLimited | ErrorKind::Unavailable
+            ) =>
+            {
+                failure
+            }
             (Some(id), 1) => {
                 let look = self.resume.get(id.as_str());
                 failure.hint(format!("look at the task with `{look}`, or see the wire with --debug"))
             }
             (None, 1) => failure.hint("see the wire with --debug"),
+            _ => failure,
+        }
+    }
+
+    /// The same, where a look at the task may tell more: one that has ended takes no messages, its conversation does.
+    pub(crate) async fn refused_by_task(&self, message: &Message, error: &Error) -> Failure {
+        let failure = self.refused(message, error);
+        let Some(id) = message.task_id.as_ref().filter(|_| failure.exit == 1) else { return failure };
+        if error.kind() == ErrorKind::TaskNotFound {
+            return failure;
+        }
+        match self.task(id, Some(0)).await {
+            Ok(task) if task.status.state.is_terminal() => {
+                let message = format!("the task has ended, as {}: {}", task.status.state, failure.message);
+                let further = self.resume.of(&task);
+                Failure { message, ..failure }
+                    .hint(format!("its conversation goes on with `{further}`; or see the wire with --debug"))
+            }
             _ => failure,
         }
     }

@@ -52,11 +52,11 @@ pub(crate) fn words(verdict: &Verdict, settings: &Settings, out: &mut Output) ->
     }
 }
 
-/// With `--require-signature` only a card that is verified is used.
+/// For those who use no card but one that is verified.
 pub(crate) fn require(verdict: &Verdict) -> Outcome {
     match verdict {
         Verdict::Verified { .. } => Ok(()),
-        Verdict::Absent => Err(Failure::card_invalid("the card is not signed, and a signature is required")),
+        Verdict::Absent => Err(Failure::card_invalid("the card is not signed")),
         Verdict::Unverifiable { reason } => {
             Err(Failure::card_invalid(format!("the signature of the card is not verified: {reason}")))
         }

@@ -30,9 +30,7 @@ impl Wanted {
                 ErrorKind::VersionNotSupported,
                 format!("this program does not speak {version}"),
             )
-            .hint(
-                "1.x, 0.3, 0.2 and 0.1 are spoken; leave out --a2a-version for the highest that both speak",
-            )),
+            .hint("1.x, 0.3 and 0.2 are spoken; leave out --a2a-version for the highest that both speak")),
         }
     }
 
@@ -72,9 +70,12 @@ impl Wanted {
 
 /// How a version is written on the wire.
 fn spoken(version: &str) -> Option<Version> {
-    match major(version)? {
-        0 => Some(Version::V03),
-        1 => Some(Version::V1),
+    major(version)?;
+    match rank(version)[..] {
+        // Before 0.2 methods had other names.
+        [0] | [0, 0 | 1, ..] => None,
+        [0, ..] => Some(Version::V03),
+        [1, ..] => Some(Version::V1),
         _ => None,
     }
 }

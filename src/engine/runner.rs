@@ -35,7 +35,7 @@ const LEGACY_ID: &str = "a2a.legacyTaskId";
 pub(super) struct Runner {
     pub(super) engine: Engine,
     pub(super) id: TaskId,
-    scope: Scope,
+    pub(super) scope: Scope,
     /// The fold of everything written and about to be written.
     pub(super) log: Log,
     /// How large the task is, in bytes, about.
@@ -327,7 +327,8 @@ impl Runner {
             timeout(self.engine.settings.cancel_grace, self.worker.agent.canceled(&self.log.task)).await;
         if let Ok(Err(failure)) = told {
             let cause = failure.cause() as &dyn std::error::Error;
-            tracing::warn!(task = %self.id, cause, "agent failed while it was told of a cancel");
+            let agent = &self.scope.agent;
+            tracing::warn!(task = %self.id, %agent, cause, "agent failed while it was told of a cancel");
         }
     }
 

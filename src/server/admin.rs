@@ -38,7 +38,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How many connections there may be at the same time.
 const CONNECTIONS: usize = 16;
 
-pub(super) type Reload = Arc<dyn Fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
+pub(super) type Reload =
+    Arc<dyn Fn() -> Result<String, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
 /// Where operators reach a running server.
 #[derive(Clone)]
@@ -59,7 +60,7 @@ pub(super) struct Reloads {
 
 impl Default for Reloads {
     fn default() -> Self {
-        Self { all: Arc::new(|| Ok(())), keys: Arc::new(|| Ok(())) }
+        Self { all: Arc::new(|| Ok(String::new())), keys: Arc::new(|| Ok(String::new())) }
     }
 }
 
@@ -77,11 +78,12 @@ impl Admin {
         self
     }
 
-    /// Does this when it is told that something has changed. It may say why it cannot: only the operator hears it.
+    /// Does this when it is told that something has changed. It gives what else is to be said of it, if anything, or why it
+    /// cannot: only the operator hears it.
     #[must_use]
     pub fn on_reload<F, E>(mut self, reload: F) -> Self
     where
-        F: Fn() -> Result<(), E> + Send + Sync + 'static,
+        F: Fn() -> Result<String, E> + Send + Sync + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         self.reload.all = Arc::new(move || reload().map_err(Into::into));
@@ -95,7 +97,7 @@ impl Admin {
         F: Fn() -> Result<(), E> + Send + Sync + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.reload.keys = Arc::new(move || reload().map_err(Into::into));
+        self.reload.keys = Arc::new(move || reload().map(|()| String::new()).map_err(Into::into));
         self
     }
 

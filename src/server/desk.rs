@@ -110,7 +110,11 @@ fn counted() -> Reply {
 
 fn reloaded(reload: &Reload) -> Reply {
     match reload() {
-        Ok(()) => plain(StatusCode::OK, "reloaded\n"),
+        Ok(more) if more.is_empty() => plain(StatusCode::OK, "reloaded\n"),
+        Ok(more) => {
+            let text = format!("reloaded; {more}\n").into_bytes();
+            whole(StatusCode::OK, "text/plain; charset=utf-8", text.into())
+        }
         Err(error) => {
             tracing::error!(cause = &*error as &dyn std::error::Error, "cannot reload");
             let text = format!("{error}\n").into_bytes();

@@ -216,7 +216,7 @@ impl Service {
         };
         // 04 §3.8: a plain answer says something, and belongs to no task.
         if reply.parts.is_empty() || reply.task_id.is_some() {
-            tracing::warn!(kind = "invalid-agent-response", "agent failed");
+            tracing::warn!(agent = %call.scope.agent, kind = "invalid-agent-response", "agent failed");
             return Err(ErrorKind::InvalidAgentResponse.into());
         }
         reply.context_id.get_or_insert_with(context_id);

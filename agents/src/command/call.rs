@@ -5,7 +5,7 @@ use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
 use super::group::Pipes;
-use super::output::read;
+use super::pipe::Pipe;
 use super::process::{self, Ended, Process};
 use super::stderr::Stderr;
 use super::{Command, feed};
@@ -46,13 +46,13 @@ impl Command {
 
 /// All that comes, if it is not too much.
 async fn gather(
-    mut pipe: impl AsyncRead + Unpin,
+    pipe: impl AsyncRead + Unpin,
     most: usize,
     ended: &CancellationToken,
     enough: &CancellationToken,
 ) -> Option<String> {
-    let (mut all, mut buffer) = (Vec::new(), vec![0; BUFFER]);
-    while let Some(bytes) = read(&mut pipe, &mut buffer, ended).await {
+    let (mut pipe, mut all, mut buffer) = (Pipe::new(pipe, ended), Vec::new(), vec![0; BUFFER]);
+    while let Some(bytes) = pipe.read(&mut buffer).await {
         all.extend_from_slice(bytes);
         if all.len() > most {
             enough.cancel();

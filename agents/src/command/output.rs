@@ -1,20 +1,16 @@
 //! What a command writes to stdout, and what becomes of it.
 
-use std::time::Duration;
-
 use attache::model::{Artifact, Part};
 use attache::{Outcome, Turn, Writer};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
 use super::json_lines::JsonLines;
+use super::pipe::Pipe;
 use super::settings::{CommandSettings, OutputForm};
 use crate::text::Utf8;
 
 const BUFFER: usize = 16 * 1024;
-
-/// How long a pipe may stay silent after the command has ended: somebody who left its group may hold it open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What a command writes, and how much more of it there may be.
 pub(super) struct Output<'a> {
@@ -45,10 +41,10 @@ impl<'a> Output<'a> {
     }
 
     /// Takes all that comes; `false` when there may be no more.
-    pub(super) async fn take(&mut self, mut pipe: impl AsyncRead + Unpin, ended: &CancellationToken) -> bool {
+    pub(super) async fn take(&mut self, pipe: impl AsyncRead + Unpin, ended: &CancellationToken) -> bool {
         let limit = self.left;
-        let mut buffer = vec![0; BUFFER];
-        while let Some(bytes) = read(&mut pipe, &mut buffer, ended).await {
+        let (mut pipe, mut buffer) = (Pipe::new(pipe, ended), vec![0; BUFFER]);
+        while let Some(bytes) = pipe.read(&mut buffer).await {
             let fits = &bytes[..bytes.len().min(self.left)];
             self.left -= fits.len();
             self.wrong = self.form.push(fits).await.err();
@@ -133,22 +129,4 @@ impl Text {
             self.writer.write(text).await;
         }
     }
-}
-
-/// What comes next through a pipe; `None` at its end, or when nothing more is to be expected.
-pub(super) async fn read<'a>(
-    pipe: &mut (impl AsyncRead + Unpin),
-    buffer: &'a mut [u8],
-    ended: &CancellationToken,
-) -> Option<&'a [u8]> {
-    let silence = async {
-        ended.cancelled().await;
-        tokio::time::sleep(LAST_WORDS).await;
-    };
-    let read = tokio::select! {
-        biased;
-        read = pipe.read(buffer) => read.unwrap_or(0),
-        () = silence => 0,
-    };
-    (read > 0).then(|| &buffer[..read])
 }

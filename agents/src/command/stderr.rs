@@ -4,7 +4,7 @@ use attache::model::TaskId;
 use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
-use super::output::read;
+use super::pipe::Pipe;
 
 /// How much of stderr is logged for one turn; the rest is thrown away.
 const MAX_LOGGED: usize = 64 * 1024;
@@ -27,9 +27,9 @@ impl<'a> Stderr<'a> {
     }
 
     /// Takes all that comes, so that the command never waits for us.
-    pub(super) async fn take(&mut self, mut pipe: impl AsyncRead + Unpin, ended: &CancellationToken) {
-        let mut buffer = vec![0; BUFFER];
-        while let Some(bytes) = read(&mut pipe, &mut buffer, ended).await {
+    pub(super) async fn take(&mut self, pipe: impl AsyncRead + Unpin, ended: &CancellationToken) {
+        let (mut pipe, mut buffer) = (Pipe::new(pipe, ended), vec![0; BUFFER]);
+        while let Some(bytes) = pipe.read(&mut buffer).await {
             self.log(bytes);
             self.tail.extend_from_slice(bytes);
             self.tail.drain(..self.tail.len().saturating_sub(MAX_TAIL));
@@ -38,8 +38,8 @@ impl<'a> Stderr<'a> {
 
     fn log(&mut self, bytes: &[u8]) {
         if self.logged < MAX_LOGGED {
-            // As debug: what would move the cursor of whoever reads the log is escaped.
-            tracing::info!(task = %self.task, text = ?String::from_utf8_lossy(bytes), "command wrote to stderr");
+            let text = String::from_utf8_lossy(bytes);
+            tracing::info!(task = %self.task, text = plain(text.trim_end()), "command wrote to stderr");
         }
         self.logged += bytes.len();
     }
@@ -48,4 +48,15 @@ impl<'a> Stderr<'a> {
     pub(super) fn end(&self) -> String {
         String::from_utf8_lossy(&self.tail).trim().to_owned()
     }
+}
+
+/// What would move the cursor of whoever reads the log is escaped, and nothing else: the log has its own quotes.
+pub(super) fn plain(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut plain, c| {
+        match c.is_control() {
+            true => plain.extend(c.escape_default()),
+            false => plain.push(c),
+        }
+        plain
+    })
 }

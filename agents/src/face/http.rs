@@ -1,8 +1,8 @@
 //! The face over streamable HTTP, for those who come with the key.
 
 use std::convert::Infallible;
-use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use ::http::{Request, Response, StatusCode};
@@ -19,6 +19,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use subtle::ConstantTimeEq;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,6 +29,8 @@ use super::McpFace;
 const MAX_CONNECTIONS: usize = 256;
 /// How large a request may be.
 const MAX_REQUEST: usize = 8 << 20;
+/// How long to wait when nobody can be let in, as when too many files are open: some will be closed.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Where it is.
 const PATH: &str = "/mcp";
 
@@ -37,16 +40,13 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 impl McpFace {
     /// Serves over streamable HTTP at `/mcp`, to those who show the key, until it is stopped. Pages of a browser are
     /// not let in, nor whoever calls it by a name other than those of this machine, unless `hosts` has it.
-    ///
-    /// # Errors
-    /// Nobody can be listened for any more.
     pub async fn serve_http(
         self,
         listener: TcpListener,
         key: Option<Secret>,
         hosts: Vec<String>,
         stop: CancellationToken,
-    ) -> io::Result<()> {
+    ) {
         let mut config = StreamableHttpServerConfig::default().enforce_origin_validation();
         config.allowed_hosts.extend(hosts);
         config.cancellation_token = stop.child_token();
@@ -54,12 +54,20 @@ impl McpFace {
         let service = StreamableHttpService::new(move || Ok(self.clone()), Arc::default(), config);
         let (key, tasks, places) =
             (Arc::new(key), TaskTracker::new(), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
-        loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return Ok(()) };
-            let stream = tokio::select! {
-                accepted = listener.accept() => accepted?.0,
-                () = stop.cancelled() => return Ok(()),
+        let mut trouble = false;
+        while let Some(Ok(place)) = stop.run_until_cancelled(places.clone().acquire_owned()).await {
+            let stream = match stop.run_until_cancelled(listener.accept()).await {
+                Some(Ok((stream, _))) => stream,
+                Some(Err(error)) => {
+                    if !std::mem::replace(&mut trouble, true) {
+                        tracing::error!(%error, "cannot accept connections");
+                    }
+                    stop.run_until_cancelled(sleep(PAUSE)).await;
+                    continue;
+                }
+                None => return,
             };
+            trouble = false;
             let (service, key) = (service.clone(), key.clone());
             let serve = service_fn(move |request| answer(service.clone(), key.clone(), request));
             let connection =

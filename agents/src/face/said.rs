@@ -1,8 +1,8 @@
 //! What an agent has said, as the result of a tool.
 
-use attache::model::{Content, Message, Part, Task, TaskState};
+use attache::model::{Content, INPUT_REQUEST, Message, Part, Task, TaskState};
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::llm::clean;
 
@@ -30,6 +30,11 @@ pub(super) fn task(agent: &str, task: &Task) -> CallToolResult {
         task.artifacts.iter().flat_map(|artifact| blocks(agent, &artifact.parts)).collect();
     let id = &task.id;
     let note = match state {
+        TaskState::InputRequired if wants_approval(task) => {
+            format!(
+                "The agent wants an approval: {words}\nThat is for the user to give, not for you: ask the user, and answer what they say with continue_task and task_id {id}."
+            )
+        }
         TaskState::InputRequired => {
             format!("The agent asks: {words}\nAnswer with continue_task and task_id {id}.")
         }
@@ -54,6 +59,14 @@ pub(super) fn task(agent: &str, task: &Task) -> CallToolResult {
         "text": clean(&task.text(), MAX_TEXT), "status": words,
     }));
     result
+}
+
+/// Whether somebody has to agree to something first.
+fn wants_approval(task: &Task) -> bool {
+    let asked =
+        task.status.message.as_ref().and_then(|message| message.metadata.as_ref()?.get(INPUT_REQUEST));
+    let asked = asked.and_then(|asked| asked.read::<Value>().ok());
+    asked.is_some_and(|asked| asked["wants"] == "approval")
 }
 
 /// A task that was stopped, as asked.
@@ -101,7 +114,6 @@ fn block(agent: &str, part: &Part) -> ContentBlock {
 mod tests {
     use super::*;
     use attache::model::{Artifact, TaskStatus, Timestamp};
-    use serde_json::Value;
 
     fn told(state: TaskState, words: &str) -> Value {
         let mut task = Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
@@ -132,5 +144,12 @@ mod tests {
             assert_eq!(result["content"][1]["text"], note);
             assert_eq!(result["structuredContent"]["taskId"], "t1");
         }
+        let mut asked = Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
+        let mut words = Message::agent("May it?");
+        words.metadata.get_or_insert_default().insert(INPUT_REQUEST, json!({"wants": "approval"}));
+        asked.status = TaskStatus::new(TaskState::InputRequired).with_message(words);
+        let result = serde_json::to_value(self::task("deep", &asked)).unwrap();
+        let note = result["content"][0]["text"].as_str().unwrap();
+        assert!(note.contains("May it?") && note.contains("ask the user"), "{note}");
     }
 }

@@ -139,9 +139,7 @@ async fn r45_a_command_that_takes_too_long_is_killed_with_its_children() {
     let agent = start_with(shell(&script), |server| server.settings(settings)).await;
     let task = agent.say("hello").await;
     assert_eq!((state(&task), words(&task)), ("FAILED", "Agent execution failed (deadline)"));
-    if let Ok(id) = std::fs::read_to_string(&file) {
-        gone(id.trim()).await;
-    }
+    gone(&process_in(&file).await).await;
 }
 
 #[tokio::test]
@@ -152,6 +150,21 @@ async fn r45_a_child_that_keeps_stdout_open_does_not_keep_the_task_open() {
     let task = agent.say("hello").await;
     assert_eq!((state(&task), output(&task)), ("COMPLETED", "done\n"));
     gone(&process_in(&file).await).await;
+}
+
+#[tokio::test]
+async fn r45_one_who_left_the_group_and_writes_on_does_not_keep_the_task_open() {
+    let folder = TempDir::new().unwrap();
+    for write in ["echo x >&2; sleep 0.05", "echo x >&2"] {
+        let file = folder.path().join("left").display().to_string();
+        let left = format!("setsid sh -c 'echo $$ > {file}; while :; do {write}; done' > /dev/null &");
+        let agent = start(shell(&format!("{left} while [ ! -s {file} ]; do :; done; echo done"))).await;
+        let task = agent.say("hello").await;
+        assert_eq!((state(&task), output(&task)), ("COMPLETED", "done\n"), "{write}");
+        // Nobody reads it any more.
+        gone(&process_in(Path::new(&file)).await).await;
+        std::fs::remove_file(&file).unwrap();
+    }
 }
 
 #[tokio::test]

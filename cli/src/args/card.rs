@@ -13,7 +13,7 @@ pub(crate) enum Card {
     /// Sign a card, and print it.
     Sign(CardSign),
     /// Check the signatures of a card by the keys of --jwks.
-    Verify(CardLint),
+    Verify(CardVerify),
 }
 
 #[derive(Debug, Args)]
@@ -52,6 +52,17 @@ pub(crate) struct CardGet {
 
 #[derive(Debug, Args)]
 pub(crate) struct CardLint {
+    /// The agent, as with -a
+    pub(crate) reference: Option<String>,
+    /// Exit with 10 if the card breaks the schema
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CardVerify {
     /// The agent, as with -a
     pub(crate) reference: Option<String>,
     #[command(flatten)]

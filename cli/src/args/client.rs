@@ -49,7 +49,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "BINDING", help_heading = "Agent")]
     pub(crate) transport: Vec<String>,
 
-    /// The version to signal; below 1.0 only when named: 0.3, 0.2, 0.1, or auto for any
+    /// The version to signal; below 1.0 only when named: 0.3, 0.2, or auto for any
     #[arg(long, value_name = "VERSION", help_heading = "Agent")]
     pub(crate) a2a_version: Option<String>,
 
@@ -133,13 +133,16 @@ pub(crate) struct Common {
 /// A message and its parts, in the order they were typed.
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// A text to send
+    /// A text to send; - reads it from stdin
     pub(crate) message: Option<String>,
     #[command(flatten)]
     pub(crate) parts: Parts,
     /// The id of the message, for a second try of one that may have arrived [default: a fresh one]
     #[arg(long, value_name = "ID", help_heading = "Interaction")]
     pub(crate) message_id: Option<String>,
+    /// The skill that the message is for, by its id on the card
+    #[arg(long, value_name = "ID", help_heading = "Interaction")]
+    pub(crate) skill: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }

@@ -44,7 +44,6 @@ pub(crate) enum Push {
     /// List the webhooks that a running server has given up, or what one of them did not get.
     Deliveries(PushDeliveries),
     /// Call webhooks that were given up again, from where they were left.
-    #[command(arg_required_else_help = true)]
     Retry(PushRetry),
 }
 
@@ -60,7 +59,7 @@ pub(crate) struct PushDeliveries {
 #[derive(Debug, Args)]
 pub(crate) struct PushRetry {
     /// Their numbers.
-    #[arg(conflicts_with = "all")]
+    #[arg(conflicts_with = "all", required_unless_present = "all")]
     pub(crate) numbers: Vec<u64>,
 
     /// All of them.

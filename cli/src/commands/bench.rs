@@ -5,10 +5,13 @@ use std::time::Duration;
 use attache::Client;
 use attache::{ClientSettings, Retries};
 use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::{Bench, Scenario};
 use crate::bench::{Figures, Plan, Spread, measure};
 use crate::failure::{Failure, Outcome};
+use crate::interrupts::Interrupts;
 use crate::output::{Output, Page};
 use crate::reference::{self, is_loopback};
 use crate::session::Session;
@@ -36,7 +39,15 @@ struct Measured {
 
 pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> Outcome<u8> {
     let plans = plans(&args)?;
-    let found = reference::find(settings).await?;
+    let (stop, mut interrupts) = (CancellationToken::new(), Interrupts::new()?);
+    let (told, mut hearing) = (stop.clone(), JoinSet::new());
+    hearing.spawn(async move {
+        let exit = interrupts.exit_code().await;
+        told.cancel();
+        exit
+    });
+    let found = stop.run_until_cancelled(reference::find(settings)).await;
+    let found = found.unwrap_or_else(|| Err(Failure::interrupted(130)))?;
     if !found.host().is_none_or(is_loopback) {
         out.warn("every message is real work for this agent, and may cost money; bound it with --count");
     }
@@ -50,20 +61,27 @@ pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> O
         false => Session::each(settings, &found, out)?,
     };
     let mut results = Vec::new();
-    for session in &sessions {
+    'all: for session in &sessions {
         for plan in &plans {
             let clients = clients(session, plan.connections)?;
-            let figures = measure(plan, clients, &mut |line| out.note(line)).await;
+            let figures = measure(plan, clients, &stop, &mut |line| out.note(line)).await;
             let measured = measured(session, plan, figures);
             if !out.is_json() {
                 out.page(&page(&measured))?;
             }
             results.push(measured);
+            if stop.is_cancelled() {
+                out.note("interrupted: these are the figures so far");
+                break 'all;
+            }
         }
     }
     let any = results.iter().any(|one| one.figures.done > 0);
     if out.is_json() {
         out.json(&Report { schema: "attache.bench/1", agent, results })?;
+    }
+    if stop.is_cancelled() {
+        return Ok(hearing.join_next().await.and_then(Result::ok).unwrap_or(130));
     }
     if !any {
         out.note("nothing was measured: every attempt failed; see what the agent says: attache send");

@@ -19,15 +19,20 @@ struct Report {
     warnings: Vec<String>,
 }
 
-pub(crate) async fn run(settings: &Settings, out: &mut Output) -> Outcome {
+/// What the schema forbids is told by this exit code, for those who ask for it.
+const BROKEN: u8 = 10;
+
+pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) -> Outcome<u8> {
     let received = reference::receive(settings).await?;
     let read: Value = serde_json::from_str(&received.text)
         .map_err(|error| Failure::card_invalid(format!("the card is no JSON: {error}")))?;
     let errors = findings(&read);
     // A card that cannot be read has errors that say why.
     let warnings = received.read().map(|found| warnings(&found.card, found.host())).unwrap_or_default();
+    let exit = if exit_code && !errors.is_empty() { BROKEN } else { 0 };
     if out.is_json() {
-        return out.json(&Report { schema: "attache.card-lint/1", errors, warnings });
+        out.json(&Report { schema: "attache.card-lint/1", errors, warnings })?;
+        return Ok(exit);
     }
     let mut page = Page::new(false);
     errors.iter().for_each(|finding| page.field("Error", finding));
@@ -35,7 +40,8 @@ pub(crate) async fn run(settings: &Settings, out: &mut Output) -> Outcome {
     if errors.is_empty() && warnings.is_empty() {
         page.field("Findings", "none");
     }
-    out.page(&page)
+    out.page(&page)?;
+    Ok(exit)
 }
 
 fn warnings(card: &AgentCard, host: Option<&str>) -> Vec<String> {

@@ -36,11 +36,10 @@ pub(crate) async fn sign(args: CardSign, settings: &Settings, out: &mut Output) 
 struct Report {
     schema: &'static str,
     signature: &'static str,
-    key: Option<String>,
-    reason: Option<String>,
+    key: String,
 }
 
-/// Says what the signatures of a card are worth.
+/// Says what the signatures of a card are worth; a card whose signature is not verified is a failure.
 pub(crate) async fn verify(settings: &Settings, out: &mut Output) -> Outcome {
     let found = reference::find(settings).await?;
     let verdict = signature::check(&found, settings).await?;
@@ -49,12 +48,10 @@ pub(crate) async fn verify(settings: &Settings, out: &mut Output) -> Outcome {
         let mut page = Page::new(false);
         page.field("Agent", &found.card.name);
         page.field("Signature", &words);
-        return out.page(&page);
+        out.page(&page)?;
+        return signature::require(&verdict);
     }
-    let (signature, key, reason) = match verdict {
-        Verdict::Verified { kid } => ("verified", Some(kid), None),
-        Verdict::Unverifiable { reason } => ("unverifiable", None, Some(reason)),
-        Verdict::Absent => ("absent", None, None),
-    };
-    out.json(&Report { schema: "attache.card-verify/1", signature, key, reason })
+    signature::require(&verdict)?;
+    let Verdict::Verified { kid: key } = verdict else { return Ok(()) };
+    out.json(&Report { schema: "attache.card-verify/1", signature: "verified", key })
 }

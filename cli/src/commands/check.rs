@@ -1,25 +1,28 @@
 //! `attache check`: what is wrong with a configuration file, without serving it.
 
-use attache::auth::Keys;
+use std::io::{self, Write};
+
+use anyhow::bail;
 
 use crate::args::Check;
 use crate::config::{Config, Given, schema};
-use crate::serving::environment;
+use crate::serving::{self, environment};
 
-pub(crate) fn run(args: &Check) -> anyhow::Result<()> {
+pub(crate) async fn run(args: &Check) -> anyhow::Result<()> {
     let Some(file) = &args.file else {
-        println!("{:#}", schema());
-        return Ok(());
+        return Ok(writeln!(io::stdout(), "{:#}", schema())?);
     };
     let config = Config::load(Some(file), &environment, &Given::default())?;
     let served = config.build()?;
-    // Whether there are keys is the business of a folder that is not looked at here.
-    config.access(config.auth.keys.unwrap_or(true).then(Keys::new))?;
+    if served.is_empty() {
+        bail!("{} has no agents; add one: [agents.<name>]", file.display());
+    }
+    let agents = count(served.len());
+    serving::check(served, super::serve::FOLDER, &config).await?;
     if let Some(exposed) = config.exposed() {
         eprintln!("warning: {exposed}");
     }
-    println!("{} is fine: {}", file.display(), count(served.len()));
-    Ok(())
+    Ok(writeln!(io::stdout(), "{} is fine: {agents}", file.display())?)
 }
 
 fn count(agents: usize) -> String {

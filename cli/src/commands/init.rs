@@ -1,7 +1,7 @@
 //! `attache init`: a configuration file to begin with.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Context;
@@ -11,8 +11,7 @@ use crate::config::STARTER;
 
 pub(crate) fn run(args: &Init) -> anyhow::Result<()> {
     if args.file == Path::new("-") {
-        print!("{STARTER}");
-        return Ok(());
+        return Ok(io::stdout().write_all(STARTER.as_bytes())?);
     }
     let name = args.file.display();
     let mut how = OpenOptions::new();
@@ -22,6 +21,6 @@ pub(crate) fn run(args: &Init) -> anyhow::Result<()> {
         false => format!("cannot write {name}"),
     })?;
     file.write_all(STARTER.as_bytes()).with_context(|| format!("cannot write {name}"))?;
-    println!("Wrote {name}. Serve it:\n  attache serve {}", shell_words::quote(&name.to_string()));
-    Ok(())
+    let again = shell_words::quote(&name.to_string()).into_owned();
+    Ok(writeln!(io::stdout(), "Wrote {name}. Serve it:\n  attache serve {again}")?)
 }

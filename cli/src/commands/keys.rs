@@ -1,6 +1,7 @@
 //! `attache keys`: who may call.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use attache::auth::{Key, KeyFile};
@@ -12,16 +13,27 @@ use crate::data_dir;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 pub(crate) fn run(args: Keys) -> anyhow::Result<()> {
-    let folder = data_dir::make(args.folder.data_dir.as_deref(), "attache")?;
+    let named = args.folder.data_dir.as_deref();
+    let folder = match args.verb {
+        KeysVerb::Add(_) => data_dir::make(named, "attache")?,
+        // A folder with a name that was mistyped is not there, and stays so.
+        KeysVerb::List | KeysVerb::Revoke { .. } => data_dir::there(named, "attache")?,
+    };
     let (file, admin) = (access::key_file(&folder), access::admin_key_file(&folder));
     match args.verb {
         KeysVerb::Add(add) => {
             self::add(if add.admin { &admin } else { &file }, add)?;
             access::tell(&folder)
         }
-        KeysVerb::List => list(&file, "").and_then(|()| list(&admin, "  admin")),
+        KeysVerb::List => {
+            let listed = list(&file, "")? + list(&admin, "  admin")?;
+            if listed == 0 {
+                eprintln!("There are no keys in {}.", folder.display());
+            }
+            Ok(())
+        }
         KeysVerb::Revoke { key } => {
-            revoke([&file, &admin], &key)?;
+            revoke([&file, &admin], &key, named)?;
             access::tell(&folder)
         }
     }
@@ -48,10 +60,11 @@ fn add(file: &KeyFile, add: KeysAdd) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn list(file: &KeyFile, about: &str) -> anyhow::Result<()> {
+/// Gives how many there are.
+fn list(file: &KeyFile, about: &str) -> anyhow::Result<usize> {
     let keys = file.read().with_context(|| cannot(file))?;
     let mut out = io::stdout().lock();
-    for key in keys {
+    for key in &keys {
         write!(out, "{}  {}{about}  since {}", key.id, key.name, key.created())?;
         match key.expires() {
             Some(end) if key.is_expired() => write!(out, "  ended {end}")?,
@@ -67,10 +80,10 @@ fn list(file: &KeyFile, about: &str) -> anyhow::Result<()> {
         }
         writeln!(out)?;
     }
-    Ok(())
+    Ok(keys.len())
 }
 
-fn revoke(files: [&KeyFile; 2], key: &str) -> anyhow::Result<()> {
+fn revoke(files: [&KeyFile; 2], key: &str, named: Option<&Path>) -> anyhow::Result<()> {
     let mut revoked = 0;
     // A file that is not there stays so: it would say that callers are asked for keys.
     for file in files.into_iter().filter(|file| file.path().exists()) {
@@ -82,7 +95,12 @@ fn revoke(files: [&KeyFile; 2], key: &str) -> anyhow::Result<()> {
         revoked += taken.with_context(|| cannot(file))?;
     }
     match revoked {
-        0 => bail!("there is no key `{key}`; `attache keys list` has them all"),
+        0 => {
+            let named = named.map(Path::to_string_lossy);
+            let named =
+                named.map_or_else(String::new, |it| format!(" --data-dir {}", shell_words::quote(&it)));
+            bail!("there is no key `{key}`; `attache keys list{named}` has them all")
+        }
         1 => eprintln!("Revoked 1 key."),
         many => eprintln!("Revoked {many} keys."),
     }

@@ -1,5 +1,6 @@
 //! `attache mcp`: agents as the tools of an MCP server. Over stdin and stdout, nothing else is written to stdout.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -76,16 +77,16 @@ async fn serve(args: Mcp, wait: Duration, stop: CancellationToken) -> Outcome {
         None => None,
     };
     let face = McpFace::new(agents, wait);
-    let served = match door {
+    match door {
         Some((listener, key)) => {
             if let Ok(address) = listener.local_addr() {
-                println!("Listening on http://{address}/mcp");
+                writeln!(std::io::stdout(), "Listening on http://{address}/mcp")?;
             }
-            face.serve_http(listener, key, args.host, stop).await
+            face.serve_http(listener, key, args.host, stop).await;
+            Ok(())
         }
-        None => face.serve_stdio(stop).await,
-    };
-    served.map_err(|error| Failure::internal(error.to_string()))
+        None => face.serve_stdio(stop).await.map_err(|error| Failure::internal(error.to_string())),
+    }
 }
 
 /// An agent elsewhere, with what goes along to it as for every other verb.

@@ -52,7 +52,7 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             ended.unwrap_or(ExitCode::FAILURE)
         }
         Command::Mock(args) => exit::code(mock::run(args).await),
-        Command::Check(args) => exit::code(check::run(&args)),
+        Command::Check(args) => exit::code(check::run(&args).await),
         Command::Init(args) => exit::code(init::run(&args)),
         Command::Keys(args) => exit::code(keys::run(args)),
         Command::Db(args) => exit::code(db::run(args).await),
@@ -78,8 +78,10 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             Card::Lint(mut args) => {
                 let mut common = std::mem::take(&mut args.common);
                 common.agent_card = args.reference.take().or(common.agent_card);
-                talk(words, &common, async |settings, out| card_lint::run(settings, out).await.map(|()| 0))
-                    .await
+                talk(words, &common, async |settings, out| {
+                    card_lint::run(args.exit_code, settings, out).await
+                })
+                .await
             }
             Card::Sign(mut args) => {
                 let mut common = std::mem::take(&mut args.common);
@@ -119,7 +121,8 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
         }
         Command::Bench(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| bench::run(*args, settings, out).await).await
+            // The first interrupt ends what is measured.
+            talk_until(2, words, &common, async |settings, out| bench::run(*args, settings, out).await).await
         }
         Command::Completion { shell } => completion::run(shell),
     }
@@ -195,6 +198,16 @@ async fn talk(
     common: &Common,
     verb: impl AsyncFnOnce(&Settings, &mut Output) -> Outcome<u8>,
 ) -> ExitCode {
+    talk_until(1, words, common, verb).await
+}
+
+/// The same until somebody has stopped it so many times.
+async fn talk_until(
+    times: usize,
+    words: &[OsString],
+    common: &Common,
+    verb: impl AsyncFnOnce(&Settings, &mut Output) -> Outcome<u8>,
+) -> ExitCode {
     let settings = match typed::settings(common) {
         Ok(settings) => settings,
         Err(failure) => {
@@ -218,7 +231,7 @@ async fn talk(
         ));
     }
     let result = match Interrupts::new() {
-        Ok(interrupts) => bounded(verb, interrupts, &settings, &mut out).await,
+        Ok(interrupts) => bounded(verb, (interrupts, times), &settings, &mut out).await,
         Err(error) => Err(error.into()),
     };
     match result {
@@ -232,7 +245,7 @@ async fn talk(
 
 async fn bounded(
     verb: impl AsyncFnOnce(&Settings, &mut Output) -> Outcome<u8>,
-    mut interrupts: Interrupts,
+    (mut interrupts, times): (Interrupts, usize),
     settings: &Settings,
     out: &mut Output,
 ) -> Outcome<u8> {
@@ -242,13 +255,19 @@ async fn bounded(
             None => std::future::pending().await,
         }
     };
+    let interrupted = async {
+        for _ in 1..times {
+            interrupts.next().await;
+        }
+        interrupts.exit_code().await
+    };
     let stopped = tokio::select! {
         done = verb(settings, out) => return done,
-        exit = interrupts.exit_code() => Failure::interrupted(exit),
+        exit = interrupted => Failure::interrupted(exit),
         () = time_is_up => Failure::timeout(format!("it took longer than {}", shown(settings.timeout))),
     };
     Err(match out.resume() {
-        Some(command) => stopped.hint(command),
+        Some(command) => stopped.of_a_task().hint(command),
         None => stopped,
     })
 }

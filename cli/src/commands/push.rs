@@ -44,7 +44,17 @@ struct Letter {
 pub(crate) fn deliveries(args: &PushDeliveries) -> anyhow::Result<()> {
     let folder = folder(args.folder.data_dir.as_deref())?;
     match args.number {
-        None => stopped(&folder, list),
+        None => {
+            let mut any = false;
+            stopped(&folder, |page| {
+                any |= !page.is_empty();
+                list(page)
+            })?;
+            if !any {
+                eprintln!("No webhook has been given up.");
+            }
+            Ok(())
+        }
         Some(number) => letters(&folder, number),
     }
 }

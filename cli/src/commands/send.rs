@@ -15,9 +15,15 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::waiting;
 
+/// Where a message names the skill that it is for.
+const SKILL: &str = "skillId";
+
 pub(crate) async fn run(args: Send, parts: Ordered, settings: &Settings, out: &mut Output) -> Outcome {
     let parts = parts.read(&mut std::io::stdin().lock(), &mut |what| out.warn(&what))?;
-    let message = message(args.message_id, parts, settings);
+    let mut message = message(args.message_id, parts, settings);
+    if let Some(skill) = args.skill {
+        message.metadata.get_or_insert_default().insert(SKILL, skill.as_str());
+    }
     let session = Session::open(settings, out).await?;
     out.sent(&message);
     match settings.detach {
@@ -50,7 +56,10 @@ fn request(session: &Session<'_>, message: Message, return_immediately: bool) ->
 
 async fn detached(session: &Session<'_>, message: Message, out: &mut Output) -> Outcome {
     let sent = keyed(session, &message).send_message(request(session, message.clone(), true)).await;
-    let answer = sent.map_err(|error| session.refused(&message, &error))?;
+    let answer = match sent {
+        Ok(answer) => answer,
+        Err(error) => return Err(session.refused_by_task(&message, &error).await),
+    };
     out.answer(&answer, next(session, &answer).as_deref())
 }
 
@@ -96,9 +105,10 @@ async fn open<'a, 's>(
         out.note("the agent does not stream: looking now and then instead");
     }
     let client = keyed(session, &message);
-    let sent = client.stream(request(session, message.clone(), false)).await;
-    let stream = sent.map_err(|error| session.refused(&message, &error))?;
-    Ok(Follow::sent(session, stream, message))
+    match client.stream(request(session, message.clone(), false)).await {
+        Ok(stream) => Ok(Follow::sent(session, stream, message)),
+        Err(error) => Err(session.refused_by_task(&message, &error).await),
+    }
 }
 
 /// A message that is typed again under its id is the same message, for agents that know such keys.

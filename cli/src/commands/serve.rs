@@ -1,5 +1,7 @@
 //! `attache serve`: the agents of a configuration file, or one of one's own in a line.
 
+use std::io::{self, Write};
+
 use anyhow::bail;
 use attache::model::AgentSkill;
 use attache::{Agent, AgentCard, Served};
@@ -11,6 +13,9 @@ use crate::args::Serve;
 use crate::config::{self, Config};
 use crate::serving::{self, Again, Serving, Try};
 
+/// Where tasks are kept, in the user's data directory.
+pub(super) const FOLDER: &str = "attache";
+
 const TRIES: [Try; 3] =
     [Try::say("Say hello", "hello"), Try::tasks("Look at its tasks"), Try::card("Look at its card")];
 
@@ -18,8 +23,7 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
     let given = args.serving.given();
     let config = Config::load(args.agent.file.as_deref(), &serving::environment, &given)?;
     if args.print_config {
-        print!("{}", config::print(&config)?);
-        return Ok(());
+        return Ok(io::stdout().write_all(config::print(&config)?.as_bytes())?);
     }
     #[cfg(unix)]
     if let Some(command) = args.agent.exec {
@@ -48,7 +52,7 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
 }
 
 fn served(agents: Vec<Served>, again: Option<Again>) -> Serving {
-    Serving { agents, folder: "attache", tries_webhooks: false, tries: TRIES, faults: Vec::new(), again }
+    Serving { agents, folder: FOLDER, tries_webhooks: false, tries: TRIES, faults: Vec::new(), again }
 }
 
 fn card(name: &str, does: &str) -> AgentCard {

@@ -128,6 +128,13 @@ struct OperationScopes {
     scopes: Vec<String>,
 }
 
+impl Issuer {
+    /// What tokens say in `iss`.
+    pub(crate) fn name(&self) -> &str {
+        &self.issuer
+    }
+}
+
 impl RuleSection {
     fn rule(&self) -> Rule {
         let mut rule = Rule::needs(&self.scopes).operations(self.operations.iter().copied());

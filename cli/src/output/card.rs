@@ -21,6 +21,10 @@ impl Page {
         for (name, scheme) in &card.security_schemes {
             self.field("Scheme", &format!("{name} ({})", describe(scheme)));
         }
+        if self.is_verbose() {
+            self.field("Input", &card.default_input_modes.join(", "));
+            self.field("Output", &card.default_output_modes.join(", "));
+        }
         for skill in &card.skills {
             self.field("Skill", &format!("{} ({}): {}", skill.id, skill.name, skill.description));
         }

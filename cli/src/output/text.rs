@@ -20,6 +20,10 @@ impl Page {
         Self { text: String::new(), verbose }
     }
 
+    pub(super) fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
@@ -153,7 +157,14 @@ impl Page {
             StreamResponse::ArtifactUpdate(update) => {
                 self.field("Event", "artifact");
                 self.ids(update.task_id.as_str(), update.context_id.as_str());
-                self.artifact(&update.artifact);
+                let mut artifact = update.artifact.clone();
+                if update.append && update.last_chunk {
+                    // It only says that there is no more.
+                    artifact
+                        .parts
+                        .retain(|part| !matches!(&part.content, Content::Text(text) if text.is_empty()));
+                }
+                self.artifact(&artifact);
             }
         }
     }

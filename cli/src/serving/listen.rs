@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 
@@ -10,28 +11,66 @@ use crate::access;
 use crate::config::{Config, ServerSection};
 
 /// The addresses to listen on. One that others can reach has to be allowed where nobody is asked who they are.
-pub(super) async fn allowed(config: &Config, asks: bool) -> anyhow::Result<Vec<SocketAddr>> {
+pub(super) async fn allowed(
+    config: &Config,
+    asks: bool,
+    folder: Option<&Path>,
+) -> anyhow::Result<Vec<SocketAddr>> {
     let named = &config.server.listen;
     let addresses: Vec<_> =
         tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?.collect();
-    check(config, &addresses, asks)?;
+    check(config, &addresses, asks, folder)?;
     Ok(addresses)
 }
 
+/// The address that is written there; `None` for a host that would have to be looked up.
+///
+/// # Errors
+/// Nothing could listen there.
+pub(super) fn written(named: &str) -> anyhow::Result<Option<SocketAddr>> {
+    if let Ok(address) = named.parse() {
+        return Ok(Some(address));
+    }
+    let (host, port) = named.rsplit_once(':').unwrap_or((named, ""));
+    let is_host = !host.is_empty() && !host.contains([':', '/', ' ', '[', ']']);
+    match is_host && port.parse::<u16>().is_ok() {
+        true => Ok(None),
+        false => bail!("cannot listen on {named}: write an address and a port, such as 127.0.0.1:41241"),
+    }
+}
+
 /// Whether that may be listened on.
-pub(super) fn check(config: &Config, addresses: &[SocketAddr], asks: bool) -> anyhow::Result<()> {
+pub(super) fn check(
+    config: &Config,
+    addresses: &[SocketAddr],
+    asks: bool,
+    folder: Option<&Path>,
+) -> anyhow::Result<()> {
     let section = &config.server;
     let named = &section.listen;
-    match (are_private(addresses) || (asks && !section.allow_anonymous), section.allow_anonymous) {
-        (true, _) => {}
-        (false, true) => {
+    if are_private(addresses) {
+        return Ok(());
+    }
+    match (section.allow_anonymous, asks) {
+        (true, false) => {
             eprintln!("warning: whoever reaches {named} may use the agent: nobody is asked who they are")
         }
+        (true, true) => {
+            eprintln!("warning: whoever reaches {named} may use the agent: nobody has to say who they are")
+        }
+        (false, true) => {}
         (false, false) => bail!(
             "others can reach {named}, and nobody would be asked who they are; make a key for those who may come: \
              {}, or say that anybody may: --allow-anonymous (or listen on 127.0.0.1)",
-            access::add_a_key(config, "")
+            access::add_a_key(folder, "")
         ),
+    }
+    let is_in_front = section.public_url.as_ref().is_some_and(|url| url.starts_with("https://"));
+    if asks && section.tls_cert.is_none() && !is_in_front {
+        eprintln!(
+            "warning: what callers show travels to {named} in the clear; serve over TLS: --tls-cert and --tls-key, or, \
+             where something in front does, say so: --public-url https://…"
+        );
     }
     Ok(())
 }
@@ -42,13 +81,20 @@ pub(super) async fn for_operators(section: &ServerSection) -> anyhow::Result<Opt
     let mut addresses =
         tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?;
     let address = addresses.next().with_context(|| format!("{named} is no address"))?;
+    check_operators(section, address)?;
+    Ok(Some(address))
+}
+
+/// Whether operators may come there.
+pub(super) fn check_operators(section: &ServerSection, address: SocketAddr) -> anyhow::Result<()> {
+    let named = section.admin_listen.as_deref().unwrap_or_default();
     if !is_loopback(address.ip()) && section.tls_cert.is_none() && !section.admin_plain {
         bail!(
             "others can reach {named}, and keys of operators would go there in the clear; serve over TLS: --tls-cert and \
              --tls-key, or say that something in front does: server.admin_plain = true (or listen on 127.0.0.1)"
         );
     }
-    Ok(Some(address))
+    Ok(())
 }
 
 /// Whether only this machine reaches them.
@@ -101,6 +147,26 @@ mod tests {
             again(&["./my attache", "serve", "--listen", "x:1", "--exec", "wc -w", "--listen=x:1"]),
             "'./my attache' serve --exec 'wc -w' --listen localhost:0"
         );
+    }
+
+    #[test]
+    fn what_cannot_be_listened_on_is_told_without_looking_it_up() {
+        for named in [
+            "",
+            "80",
+            "localhost",
+            "localhost:",
+            "host:x",
+            "host:70000",
+            ":80",
+            "[::1]",
+            "http://a:80",
+            "::1",
+        ] {
+            assert!(written(named).is_err(), "{named}");
+        }
+        assert_eq!(written("agents.example:80").unwrap(), None);
+        assert_eq!(written("[::1]:80").unwrap(), "[::1]:80".parse().ok());
     }
 
     #[test]

@@ -35,6 +35,10 @@ impl Relay {
         Ok(format!("http://{}/", self.listener.local_addr()?))
     }
 
+    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
     /// Passes everything on to the mock, until it is dropped.
     pub(super) async fn run(self, mock: SocketAddr) {
         let mut open = JoinSet::new();

@@ -43,8 +43,9 @@ impl Reload {
         self.access.lock().unwrap_or_else(PoisonError::into_inner).reload()
     }
 
-    /// Keys and certificates, and the configuration file if there is one. Says in the log what came of it.
-    pub(super) fn all(&self) -> anyhow::Result<()> {
+    /// Keys and certificates, and the configuration file if there is one. Says in the log what came of it, and gives what is to
+    /// be done about it, if anything.
+    pub(super) fn all(&self) -> anyhow::Result<String> {
         let taken = match &self.again {
             Some(again) => self.configuration(again),
             None => self.keys().map(|()| Vec::new()),
@@ -52,11 +53,12 @@ impl Reload {
         match taken {
             Ok(later) if later.is_empty() => {
                 tracing::info!("reloaded");
-                Ok(())
+                Ok(String::new())
             }
             Ok(later) => {
-                tracing::warn!(restart_for = later.join(", "), "reloaded, but for what needs a restart");
-                Ok(())
+                let later = later.join(", ");
+                tracing::warn!(restart_for = later, "reloaded, but for what needs a restart");
+                Ok(format!("these need a restart: {later}"))
             }
             Err(error) => {
                 tracing::error!(why = format!("{error:#}"), "not reloaded: everything is as it was");
@@ -74,7 +76,7 @@ impl Reload {
             bail!("there is no agent left to serve");
         }
         let fresh = access.again(&config, self.folder.as_deref())?;
-        listen::check(&config, &self.addresses, fresh.asks(&config))?;
+        listen::check(&config, &self.addresses, fresh.asks(&config), self.folder.as_deref())?;
         running.replace(described(agents, &config, &fresh)?)?;
         *access = fresh;
         Ok(self.fixed.differs(&config.fixed()))

@@ -1,11 +1,13 @@
 //! Commands that work as they are printed, whatever the program was started as.
 
 /// A command to paste.
+#[derive(Clone, Copy)]
 pub(crate) struct Try {
     about: &'static str,
     what: What,
 }
 
+#[derive(Clone, Copy)]
 enum What {
     Say(&'static str),
     Stream(&'static str),
@@ -39,18 +41,24 @@ impl Try {
         self.about
     }
 
-    /// The command, for the agent at a URL.
-    pub(crate) fn command(&self, url: &str) -> String {
+    /// Whether it is of no use where no tasks are kept.
+    pub(super) fn needs_tasks(&self) -> bool {
+        matches!(self.what, What::Tasks)
+    }
+
+    /// The command, for the agent at a URL; `flags` go along.
+    pub(super) fn command(&self, url: &str, flags: &[String]) -> String {
         let program = std::env::args_os().next();
         let program =
             program.map_or_else(|| "attache".to_owned(), |word| word.to_string_lossy().into_owned());
-        let words: Vec<&str> = match self.what {
-            What::Say(text) => vec!["send", "-a", url, text],
-            What::Stream(text) => vec!["send", "-a", url, "--stream", text],
-            What::Tasks => vec!["task", "list", "-a", url],
-            What::Card => vec!["card", "get", "-a", url],
+        let (verb, more): (&[&str], &[&str]) = match &self.what {
+            What::Say(text) => (&["send"], &[*text]),
+            What::Stream(text) => (&["send"], &["--stream", *text]),
+            What::Tasks => (&["task", "list"], &[]),
+            What::Card => (&["card", "get"], &[]),
         };
-        shell_words::join([program.as_str()].into_iter().chain(words))
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        shell_words::join([&[program.as_str()], verb, &["-a", url], &flags, more].concat())
     }
 }
 

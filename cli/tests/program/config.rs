@@ -70,6 +70,17 @@ fn every_agent_of_a_file_is_served() {
     );
     assert_eq!(card["skills"][0]["description"], "Makes tea");
     assert_eq!((&card["defaultInputModes"], &card["defaultOutputModes"]), (&json!(["*/*"]), &json!(["*/*"])));
+    server.line("Tasks: ");
+    for (name, title) in [("shout", "Shout"), ("words", "words"), ("tea", "tea")] {
+        let line = server.line(&format!("Agent {name}: {url}agents/{name}/ (-a "));
+        assert_eq!(line, format!("'{url}#{title}')"));
+    }
+    // An agent is found by its own url, by that of its card, and by its name.
+    for agent in [format!("{url}agents/words"), format!("{url}agents/words/"), format!("{url}#words")] {
+        assert!(said(&["send", "-a", &agent, "one two"]).contains("  2\n"), "{agent}");
+    }
+    let (code, complaint) = complaint(&["send", "-a", &format!("{url}agents/none"), "hi"]);
+    assert_eq!(code, Some(3), "{complaint}");
 }
 
 #[test]
@@ -100,8 +111,49 @@ fn a_file_is_looked_at_without_being_served() {
         let (code, said) = complaint(&["check", &file]);
         assert!(code == Some(1) && said.contains(why), "{said}");
     }
-    let (_folder, file) = folder("[server]\nlisten = \"127.0.0.1:0\"");
-    assert!(complaint(&["serve", &file]).1.contains("has no agents; add one: [agents.<name>]"));
+    let agent = "[agents.a]\ntype = \"echo\"\n";
+    let (data, _) = folder("");
+    let key = data.path().join("key.pem");
+    std::fs::write(&key, "no key").unwrap();
+    let signed = format!("[server]\ncard_signing_key = {:?}\n{agent}", key.display().to_string());
+    for (text, why) in [
+        ("[server]\nlisten = \"127.0.0.1:0\"", "has no agents; add one: [agents.<name>]"),
+        (&format!("[server]\nlisten = \"nowhere\"\n{agent}"), "cannot listen on nowhere"),
+        (&format!("[server]\nlisten = \"0.0.0.0:80\"\n{agent}"), "others can reach 0.0.0.0:80"),
+        (&format!("[server]\ntls_cert = \"none.pem\"\n{agent}"), "TLS needs a key"),
+        (&format!("[server]\ntls_cert = \"none.pem\"\ntls_key = \"none.pem\"\n{agent}"), "cannot read"),
+        (&format!("{agent}[agents.a.auth]\nscopes = [\"x\"]"), "nobody is asked who they are"),
+        #[cfg(unix)]
+        (&signed, "others can read the key"),
+    ] {
+        let none = data.path().join("none");
+        let (_folder, file) =
+            folder(&format!("[store]\ndata_dir = {:?}\n{text}", none.display().to_string()));
+        for verb in ["check", "serve"] {
+            let (code, said) = complaint(&[verb, &file]);
+            assert!(code == Some(1) && said.contains(why), "{verb}: {said}\n{text}");
+        }
+        assert!(!none.exists(), "nothing is made");
+    }
+}
+
+#[test]
+fn nobody_is_told_that_nobody_reads_it() {
+    let (folder, file) = folder("[agents.echo]\ntype = \"echo\"");
+    let data = folder.path().display().to_string();
+    assert!(attache(&["keys", "add", "ci", "--data-dir", &data]).output().unwrap().status.success());
+    for args in [
+        &["check", "--schema"][..],
+        &["check", &file],
+        &["serve", "--print-config", &file],
+        &["init", "-"],
+        &["keys", "list", "--data-dir", &data],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = attache(args).stdout(writer).output().unwrap();
+        assert_eq!((ended.status.code(), &*ended.stderr), (Some(141), &b""[..]), "{args:?} {ended:?}");
+    }
 }
 
 #[test]

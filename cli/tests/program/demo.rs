@@ -107,12 +107,3 @@ fn a_data_directory_that_is_in_use_is_named_with_what_to_type() {
     assert_eq!(code, Some(1));
     assert!(said.contains(&folder) && said.contains("--data-dir <DIR>"), "{said}");
 }
-
-#[test]
-fn whoever_names_an_agent_where_its_card_is_wanted_is_told_where_that_is() {
-    let server = serve(&["demo", "--store", "memory"]);
-    let url = server.line("Listening on ");
-    let (code, said) = complaint(&["card", "get", "-a", &format!("{url}a2a")]);
-    assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains(&format!("-a {url}a2a/.well-known/agent-card.json")), "{said}");
-}

@@ -48,7 +48,38 @@ fn s41_a_key_lets_its_caller_in_until_it_is_revoked() {
     assert_eq!(list(&url, &bearer(&ann))["error"]["code"], -31401);
     assert_eq!(list(&url, &bearer(&bob))["result"]["totalSize"], 0);
     let output = attache(&["keys", "revoke", "ann", "--data-dir"]).arg(folder).output().unwrap();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("keys list"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(&format!("`attache keys list --data-dir {}`", folder.display())), "{said}");
+}
+
+#[test]
+fn the_greeting_says_who_may_come() {
+    let folder = TempDir::new().unwrap();
+    let none = folder.path().join("none");
+    let (code, said) = complaint(&["keys", "list", "--data-dir", none.to_str().unwrap()]);
+    assert!(code == Some(1) && said.contains("there is no folder") && !none.exists(), "{said}");
+    let (code, said) = complaint(&["push", "retry", "--data-dir", none.to_str().unwrap()]);
+    assert!(code == Some(2) && said.contains("NUMBERS"), "{said}");
+    let file = folder.path().join("agents.toml");
+    std::fs::write(&file, "[auth]\nkeys = true\n[agents.echo]\ntype = \"echo\"").unwrap();
+    let file = file.display().to_string();
+    let greeting = |args: &[&str], folder: TempDir| {
+        let server = serve_in(&[&["serve", "--store", "null", &file], args].concat(), folder);
+        for line in ["Listening on ", "Card: ", "Tasks: "] {
+            server.line(line);
+        }
+        let lines = (server.line("Callers: "), [(); 4].map(|()| server.line("")).concat());
+        server.line("Stop with Ctrl-C.");
+        lines
+    };
+    let (callers, tries) = greeting(&[], TempDir::new().unwrap());
+    assert!(callers.starts_with("nobody, since there are no keys; make one: attache keys add --data-dir "));
+    assert!(tries.contains(" send ") && !tries.contains("task list"), "{tries}");
+    let keyed = TempDir::new().unwrap();
+    keys(keyed.path(), &["add", "ann"]);
+    assert_eq!(greeting(&[], keyed).0, "those who show a key (A2ACLI_BEARER=<KEY>)");
+    let (callers, _) = greeting(&["--allow-anonymous"], TempDir::new().unwrap());
+    assert_eq!(callers, "anybody; those are known who show a key (A2ACLI_BEARER=<KEY>)");
 }
 
 #[test]

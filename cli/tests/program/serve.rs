@@ -49,10 +49,13 @@ fn an_address_that_others_can_reach_is_refused_unless_it_is_allowed() {
             let (code, said) = complaint(&[verb, &["--store", "memory", "--listen", address]].concat());
             assert_eq!(code, Some(1));
             assert!(said.contains("127.0.0.1") && said.contains("--allow-anonymous"), "{said}");
+            // A key goes where the server looks for it.
+            assert_eq!(said.contains("attache/demo"), verb == ["demo"], "{said}");
         }
     }
     let server = serve(&["demo", "--store", "memory", "--allow-anonymous", "--listen", "0.0.0.0:0"]);
     assert!(server.line("Listening on ").starts_with("http://127.0.0.1:"));
+    assert!(server.line("Others reach it: ").starts_with("0.0.0.0:"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::super::Refused;
-use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol};
+use crate::egress::{CONNECT_TIMEOUT, ClientTls, Egress, Protocol, origin};
 use crate::model::{Error, ErrorKind, Result};
 
 /// How long keys are good before they are fetched again.
@@ -154,7 +154,9 @@ impl KeySet {
             // Only now: those who have waited for it must not ask one after the other.
             *asking = Some(Instant::now());
             if let Err(error) = &heard {
-                tracing::warn!(cause = error as &dyn std::error::Error, "the issuer does not answer");
+                let (Source::Url(url) | Source::Discovery { url, .. }) = &issuer.source;
+                let cause = error as &dyn std::error::Error;
+                tracing::warn!(issuer = origin(url), cause, "the issuer does not answer");
             }
             heard.map(|keys| issuer.keep(keys))
         }))

@@ -172,7 +172,8 @@ fn message_fault(runner: &Runner, message: &Message) -> Option<String> {
 /// Callers read the kind; the cause is for our log.
 fn failed(runner: &Runner, failure: &Failure, metadata: Option<Object>) -> Event {
     let cause = failure.cause() as &dyn std::error::Error;
-    tracing::warn!(task = %runner.id, kind = failure.kind(), cause, "agent failed");
+    let agent = &runner.scope.agent;
+    tracing::warn!(task = %runner.id, %agent, kind = failure.kind(), cause, "agent failed");
     let status = TaskStatus::new(TaskState::Failed).with_message(Message::agent(failure.to_string()));
     Event::Status { status, metadata }
 }

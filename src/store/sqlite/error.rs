@@ -53,6 +53,13 @@ pub enum OpenError {
         /// The file with the key.
         key: PathBuf,
     },
+    /// Its webhooks are encrypted, and the key is not there.
+    NoKey {
+        /// The database.
+        file: PathBuf,
+        /// The file that had the key.
+        key: PathBuf,
+    },
     /// The copy that is made before an older file is brought up to date could not be made.
     Backup {
         /// Where the copy was to be.
@@ -124,6 +131,12 @@ impl fmt::Display for OpenError {
                 file.display(),
                 key.display()
             ),
+            Self::NoKey { file, key } => write!(
+                f,
+                "the webhooks in {} are encrypted, and their key is not there: put it back as {}",
+                file.display(),
+                key.display()
+            ),
             Self::Backup { file, source } => {
                 write!(f, "cannot make the copy {} before the update: {source}", file.display())
             }
@@ -144,6 +157,7 @@ impl std::error::Error for OpenError {
             | Self::NotOurs { .. }
             | Self::Folder { .. }
             | Self::Key { .. }
+            | Self::NoKey { .. }
             | Self::ReadOnly { .. } => None,
         }
     }

@@ -38,6 +38,14 @@ impl Seal {
     /// The key beside a database; a fresh one where there is none yet. What was not sealed so far is now.
     pub(super) fn open(path: &Path, connection: &mut Connection) -> Result<Self, OpenError> {
         let file = path.with_file_name(FILE);
+        let sealed = connection.query_row(
+            "SELECT count(*) FROM config WHERE sealed AND EXISTS (SELECT 1 FROM vault)",
+            (),
+            is_some,
+        );
+        if sealed.map_err(|error| OpenError::sqlite(path, error))? && !file.exists() {
+            return Err(OpenError::NoKey { file: path.to_owned(), key: file });
+        }
         let seal = read_or_make(&file).and_then(Self::new).map_err(|error| OpenError::io(&file, error))?;
         match seal.take_over(connection) {
             Ok(true) => Ok(seal),

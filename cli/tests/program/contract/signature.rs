@@ -68,6 +68,11 @@ fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
     );
     let report = signed.run(&["card", "verify"], "signed.json", &["--jwks", &keys, "-o", "json"]).json();
     assert_eq!((&report["signature"], &report["key"]), (&json!("verified"), &json!("k-1")));
+    for card in ["forged.json", "plain.json"] {
+        let refused = signed.run(&["card", "verify"], card, &["--jwks", &keys]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.err.contains("Error: A2ACLI_ERR_CARD_INVALID"), "{refused:?}");
+    }
 }
 
 #[test]

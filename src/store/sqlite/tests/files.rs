@@ -202,6 +202,24 @@ fn r27_an_update_that_fails_leaves_the_file_as_it_was() {
     open(&path);
 }
 
+#[tokio::test]
+async fn a_store_whose_key_is_gone_says_so_and_makes_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, key) = (folder.path().join("a.db"), folder.path().join("attache.key"));
+    let store = open(&file);
+    fill(&store).await;
+    drop(store);
+    let kept = std::fs::read(&key).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    let error = Sqlite::open(&file, Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::NoKey { .. }) && !key.exists(), "{error}");
+    std::fs::write(&key, [7; 32]).unwrap();
+    let error = Sqlite::open(&file, Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Key { .. }), "{error}");
+    std::fs::write(&key, kept).unwrap();
+    open(&file);
+}
+
 fn pragma(connection: &Connection, name: &str) -> i64 {
     connection.pragma_query_value(None, name, |row| row.get(0)).unwrap()
 }
