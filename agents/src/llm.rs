@@ -38,7 +38,7 @@ const ANSWER: &str = "answer";
 /// The answer streams as the result `answer`; what the model thinks and which tools it calls are told as typed status
 /// updates, and are in the log of the task. From there a turn that was cut off goes on: a call that has its result is
 /// not made again, and one without is made again only where its settings say so. What the work has cost is in the
-/// metadata of the task, under `attache.usage`.
+/// metadata of the last status, and so of the task, under `attache.usage`.
 ///
 /// ```
 /// use attache_agents::{Llm, LlmSettings, ModelSettings};

@@ -101,7 +101,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                 running.spoke(heard - begun);
             }
             spoken += said.len();
-            let (weight, fault) = scribe.take_down(runner, &mut said);
+            let (weight, fault) = scribe.take_down(runner, &mut said, ended.is_some());
             runner.plan_weighed(said.drain(..), weight);
             if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &ended) {
                 ended = Some(Ending::Fault(fault));
@@ -263,7 +263,7 @@ async fn finish(
     setting.queue.close();
     let mut said = Vec::new();
     setting.queue.take(&mut said);
-    let (weight, fault) = scribe.take_down(runner, &mut said);
+    let (weight, fault) = scribe.take_down(runner, &mut said, true);
     runner.plan_weighed(said, weight);
     // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
     let ending = match (ending, fault) {

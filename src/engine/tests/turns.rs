@@ -126,6 +126,28 @@ async fn metadata_is_added_to_the_task() {
 }
 
 #[tokio::test]
+async fn metadata_that_is_said_last_goes_with_the_status_that_the_turn_ends_with() {
+    for (words, expected) in [
+        ("say meta", vec![(TaskState::Working, false), (TaskState::Completed, true)]),
+        ("meta", vec![(TaskState::Completed, true)]),
+        ("meta ask", vec![(TaskState::InputRequired, true)]),
+        (
+            "meta say",
+            vec![(TaskState::Working, true), (TaskState::Working, false), (TaskState::Completed, false)],
+        ),
+    ] {
+        let engine = engine_of(Obeys::default());
+        let head = send(&engine, words).await.0;
+        let told = entries(&engine, &head).await;
+        let statuses = told.iter().filter_map(|entry| match &entry.event {
+            Event::Status { status, metadata } => Some((status.state, metadata.is_some())),
+            _ => None,
+        });
+        assert_eq!(statuses.collect::<Vec<_>>(), expected, "{words}");
+    }
+}
+
+#[tokio::test]
 async fn metadata_does_not_hide_that_credentials_are_needed() {
     let engine = engine_of(Obeys::default());
     for (text, states) in [

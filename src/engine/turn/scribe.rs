@@ -36,32 +36,40 @@ impl Scribe {
     }
 
     /// Leaves what goes into the log, up to the first thing that cannot, and says how heavy that is and what is wrong with
-    /// the other (04 §3.8).
-    pub(super) fn take_down(&mut self, runner: &Runner, said: &mut Vec<Event>) -> (usize, Option<Fault>) {
+    /// the other (04 §3.8). Metadata that was said last, where the turn has ended, goes with the status it ends with.
+    pub(super) fn take_down(
+        &mut self,
+        runner: &Runner,
+        said: &mut Vec<Event>,
+        has_ended: bool,
+    ) -> (usize, Option<Fault>) {
         let mut state = runner.log.task.status.state;
         let all = runner.engine.settings.max_task_bytes.saturating_sub(runner.weight);
         let mut room = all;
         let mut wrong = None;
         let (stray, mut at) = (stray(&runner.log.task, said), 0..);
+        let last = said.iter().rposition(|event| !is_metadata(event)).filter(|_| has_ended);
+        let all_metadata = has_ended && last.is_none();
         said.retain_mut(|event| {
             let at = at.next();
+            let waits = all_metadata || last.is_some_and(|last| at > Some(last));
             if wrong.is_none() {
                 let fault = fault(runner, event).or_else(|| (at == stray).then(|| unknown(event)));
                 wrong = fault.map(Fault::Broken).or_else(|| too_heavy(event, &mut room));
             }
-            wrong.is_none() && self.make_ready(runner, event, &mut state)
+            wrong.is_none() && self.make_ready(runner, event, &mut state, waits)
         });
         (all - room, wrong)
     }
 
     /// Fills in what the agent left to us; `false` for what only waits for the next status.
-    fn make_ready(&mut self, runner: &Runner, event: &mut Event, state: &mut TaskState) -> bool {
+    fn make_ready(&mut self, runner: &Runner, event: &mut Event, state: &mut TaskState, waits: bool) -> bool {
         if let Event::Status { status, metadata } = event {
             self.hold(metadata.take());
             self.hold(self.stamp.clone());
             match status.state {
                 // Metadata alone: a task that says what it needs goes on saying so.
-                TaskState::Unspecified if state.is_interrupted() => return false,
+                TaskState::Unspecified if waits || state.is_interrupted() => return false,
                 TaskState::Unspecified => *status = TaskStatus::new(TaskState::Working),
                 _ => {}
             }
@@ -103,6 +111,11 @@ impl Scribe {
             (Some(_), None) => {}
         }
     }
+}
+
+/// Whether something is metadata alone.
+fn is_metadata(event: &Event) -> bool {
+    matches!(event, Event::Status { status, .. } if status.state == TaskState::Unspecified)
 }
 
 /// Whether there is no room for something in its task.
