@@ -93,9 +93,9 @@ impl Active {
         self.last
     }
 
-    /// Stops the worker of a webhook, if it has one.
-    fn dismiss(&mut self, name: &Name) {
-        let Some(Hired { caller, stop, .. }) = self.workers.remove(name) else { return };
+    /// Stops the worker of a webhook; `false` if it has none.
+    fn dismiss(&mut self, name: &Name) -> bool {
+        let Some(Hired { caller, stop, .. }) = self.workers.remove(name) else { return false };
         stop.cancel();
         if let Entry::Occupied(mut count) = self.callers.entry(caller) {
             *count.get_mut() -= 1;
@@ -103,6 +103,7 @@ impl Active {
                 count.remove();
             }
         }
+        true
     }
 }
 
@@ -176,7 +177,9 @@ impl Pushes {
 
     /// A webhook was removed: what is on its way is dropped.
     pub(crate) fn removed(&self, task: &TaskId, id: &PushConfigId) {
-        self.0.active().dismiss(&(task.clone(), id.clone()));
+        if self.0.active().dismiss(&(task.clone(), id.clone())) {
+            tracing::info!(task = %task, webhook = %id, "deliveries dropped with their webhook");
+        }
     }
 
     /// Takes up what was left over: by an earlier process, or because there was no place.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use tokio::time::Instant;
 
-use self::world::{Process, Received, Reply, Webhooks, open, registered};
+use self::world::{Log, Process, Received, Reply, Webhooks, open, registered};
 use super::*;
 use crate::egress::Reach;
 use crate::engine::tests::world::{Faulty, Obeys};
@@ -241,8 +241,10 @@ async fn r13_what_ends_while_nobody_runs_is_delivered_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r31_what_was_removed_is_not_called() {
+async fn r31_what_was_removed_is_not_called_and_the_log_says_so() {
     for remove_task in [false, true] {
+        let log = Log::default();
+        let _logs = tracing::subscriber::set_default(log.subscriber());
         let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
         let process = Process::start(&store, &webhooks, &agent);
         webhooks.always(HOST, Some(Reply::Status(500)));
@@ -259,6 +261,7 @@ async fn r31_what_was_removed_is_not_called() {
         tokio::time::sleep(Duration::from_secs(24 * 60 * 60)).await;
         // A task that a sweep removes is noticed at the next attempt at the latest.
         assert!(webhooks.all().len() <= before + usize::from(remove_task), "{remove_task}");
+        assert_eq!(log.text().matches("deliveries dropped").count(), 1, "{}", log.text());
     }
 }
 

@@ -257,3 +257,29 @@ pub(super) fn registered(url: &str, version: Version) -> Registered {
     };
     Registered { config, version }
 }
+
+/// What was logged.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(super) fn subscriber(&self) -> impl tracing::Subscriber + use<> {
+        let log = self.clone();
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish()
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
