@@ -83,7 +83,7 @@ impl Remote {
         let mut record = known.unwrap_or_else(|| Record::new(self.peer.name()));
         record.caller = self.peer.onward().caller(turn).map(str::to_owned);
         let (mut stream, resumes, mut stopping) = match (record.task_id.clone(), turn.attempt()) {
-            (Some(id), 2..) if has_arrived(&record, turn) => (client.follow(id, None), true, false),
+            (Some(id), 2..) if record.has_arrived(turn) => (client.follow(id, None), true, false),
             (_, 2..) if !self.peer.settings().idempotent => return Ok(lost()),
             _ => {
                 let request = Box::pin(self.request(turn, &record, lineage)).await;
@@ -165,11 +165,6 @@ async fn heeding<T>(turn: &Turn, work: impl Future<Output = T>) -> (T, bool) {
         () = turn.cancelled() => (work.await, true),
         done = &mut work => (done, false),
     }
-}
-
-/// Whether the message of this turn is known to have arrived.
-fn has_arrived(record: &Record, turn: &Turn) -> bool {
-    record.message_id.as_ref() == Some(&turn.message().message_id)
 }
 
 /// A message that may or may not have arrived when we were cut off is not sent again.

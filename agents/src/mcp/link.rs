@@ -156,8 +156,12 @@ impl Link {
     async fn connect(&self, state: &mut State) -> Result<Arc<Live>, Absent> {
         if let Some(live) = state.live.clone().filter(|live| !live.is_closed()) {
             if live.listener.changed.swap(false, Ordering::AcqRel) {
-                let list = self.within(self.list(&live)).await?;
-                self.keep(state, list)?;
+                let listed = self.within(self.list(&live)).await.and_then(|list| self.keep(state, list));
+                if listed.is_err() {
+                    // What is not known cannot be called: whoever comes next asks again.
+                    live.listener.changed.store(true, Ordering::Release);
+                }
+                listed?;
             }
             return Ok(live);
         }

@@ -71,14 +71,14 @@ impl<'a> Passing<'a> {
         if !seen.context_id.is_empty() {
             self.record.context_id = Some(seen.context_id.clone());
         }
-        self.record.message_id = Some(self.turn.message().message_id.clone());
+        self.record.arrived(self.turn);
         if self.record != before {
             self.turn.metadata(self.record.to_metadata()).await;
         }
     }
 
     async fn arrived(&mut self) {
-        self.record.message_id = Some(self.turn.message().message_id.clone());
+        self.record.arrived(self.turn);
         self.turn.metadata(self.record.to_metadata()).await;
     }
 

@@ -10,6 +10,7 @@ use http::Uri;
 use tokio::time::Instant;
 
 use super::approved::Approved;
+use super::record::place;
 use super::{BadRemote, RemoteSettings};
 use crate::breaker::Breaker;
 use crate::lineage::{Budget, Leave, Lineage, digest};
@@ -94,8 +95,7 @@ impl Peer {
     /// A client for one turn, with what goes along with its message.
     pub(super) async fn client(&self, turn: &Turn, lineage: &Lineage) -> Result<Client, Error> {
         // The same for every try of the same turn, and for no other: some callers use one id for every message.
-        let place = turn.task().history.iter().rposition(|message| **message == *turn.message());
-        let key = format!("{}:{}:{}", turn.task_id(), place.unwrap_or(0), turn.message().message_id);
+        let key = format!("{}:{}:{}", turn.task_id(), place(turn), turn.message().message_id);
         let client = self.own_client().await?.with_header("Idempotency-Key", &key)?;
         let errand = Errand { lineage: Some(lineage), time: self.settings.timeout };
         self.onward.client(client, turn, errand)

@@ -1,5 +1,6 @@
 //! What a task of ours knows of the one behind it: kept in its metadata, so that it survives a restart.
 
+use attache::Turn;
 use attache::model::{ContextId, Json, MessageId, Object, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,9 @@ pub(super) struct Record {
     /// The last message of ours that is known to have arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message_id: Option<MessageId>,
+    /// Where that stands among the messages of the task: some callers use one id for every message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) place: Option<usize>,
     /// For whom it was signed that it is; whoever stops it has to say so again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) caller: Option<String>,
@@ -41,10 +45,26 @@ impl Record {
         Self { peer: peer.to_owned(), ..Self::default() }
     }
 
+    /// The message of this turn has arrived.
+    pub(super) fn arrived(&mut self, turn: &Turn) {
+        (self.message_id, self.place) = (Some(turn.message().message_id.clone()), Some(place(turn)));
+    }
+
+    /// Whether it is known to have.
+    pub(super) fn has_arrived(&self, turn: &Turn) -> bool {
+        self.message_id.as_ref() == Some(&turn.message().message_id)
+            && self.place.is_none_or(|known| known == place(turn))
+    }
+
     pub(super) fn to_metadata(&self) -> Object {
         let kept = Json::of(self).unwrap_or_default();
         [(KEY, kept)].into_iter().collect()
     }
+}
+
+/// Where the message of a turn stands among those of its task.
+pub(super) fn place(turn: &Turn) -> usize {
+    turn.task().history.iter().rposition(|message| **message == *turn.message()).unwrap_or(0)
 }
 
 /// What another agent says of its task, without what is between a server of our kind and itself.
