@@ -7,9 +7,6 @@ use bytes::Bytes;
 
 use crate::model::Entry;
 
-/// As long as most entries are when they are written.
-const ENTRY_BYTES: usize = 512;
-
 /// An entry of a log, with those that were recorded at the same time. Everybody who follows the log shares it, and what it
 /// looks like on the wire.
 #[derive(Debug, Clone)]
@@ -58,16 +55,23 @@ impl Recorded {
     pub(crate) fn form(&self, form: u8, out: &mut Vec<u8>, write: impl FnOnce(&Entry, &mut Vec<u8>)) {
         let Written { entry, forms } = &self.sheet[self.at];
         let Some(forms) = forms else { return write(entry, out) };
-        let fresh = || {
-            let mut bytes = Vec::with_capacity(ENTRY_BYTES);
-            write(entry, &mut bytes);
-            bytes.into()
-        };
         if *forms.first.get_or_init(|| form) == form {
-            return out.extend_from_slice(forms.bytes.get_or_init(fresh));
+            return shared(&forms.bytes, out, |out| write(entry, out));
         }
         // Written outside the lock: whoever wants another form need not wait for this one.
-        out.extend_from_slice(forms.place(form).get_or_init(fresh));
+        shared(&forms.place(form), out, |out| write(entry, out));
+    }
+}
+
+/// Whoever is first writes where it goes, and leaves a copy to the others.
+fn shared(bytes: &OnceLock<Bytes>, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let begun = out.len();
+    let bytes = bytes.get_or_init(|| {
+        write(out);
+        Bytes::copy_from_slice(&out[begun..])
+    });
+    if out.len() == begun {
+        out.extend_from_slice(bytes);
     }
 }
 
