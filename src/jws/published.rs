@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{KeySet, TokenVerdict};
 use crate::egress::Egress;
-use crate::model::{Error, Result};
+use crate::model::{Error, ErrorKind, Result};
 
 /// How long keys are good before they are read again.
 const MAX_AGE: Duration = Duration::from_secs(600);
@@ -68,21 +68,59 @@ impl PublishedKeys {
     /// The keys as they are now, or were a moment ago. One asks, the others wait for what it hears.
     async fn read(&self) -> Result<Arc<KeySet>> {
         let mut asked = self.asking.lock().await;
-        if let Some(kept) = self.kept()
-            && asked.is_some_and(|asked| asked.elapsed() < PAUSE)
-        {
-            return Ok(kept.keys);
+        if asked.is_some_and(|asked| asked.elapsed() < PAUSE) {
+            return self.kept().map(|kept| kept.keys).ok_or_else(silent);
         }
+        let fetched = KeySet::fetch_over(&self.egress, self.url.clone()).await;
+        // Only now: those who have waited for one that hangs must not ask one after the other.
         *asked = Some(Instant::now());
-        let keys = Arc::new(KeySet::fetch_over(&self.egress, self.url.clone()).await?);
+        let keys = Arc::new(fetched?);
         let kept = Kept { keys: keys.clone(), since: Instant::now() };
         *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         Ok(keys)
     }
 }
 
+fn silent() -> Error {
+    Error::new(ErrorKind::Unavailable).with_message("the key set could not be read a moment ago")
+}
+
 impl fmt::Debug for PublishedKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PublishedKeys").field(&self.url).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn r48_a_publisher_that_fails_is_not_asked_by_everybody() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let keys =
+            PublishedKeys::at(&format!("http://{}/jwks.json", listener.local_addr().unwrap())).unwrap();
+        let publisher = async {
+            let mut asked = 0;
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                asked += 1;
+                assert_eq!(asked, 1, "once, however many want to know");
+                let _ = stream.read(&mut [0; 1024]).await.unwrap();
+                stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            }
+        };
+        let callers = async {
+            let (one, other) = tokio::join!(keys.claims("a.b.c"), keys.claims("a.b.c"));
+            assert!(one.is_err() && other.is_err());
+            assert!(keys.claims("a.b.c").await.is_err());
+        };
+        tokio::select! {
+            () = publisher => {}
+            () = callers => {}
+        }
     }
 }
