@@ -19,6 +19,7 @@ use rmcp::model::{CallToolResult, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use crate::llm::clean;
+use crate::router::SKILL;
 use arguments::Wrong;
 pub(crate) use asked::{CallFailed, Heard, Progress};
 pub(crate) use catalog::{Catalog, Listed, Standing};
@@ -73,6 +74,19 @@ impl Mcp {
     pub async fn skills(&self) -> Result<Vec<AgentSkill>, String> {
         let catalog = self.link.catalog().await.map_err(|absent| absent.words)?;
         Ok(catalog.tools.iter().map(|tool| skill(tool)).collect())
+    }
+
+    /// Why a message may not call this skill, as far as that depends on what it names: whoever says who may use a skill has read
+    /// that and nothing else.
+    fn misnamed(&self, message: &Message, skill: &str) -> Option<String> {
+        let named = message.metadata.as_ref().and_then(|metadata| metadata.get(SKILL));
+        match named.map(|named| named.read::<String>()) {
+            Some(Ok(named)) if named == skill => None,
+            None if !self.settings.named_skills => None,
+            _ => {
+                Some(format!("name the skill that is called in metadata.{SKILL} too: {}", clean(skill, 128)))
+            }
+        }
     }
 
     /// Calls a tool; once more if the server has not heard of it.
@@ -135,6 +149,9 @@ impl Agent for Mcp {
             Ok(wish) => wish,
             Err(why) => return Ok(Outcome::rejected(format!("{why}; there are: {}", names(&catalog)))),
         };
+        if let Some(why) = self.misnamed(turn.message(), &wish.skill) {
+            return Ok(Outcome::rejected(why));
+        }
         let Some(tool) = catalog.tool(&wish.skill) else {
             let skill = clean(&wish.skill, 128);
             return Ok(Outcome::rejected(format!(

@@ -13,7 +13,7 @@ use crate::lineage::{Cost, ROUTED, USAGE};
 use crate::model::{Model, ModelSettings};
 
 /// Under this key the metadata of a message names the skill that is asked for.
-const SKILL: &str = "skillId";
+pub(crate) const SKILL: &str = "skillId";
 /// Under this key the metadata of a task has whom a model chose for it. Nobody outside can write names that begin so.
 const ROUTE: &str = "attache.route";
 

@@ -62,6 +62,9 @@ pub struct McpSettings {
     /// How long a call may take.
     #[serde(with = "Time")]
     pub timeout: Duration,
+    /// Whether a message has to name the skill that it calls in `metadata.skillId` too. Where a rule says who may use a skill it
+    /// has to: rules read nothing else.
+    pub named_skills: bool,
 }
 
 impl Default for McpServerSettings {
@@ -85,6 +88,6 @@ impl Default for McpServerSettings {
 
 impl Default for McpSettings {
     fn default() -> Self {
-        Self { server: McpServerSettings::default(), timeout: Duration::from_secs(300) }
+        Self { server: McpServerSettings::default(), timeout: Duration::from_secs(300), named_skills: false }
     }
 }

@@ -327,6 +327,35 @@ async fn an_mcp_server_is_an_agent_whose_skills_are_its_tools() {
 }
 
 #[tokio::test]
+async fn s36_a_skill_that_rules_are_about_is_called_under_the_name_that_they_have_seen() {
+    for named_skills in [false, true] {
+        let (server, folder) = server();
+        let agent =
+            start(Mcp::new(McpSettings { server, named_skills, ..McpSettings::default() }).unwrap()).await;
+        for (metadata, is_called) in [
+            (json!({"skillId": "echo"}), true),
+            (json!({"skillId": "draw"}), false),
+            (json!({"skillId": 7}), false),
+            (json!({}), !named_skills),
+        ] {
+            for part in [
+                json!({"text": "echo {\"text\": \"x\"}"}),
+                json!({"data": {"skill": "echo", "arguments": {"text": "x"}}}),
+            ] {
+                let message =
+                    json!({"messageId": "m", "role": "ROLE_USER", "parts": [part], "metadata": metadata});
+                let before = log(&folder).matches("echo").count();
+                let task = agent.call("SendMessage", json!({"message": message})).await["task"].clone();
+                let expected = if is_called { "COMPLETED" } else { "REJECTED" };
+                assert_eq!(state(&task), expected, "{metadata} {task}");
+                let called = log(&folder).matches("echo").count() > before;
+                assert_eq!(called, is_called, "{metadata}: {}", log(&folder));
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn nobody_of_a_server_is_left_when_its_agent_ends() {
     let (server, _folder) = server();
     let agent = clerk(server).await;

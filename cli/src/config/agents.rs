@@ -128,18 +128,22 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
 /// An agent that is made, with the skills that it has by nature.
 pub(crate) type Made = (Shared, Vec<AgentSkill>);
 
-/// Makes those agents whose skills others know, and asks them; gives too who did not say, and why.
+/// Makes those agents whose skills others know, and asks them; gives too who did not say, and why. Where a rule says who may use
+/// a skill, messages have to name it.
 ///
 /// # Errors
 /// The key at fault, and why.
 pub(crate) async fn ask(
     agents: &[AgentConfig],
+    has_skill_rules: impl Fn(&AgentConfig) -> bool,
 ) -> Result<(BTreeMap<String, Made>, Vec<String>), (String, String)> {
     let (mut known, mut silent) = (BTreeMap::new(), Vec::new());
     for config in agents {
         let Kind::Mcp(settings) = &config.kind else { continue };
         let bad = |bad: BadMcp| (format!("agents.{}.{}", config.name, bad.key), bad.to_string());
-        let agent = Mcp::new((**settings).clone()).map_err(bad)?;
+        let mut settings = (**settings).clone();
+        settings.named_skills |= has_skill_rules(config);
+        let agent = Mcp::new(settings).map_err(bad)?;
         // What the file says of them is not asked for.
         let skills = match config.card.skills.is_empty() {
             true => agent.skills().await,

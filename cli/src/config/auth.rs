@@ -8,7 +8,7 @@ use attache::model::Operation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Complaint, Config};
+use super::{AgentConfig, Complaint, Config};
 
 /// Who may call, and what they need for what.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -171,6 +171,13 @@ impl Certificate {
 }
 
 impl Config {
+    /// Whether some rule is about a skill of this agent.
+    pub(super) fn has_skill_rules(&self, agent: &AgentConfig) -> bool {
+        let about = |rule: &RuleSection| rule.agent.as_ref().is_none_or(|name| *name == agent.name);
+        !agent.auth.skills.is_empty()
+            || self.auth.rules.iter().any(|rule| rule.skill.is_some() && about(rule))
+    }
+
     /// Who may call, if anybody is asked who they are; those who show a key are in `keys`.
     ///
     /// # Errors

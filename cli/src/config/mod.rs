@@ -125,7 +125,7 @@ impl Config {
     /// # Errors
     /// What is wrong with one of them, with its place.
     pub(crate) async fn open(&self) -> Result<(Vec<Served>, Vec<String>), Complaint> {
-        let asked = agents::ask(&self.agents).await;
+        let asked = agents::ask(&self.agents, |agent| self.has_skill_rules(agent)).await;
         let (known, mut odd) = asked.map_err(|(key, why)| self.tree.complain(&key, why))?;
         odd.extend(self.exposed());
         Ok((self.build_with(known)?, odd))

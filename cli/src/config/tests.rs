@@ -135,6 +135,18 @@ fn who_may_call_and_where_we_connect_is_said_in_the_file() {
     assert!(push.reach.loopback && push.reach.allow_only && push.reach.allow.len() == 2);
     assert!(!config.push(false).reach.loopback);
     assert!(config.access(Some(attache::auth::Keys::new())).unwrap().is_some());
+    assert!(config.has_skill_rules(&config.agents[0]));
+    for (rules, expected) in [
+        ("", false),
+        ("[[auth.rules]]\nscopes = [\"x\"]\n", false),
+        ("[[auth.rules]]\nscopes = [\"x\"]\nskill = \"s\"\n", true),
+        ("[[auth.rules]]\nscopes = [\"x\"]\nskill = \"s\"\nagent = \"a\"\n", true),
+        ("[[auth.rules]]\nscopes = [\"x\"]\nskill = \"s\"\nagent = \"b\"\n", false),
+    ] {
+        let config =
+            plain(&format!("{rules}[agents.a]\ntype = \"echo\"\n[agents.b]\ntype = \"echo\"\n")).unwrap();
+        assert_eq!(config.has_skill_rules(&config.agents[0]), expected, "{rules}");
+    }
     let nothing = plain("").unwrap();
     assert!(nothing.access(None).unwrap().is_none() && nothing.allowance().is_none());
 }
