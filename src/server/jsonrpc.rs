@@ -20,6 +20,7 @@ use crate::service::{Answer, Resident};
 use crate::wire::decide::{Asked, Refusal, decide};
 use crate::wire::jsonrpc::{self, Id, Refused, begin_result, end, read_request, write_error};
 use crate::wire::method::{Method, method};
+use crate::wire::quick::{Sent, read_sent};
 use crate::wire::{Dialect, read_params, refuses_in_stream, write_failure, write_result};
 
 /// Where it is served, each also with a slash behind it.
@@ -64,13 +65,26 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
     let no_call = |error| NoCall { id: Id::NULL, error, form: form(&asked) };
     body::check_type(&head.headers).map_err(no_call)?;
     let body = routes.read(guest, body).await.map_err(no_call)?;
+    let (strict, refused) = (routes.settings.strict_version, |id: Id<'_>, Refusal { error, form }| NoCall {
+        id: id.into_owned(),
+        error,
+        form,
+    });
+    if let Some(Sent { id, method, request }) = read_sent(&body) {
+        return match decide(method.key, &asked, strict) {
+            Ok(version) => {
+                Ok(Called { id: id.into_owned(), method, version, params: Ok((request, Dialect::V1)) })
+            }
+            Err(refusal) => Err(refused(id, refusal)),
+        };
+    }
     let request = read_request(&body).map_err(|Refused { id, error }| NoCall {
         id: id.into_owned(),
         error,
         form: form(&asked),
     })?;
-    let (method, version) = version(&request, &asked, routes.settings.strict_version)
-        .map_err(|Refusal { error, form }| NoCall { id: request.id.clone().into_owned(), error, form })?;
+    let (method, version) =
+        version(&request, &asked, strict).map_err(|refusal| refused(request.id.clone(), refusal))?;
     let params = read_params(method, request.params);
     Ok(Called { id: request.id.into_owned(), method, version, params })
 }

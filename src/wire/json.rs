@@ -23,7 +23,7 @@ pub(crate) fn read_new<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     read_strictly::<T, true>(text).ok()
 }
 
-fn read_strictly<'a, T: Deserialize<'a>, const NEW: bool>(text: &'a str) -> serde_json::Result<T> {
+pub(super) fn read_strictly<'a, T: Deserialize<'a>, const NEW: bool>(text: &'a str) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = T::deserialize(Strict::<_, NEW>(&mut deserializer))?;
     deserializer.end().map(|()| value)

@@ -39,7 +39,7 @@ impl From<u64> for Id<'static> {
 }
 
 impl<'a> Id<'a> {
-    fn read(raw: Option<&'a RawValue>) -> Option<Self> {
+    pub(super) fn read(raw: Option<&'a RawValue>) -> Option<Self> {
         let text = raw.map_or("null", RawValue::get);
         let whole =
             !text.contains(['.', 'e', 'E']) && text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
@@ -84,7 +84,7 @@ struct Envelope<'a> {
 /// A text, borrowed where it has no escapes; inside an `Option` serde would copy a bare `Cow`.
 #[derive(Deserialize)]
 #[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
 /// Reads a call.
 ///

@@ -19,6 +19,7 @@ pub mod proto_v03;
 #[cfg(feature = "grpc")]
 pub mod proto_v1;
 mod query;
+pub mod quick;
 mod reply;
 mod request;
 mod response;

@@ -13,7 +13,7 @@ use crate::model::{
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SendIn {
+pub(super) struct SendIn {
     #[serde(default, deserialize_with = "non_empty")]
     tenant: Option<String>,
     message: Option<Message>,
@@ -61,20 +61,23 @@ impl From<ConfigurationIn> for SendMessageConfiguration {
 
 /// Reads what `SendMessage` and `SendStreamingMessage` take.
 pub(super) fn read_send(params: &str) -> Result<Box<SendMessageRequest>, Error> {
-    let send: SendIn = read(params)?;
-    let Some(mut message) = send.message else {
-        return Err(Error::invalid("message", "is required"));
-    };
+    sent(read(params)?, || has_seed_marks(params)).ok_or_else(|| Error::invalid("message", "is required"))
+}
+
+/// The request that was read, if it has a message. Whether it comes from a client whose messages have no ids is looked up
+/// only where this one has none.
+pub(super) fn sent(send: SendIn, has_seed_marks: impl FnOnce() -> bool) -> Option<Box<SendMessageRequest>> {
+    let mut message = send.message?;
     if message.message_id.is_empty() {
         message.message_id = match send.message_id {
             Some(id) => id,
             // 1.0 wants an id of every message; only a dialect that never has one is forgiven.
-            None if has_seed_marks(params) => MessageId::random(),
+            None if has_seed_marks() => MessageId::random(),
             None => MessageId::default(),
         };
     }
     message.context_id = message.context_id.or(send.context_id);
-    Ok(Box::new(SendMessageRequest {
+    Some(Box::new(SendMessageRequest {
         tenant: send.tenant,
         message,
         configuration: send.configuration.map(Into::into),
