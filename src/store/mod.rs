@@ -11,6 +11,7 @@ mod recent;
 pub mod sqlite;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -25,6 +26,9 @@ pub use memory::Memory;
 pub(crate) use recent::Recent;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
+
+/// Something that a store does.
+pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The result of anything a store does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -182,7 +186,7 @@ pub struct NewTask {
     /// The name that a client of the first days gave it.
     pub alias: Option<TaskId>,
     /// A webhook, registered before anything happens.
-    pub config: Option<Registered>,
+    pub config: Option<Box<Registered>>,
     /// The beginning of its log, and the key under which it can be found again.
     pub batch: Batch,
 }
