@@ -38,6 +38,19 @@ impl Accepted {
         self.log.task.is_ended() || self.log.turn() > self.turn
     }
 
+    /// Whether what its caller waits for has happened already.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.log.has_settled(self.turn)
+    }
+
+    /// The task, where that has happened.
+    ///
+    /// # Errors
+    /// The task failed because its agent broke a rule of the protocol.
+    pub(crate) fn into_settled(self) -> Result<Task> {
+        settled(self.into_task().0)
+    }
+
     /// The task as it was when it took the message, and the position that stands for.
     pub(crate) fn into_task(self) -> (Task, Seq) {
         (Arc::unwrap_or_clone(self.log.task), self.log.at)
@@ -56,16 +69,10 @@ impl Engine {
     /// # Errors
     /// The task failed because its agent broke a rule of the protocol, or nothing can be read for now.
     pub(crate) async fn settled(&self, accepted: Accepted) -> Result<Task> {
-        let task = self.at_rest(accepted).await?;
-        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
-    }
-
-    async fn at_rest(&self, accepted: Accepted) -> Result<Task> {
-        if accepted.log.has_settled(accepted.turn) {
-            return Ok(accepted.into_task().0);
+        match accepted.has_settled() {
+            true => accepted.into_settled(),
+            false => settled(self.followed(accepted, Log::settles).await?),
         }
-        // Apart: most turns are over by now.
-        Box::pin(self.followed(accepted, Log::settles)).await
     }
 
     /// The task at the first entry that is what is waited for.
@@ -103,6 +110,11 @@ impl Engine {
             true => accepted.into_task().0,
             false => self.followed(accepted, over).await?,
         };
-        if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
+        settled(task)
     }
+}
+
+/// A task that has come to rest, unless its agent broke a rule of the protocol.
+fn settled(task: Task) -> Result<Task> {
+    if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
 }

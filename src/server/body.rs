@@ -18,6 +18,8 @@ use crate::model::{Error, ErrorKind, Result};
 
 /// What the types of documents that are JSON end with.
 const JSON_SUFFIX: &str = "+json";
+/// How much room there is for a body that has only been announced.
+const ROOM: usize = 64 << 10;
 /// How much more is read and thrown away, so that a caller who is still sending gets to see the refusal.
 const MAX_DISCARDED: usize = 64 << 20;
 /// What of a body is not counted.
@@ -103,17 +105,21 @@ enum Gathered {
 }
 
 impl Gathered {
-    /// The same with another piece behind it, and room for so much if there is going to be a third.
+    /// The same with another piece behind it; so much is going to come in all.
     fn and(self, data: Bytes, room: usize) -> Self {
         let mut all = match self {
             Self::Nothing => return Self::Piece(data),
             Self::Piece(first) => {
-                let mut all = Vec::with_capacity(room.max(first.len() + data.len()));
+                let mut all = Vec::with_capacity(room.min(ROOM).max(first.len() + data.len()));
                 all.extend_from_slice(&first);
                 all
             }
             Self::Pieces(all) => all,
         };
+        if all.capacity() - all.len() < data.len() {
+            // As much as was announced, but no more than four times of what has come.
+            all.reserve(data.len().max(room.saturating_sub(all.len()).min(3 * all.len())));
+        }
         all.extend_from_slice(&data);
         Self::Pieces(all)
     }
@@ -137,7 +143,7 @@ async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) ->
         length += data.len();
         if length <= limit {
             share.grow(length)?;
-            bytes = bytes.and(data, announced.min(limit).min(64 << 10));
+            bytes = bytes.and(data, announced.min(limit));
         } else if length > limit.saturating_add(MAX_DISCARDED) {
             break;
         }

@@ -37,9 +37,9 @@ pub(super) async fn answer(
     routes: &Routes,
     at: usize,
     mut guest: Guest,
-    request: HttpRequest<Incoming>,
+    request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (head, body) = request.into_parts();
+    let (head, body) = (*request).into_parts();
     let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
     let told = Told { operation, binding, version, headers: &head.headers };
     let caller = guest.caller().clone();

@@ -260,7 +260,8 @@ async fn answer(
 ) -> Result<Reply, Infallible> {
     let routes = current.get();
     // HTTP keeps room for this future as long as the connection lasts, streams included.
-    Ok(Box::pin(routes.answer(&peer, request)).await)
+    // And each function that hands the request on would keep room for it too.
+    Ok(Box::pin(routes.answer(&peer, Box::new(request))).await)
 }
 
 /// Lets HTTP/2 start its streams where everything else runs, and ends those whose peer does not take them.

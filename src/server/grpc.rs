@@ -40,7 +40,7 @@ pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
     mut guest: Guest,
-    request: HttpRequest<Incoming>,
+    request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
     if is_compressed(request.headers()) {
         return match routes.count(&resident.namespace, &mut guest) {
@@ -61,7 +61,7 @@ pub(super) async fn answer(
         && let Some(service) = reflection::service(path)
     {
         return match routes.count(&resident.namespace, &mut guest) {
-            Ok(_) => service(request).await,
+            Ok(_) => service(*request).await,
             Err(error) => refused(error, Version::V1),
         };
     }
@@ -83,13 +83,13 @@ async fn called(
     resident: &Resident,
     mut guest: Guest,
     rpc: Rpc,
-    request: HttpRequest<Incoming>,
+    request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
     let asked = asked(request.headers(), None);
     if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
         return refused(routes.refuse(resident, &mut guest, error), form);
     }
-    let (head, body) = request.into_parts();
+    let (head, body) = (*request).into_parts();
     let Rpc { operation, version, .. } = rpc;
     let told = Told { operation, binding: Binding::Grpc, version, headers: &head.headers };
     let caller = guest.caller().clone();

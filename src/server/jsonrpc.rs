@@ -44,13 +44,13 @@ struct NoCall {
 pub(super) async fn answer(
     routes: &Routes,
     resident: &Resident,
-    mut guest: Guest,
-    request: HttpRequest<Incoming>,
+    guest: &mut Guest,
+    request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (head, body) = request.into_parts();
-    match read(routes, &mut guest, &head, body).await {
+    let (head, body) = (*request).into_parts();
+    match read(routes, guest, &head, body).await {
         Ok(called) => answered(routes, resident, guest, &head.headers, called).await,
-        Err(NoCall { id, error, form }) => refused(&id, routes.refuse(resident, &mut guest, error), form),
+        Err(NoCall { id, error, form }) => refused(&id, routes.refuse(resident, guest, error), form),
     }
 }
 
@@ -79,17 +79,16 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
 async fn answered(
     routes: &Routes,
     resident: &Resident,
-    mut guest: Guest,
+    guest: &mut Guest,
     headers: &HeaderMap,
     called: Called,
 ) -> Reply {
     let Called { id, method, version, params } = called;
     let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
     let caller = guest.caller().clone();
-    let answer =
-        told.of(&caller, Box::pin(served(routes, resident, &mut guest, headers, (&id, params)))).await;
+    let answer = told.of(&caller, Box::pin(served(routes, resident, guest, headers, (&id, params)))).await;
     answer.unwrap_or_else(|error| {
-        let error = routes.refuse(resident, &mut guest, error);
+        let error = routes.refuse(resident, guest, error);
         match refuses_in_stream(method.operation, version) {
             true => refused_stream(&id, error, version),
             false => refused(&id, error, version),

@@ -13,7 +13,7 @@ use crate::service::Resident;
 pub(super) const SERVED: bool = false;
 
 /// What servers say that speak no gRPC.
-pub(super) async fn answer(_: &Routes, _: &Resident, _: Guest, _: Request<Incoming>) -> Reply {
+pub(super) async fn answer(_: &Routes, _: &Resident, _: Guest, _: Box<Request<Incoming>>) -> Reply {
     plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, "no gRPC here\n")
 }
 

@@ -33,9 +33,9 @@ pub(super) async fn answer(
     resident: &Resident,
     mut guest: Guest,
     path: &str,
-    request: HttpRequest<Incoming>,
+    request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (head, body) = request.into_parts();
+    let (head, body) = (*request).into_parts();
     let (route, version) = match recognised(&head, path, routes.settings.strict_version) {
         Ok(recognised) => recognised,
         Err(NoCall { error, form, allowed }) => {

@@ -49,7 +49,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    pub(super) async fn answer(&self, peer: &Peer, request: Request<Incoming>) -> Reply {
+    pub(super) async fn answer(&self, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
         let origin = match self.browsers.visit(
             request.method(),
             request.uri().authority().map(Authority::as_str),
@@ -68,7 +68,7 @@ impl Routes {
         reply
     }
 
-    async fn route(&self, peer: &Peer, request: Request<Incoming>) -> Reply {
+    async fn route(&self, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
         if is_grpc(&request) {
             // Apart, so that connections of the other bindings keep no room for it.
             return Box::pin(self.grpc(peer, request)).await;
@@ -108,17 +108,17 @@ impl Routes {
         }
     }
 
-    async fn json_rpc(&self, resident: &Resident, peer: &Peer, request: Request<Incoming>) -> Reply {
+    async fn json_rpc(&self, resident: &Resident, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
         if *request.method() != Method::POST {
             return not_allowed("POST");
         }
         match self.admit(peer, &request).await {
-            Ok(guest) => jsonrpc::answer(self, resident, guest, request).await,
+            Ok(mut guest) => jsonrpc::answer(self, resident, &mut guest, request).await,
             Err(error) => jsonrpc::turned_away(&request, error),
         }
     }
 
-    async fn chat(&self, at: usize, path: &str, peer: &Peer, request: Request<Incoming>) -> Reply {
+    async fn chat(&self, at: usize, path: &str, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
         let wanted = if path == chat::MODELS { Method::GET } else { Method::POST };
         if *request.method() != wanted {
             return not_allowed(if path == chat::MODELS { "GET" } else { "POST" });
@@ -130,7 +130,7 @@ impl Routes {
         }
     }
 
-    async fn grpc(&self, peer: &Peer, request: Request<Incoming>) -> Reply {
+    async fn grpc(&self, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
         if grpc::is_public(request.uri().path()) {
             return grpc::answer(self, self.directory.first(), Guest::unasked(peer), request).await;
         }

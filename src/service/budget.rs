@@ -13,7 +13,7 @@ const ACTIVE: [TaskState; 2] = [TaskState::Submitted, TaskState::Working];
 const PARKED: [TaskState; 2] = [TaskState::InputRequired, TaskState::AuthRequired];
 
 /// How many tasks of one agent a caller whom we know may have, and a tenant; `None`: as many as they like.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Budget {
     /// That have not ended.
     pub(crate) open: Option<u64>,
@@ -26,6 +26,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
+    /// Whether there is any limit.
+    pub(super) fn is_limited(self) -> bool {
+        self != Self::default()
+    }
+
     /// Whether there is room for one more. Those who ask at the same moment may all be told that there is.
     ///
     /// # Errors

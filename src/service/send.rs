@@ -7,7 +7,8 @@ use super::{Service, Stream, not_found};
 use crate::agent::Failure;
 use crate::engine::{Accepted, Opening};
 use crate::model::{
-    Call, Error, ErrorKind, Message, Result, SendMessageRequest, SendMessageResponse, Task, TaskId,
+    Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageRequest, SendMessageResponse, Task,
+    TaskId,
 };
 use crate::store::{Head, Key, Registered};
 
@@ -56,6 +57,14 @@ impl Service {
 
     /// The task at the end of the turn, or as it is when the caller has waited long enough.
     async fn settled(&self, accepted: Accepted) -> Result<Task> {
+        if accepted.has_settled() {
+            return Ok(accepted.into_settled()?);
+        }
+        // Apart: most turns are over by now.
+        Box::pin(self.settles(accepted)).await
+    }
+
+    async fn settles(&self, accepted: Accepted) -> Result<Task> {
         let Some(max_wait) = self.max_wait else { return Ok(self.engine.settled(accepted).await?) };
         let head = accepted.head.clone();
         match tokio::time::timeout(max_wait, self.engine.settled(accepted)).await {
@@ -107,9 +116,20 @@ impl Service {
             return Err(ErrorKind::TaskNotFound.into());
         }
         let key = self.key(call, &request)?;
-        let continued = self.continued(call, &request).await?;
-        let config =
-            self.inline_config(call, &mut request, key.as_ref(), continued.as_ref()).await?.map(Box::new);
+        // Apart, what most messages do not need: every call would keep room for it.
+        let continued = match is_new(&request) {
+            true => None,
+            false => Box::pin(self.continued(call, &request)).await?,
+        };
+        let hook =
+            request.configuration.as_mut().and_then(|inner| inner.task_push_notification_config.take());
+        let config = match hook {
+            Some(hook) => {
+                let config = self.inline_config(call, hook, key.as_ref(), continued.as_ref());
+                Some(Box::new(Box::pin(config).await?))
+            }
+            None => None,
+        };
         if let Some(head) = continued {
             let prepared = prepare(Some(&head))?;
             let config = match &config {
@@ -134,7 +154,9 @@ impl Service {
             // 06 §3: an agent that fails fails a task, and where there is none one is made.
             Err(failure) => Some(failure),
         };
-        self.budget.check(&self.engine, &call.scope).await?;
+        if self.budget.is_limited() {
+            Box::pin(self.budget.check(&self.engine, &call.scope)).await?;
+        }
         let SendMessageRequest { message, alias, .. } = *request;
         let webhook = config.as_ref().and_then(|config| config.config.id.clone());
         let opened =
@@ -150,15 +172,10 @@ impl Service {
     async fn inline_config(
         &self,
         call: &Call,
-        request: &mut SendMessageRequest,
+        mut config: PushConfig,
         key: Option<&Key>,
         task: Option<&Head>,
-    ) -> Result<Option<Registered>> {
-        let configuration = request.configuration.as_mut();
-        let Some(mut config) = configuration.and_then(|inner| inner.task_push_notification_config.take())
-        else {
-            return Ok(None);
-        };
+    ) -> Result<Registered> {
         if !self.offer.has_push() {
             // 04 §3.7: a webhook that nobody would call is an error, not a silence.
             return Err(ErrorKind::PushNotificationNotSupported.into());
@@ -168,7 +185,7 @@ impl Service {
         if let Some(key) = key {
             config.name(&task, call.version, || of_key(key));
         }
-        Ok(Some(self.registered(call, config, &task, field).await?))
+        self.registered(call, config, &task, field).await
     }
 
     /// The task that a message continues: the one it names or, for a client of the first days, the one it chose a
@@ -223,6 +240,12 @@ impl Service {
         reply.context_id.get_or_insert_with(context_id);
         Ok(Ok(Some(reply)))
     }
+}
+
+/// Whether a message opens a task, whatever tasks there are: it names none, and answers none.
+fn is_new(request: &SendMessageRequest) -> bool {
+    let SendMessageRequest { message, alias, .. } = request;
+    message.task_id.is_none() && alias.is_none() && message.reference_task_ids.is_empty()
 }
 
 /// Names the task in what its caller is told, also where there is nothing but words.

@@ -35,13 +35,12 @@ pub(in crate::store) use plain::write_events;
 const FORMAT: u8 = 1;
 
 /// Events that were recorded at one time, in few bytes: ids of the task itself that its messages repeat are one each. On disk
-/// they are written out, as they always were.
-pub(in crate::store) fn write_short(time: Timestamp, events: &[Event]) -> Vec<u8> {
-    write_as(SHORT, time, events)
+/// they are written out, as they always were. What goes before them is there already.
+pub(in crate::store) fn write_short(before: Vec<u8>, time: Timestamp, events: &[Event]) -> Vec<u8> {
+    write_behind(Writer::behind(before, SHORT), time, events)
 }
 
-fn write_as(format: u8, time: Timestamp, events: &[Event]) -> Vec<u8> {
-    let mut out = Writer::new(format);
+fn write_behind(mut out: Writer, time: Timestamp, events: &[Event]) -> Vec<u8> {
     out.time(time);
     out.list(events, write_event);
     out.into_bytes()

@@ -184,7 +184,7 @@ impl Runner {
             }
             Ok(Opened::Again(seen)) => {
                 self.next_wish();
-                let _ = birth.answer.send(self.engine.taken(seen).await);
+                let _ = birth.answer.send(Box::pin(self.engine.taken(seen)).await);
                 Ok(())
             }
             // Refused, and nothing was written: there is no task.

@@ -43,7 +43,12 @@ pub(super) struct Writer {
 impl Writer {
     /// Begins with the byte that says which format follows.
     pub(super) fn new(format: u8) -> Self {
-        let mut bytes = Vec::with_capacity(USUAL);
+        Self::behind(Vec::new(), format)
+    }
+
+    /// The same behind other bytes.
+    pub(super) fn behind(mut bytes: Vec<u8>, format: u8) -> Self {
+        bytes.reserve(USUAL);
         bytes.push(format);
         Self { bytes, short: format == SHORT, own: None }
     }

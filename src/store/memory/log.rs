@@ -55,17 +55,15 @@ pub(super) struct Listed {
     pub(super) has_work: bool,
 }
 
-/// A batch, in the form in which it is kept.
-pub(super) struct Packed {
-    length: [u8; LENGTH],
-    body: Vec<u8>,
-}
+/// A batch, in the form in which it is kept: behind its length.
+pub(super) struct Packed(Vec<u8>);
 
 impl Packed {
     pub(super) fn new(batch: &Batch) -> Result<Self> {
-        let body = codec::write_short(batch.time, &batch.events);
-        let length = u32::try_from(body.len()).map_err(|error| Error::Failed(Box::new(error)))?;
-        Ok(Self { length: length.to_le_bytes(), body })
+        let mut bytes = codec::write_short(vec![0; LENGTH], batch.time, &batch.events);
+        let length = u32::try_from(bytes.len() - LENGTH).map_err(|error| Error::Failed(Box::new(error)))?;
+        bytes[..LENGTH].copy_from_slice(&length.to_le_bytes());
+        Ok(Self(bytes))
     }
 }
 
@@ -104,18 +102,16 @@ impl Log {
     }
 
     fn put(&mut self, packed: Packed, last: bool) {
-        let Packed { length, mut body } = packed;
-        if self.batches.is_empty() && body.len() >= PAGE {
+        let Packed(bytes) = packed;
+        if self.batches.is_empty() && bytes.len() >= PAGE {
             // A large one is not there twice, not even for a moment.
-            body.splice(0..0, length);
-            self.batches = body;
+            self.batches = bytes;
             return self.batches.shrink_to_fit();
         }
         if last || self.batches.is_empty() {
-            self.batches.reserve_exact(LENGTH + body.len());
+            self.batches.reserve_exact(bytes.len());
         }
-        self.batches.extend_from_slice(&length);
-        self.batches.extend_from_slice(&body);
+        self.batches.extend_from_slice(&bytes);
         if last {
             self.batches.shrink_to_fit();
         }
