@@ -32,6 +32,8 @@ pub(crate) use offer::Offer;
 pub(crate) use places::{Most, Places};
 pub(crate) use stream::{Item, Stream};
 
+pub(crate) use crate::engine::Standing;
+
 /// What a binding calls.
 pub(crate) struct Service {
     engine: Engine,
@@ -52,6 +54,8 @@ pub(crate) struct Service {
 pub(crate) enum Answer {
     /// All at once.
     One(Response),
+    /// A task, all of it: whoever reads it next may be given the same bytes.
+    Task(Standing),
     /// As it happens.
     Stream(Box<Stream>),
 }
@@ -110,12 +114,22 @@ impl Service {
         request.drop_reserved();
         self.offer.check(request.operation(), call)?;
         self.offer.check_modes(&request)?;
+        if let Request::GetTask(request) = &request
+            && let Some(answer) = self.known_task(call, request)
+        {
+            return Ok(answer);
+        }
+        // What may have to wait is large, and not everybody has to make room for it.
+        Box::pin(self.answer(call, request)).await
+    }
+
+    async fn answer(&self, call: &Call, request: Request) -> Result<Answer> {
         let response = match request {
             Request::SendMessage(request) => Response::SendMessage(self.send_message(call, request).await?),
             Request::SendStreamingMessage(request) => {
                 return Ok(Answer::Stream(Box::new(self.send_streaming_message(call, request).await?)));
             }
-            Request::GetTask(request) => Response::Task(self.get_task(call, request).await?),
+            Request::GetTask(request) => return self.get_task(call, request).await,
             Request::ListTasks(request) => Response::ListTasks(self.list_tasks(call, request).await?),
             Request::CancelTask(request) => Response::Task(self.cancel_task(call, request).await?),
             Request::SubscribeToTask(request) => {
@@ -182,10 +196,25 @@ impl Service {
     }
 
     /// Reads a task.
-    async fn get_task(&self, call: &Call, request: GetTaskRequest) -> Result<Task> {
+    async fn get_task(&self, call: &Call, request: GetTaskRequest) -> Result<Answer> {
         let head = self.find(call, &request.id).await?;
-        let (task, _) = self.engine.task(&head).await?;
-        Ok(shown(&task, self.limits.history(request.history_length), true))
+        Ok(self.read(self.engine.standing(&head).await?, &request))
+    }
+
+    /// Reads a task that rests and was read before, and so without waiting.
+    fn known_task(&self, call: &Call, request: &GetTaskRequest) -> Option<Answer> {
+        let kept = self.engine.keeps_tasks();
+        let task = kept.then(|| self.engine.known(&call.scope, &request.id))??;
+        Some(self.read(task, request))
+    }
+
+    /// As much of a task as was asked for.
+    fn read(&self, task: Standing, request: &GetTaskRequest) -> Answer {
+        let length = self.limits.history(request.history_length);
+        match task.history.len() <= messages(length) {
+            true => Answer::Task(task),
+            false => Answer::One(Response::Task(shown(&task, length, true))),
+        }
     }
 
     /// Lists the caller's tasks, newest status first.
@@ -247,7 +276,7 @@ impl Service {
 
 /// As much of a task as was asked for; others may hold it too, so the rest is not even copied.
 fn shown(task: &Task, history_length: Option<i32>, artifacts: bool) -> Task {
-    let length = history_length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+    let length = messages(history_length);
     Task {
         id: task.id.clone(),
         context_id: task.context_id.clone(),
@@ -256,6 +285,11 @@ fn shown(task: &Task, history_length: Option<i32>, artifacts: bool) -> Task {
         history: task.history[task.history.len().saturating_sub(length)..].to_vec(),
         metadata: task.metadata.clone(),
     }
+}
+
+/// How many messages of a history a length stands for.
+fn messages(history_length: Option<i32>) -> usize {
+    history_length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX)
 }
 
 fn not_found(id: &TaskId) -> Error {

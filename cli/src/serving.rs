@@ -243,7 +243,11 @@ fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(
 fn sqlite(folder: &str, config: &Config, other: &str) -> anyhow::Result<(Sqlite, PathBuf)> {
     let folder = data_dir::make(config.store.data_dir.as_deref(), folder)?;
     let file = folder.join("tasks.db");
-    let options = Options { min_free: config.store.min_free as u64, ..Options::default() };
+    let options = Options {
+        min_free: config.store.min_free as u64,
+        max_known_tasks: config.store.max_known_tasks,
+        ..Options::default()
+    };
     let store = Sqlite::open(&file, options).with_context(|| {
         format!("cannot keep tasks in {}; name another folder: {other}", folder.display())
     })?;

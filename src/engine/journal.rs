@@ -14,7 +14,7 @@ use super::keeper::{Keeper, LONG};
 use super::live::{Live, Registry};
 use super::log::Log;
 use super::recorded::Recorded;
-use super::resting::Resting;
+use super::resting::{Resting, Standing};
 use super::{Error, Result};
 use crate::bus::Bus;
 use crate::model::{Entry, Event, Scope, Seq, Task, TaskId};
@@ -96,12 +96,27 @@ impl Journal {
         if let Some(log) = live.filter(|log| log.at >= task.position) {
             return Ok(log);
         }
-        if let Some(log) = self.resting.get(&task.id).filter(|log| log.at == task.position) {
-            return Ok(log);
+        if let Some(rest) = self.resting.get(&task.id).filter(|rest| rest.log.at == task.position) {
+            return Ok(rest.log.clone());
         }
         let log = self.read(task).await?;
         self.resting.put(&task.id, &log);
         Ok(log)
+    }
+
+    /// The task at the end of its log, if it rests and was read before.
+    pub(super) fn resting(&self, task: &TaskId, end: Seq) -> Option<Standing> {
+        let rest = self.resting.get(task).filter(|rest| rest.log.at == end)?;
+        Some(Standing::rests(rest, &self.resting))
+    }
+
+    /// The task, as it was when `task` was found or later.
+    pub(super) async fn standing(&self, task: &Head) -> Result<Standing> {
+        if let Some(standing) = self.resting(&task.id, task.position) {
+            return Ok(standing);
+        }
+        let log = self.log(task).await?;
+        Ok(self.resting(&task.id, log.at).unwrap_or(Standing::Read(log.task)))
     }
 
     /// The log as the store has it, for the one who works on it.
@@ -120,8 +135,8 @@ impl Journal {
 
     /// What is known of a log without reading its entries; an empty one if that is nothing.
     async fn base(&self, task: &Head) -> Log {
-        if let Some(log) = self.resting.get(&task.id) {
-            return log;
+        if let Some(rest) = self.resting.get(&task.id) {
+            return rest.log.clone();
         }
         if task.position.0 < self.long {
             return Log::empty();

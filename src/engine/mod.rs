@@ -24,6 +24,7 @@ mod turn;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
@@ -53,6 +54,7 @@ pub(crate) use clock::System;
 pub(crate) use error::{Error, Result};
 pub(crate) use journal::Follow;
 pub(crate) use recorded::Recorded;
+pub(crate) use resting::Standing;
 pub use settings::{AgentSettings, Restart, Settings, Waiting};
 pub(crate) use staff::{Hire, Staff, Team, Worker};
 
@@ -173,6 +175,17 @@ impl Engine {
     pub(crate) async fn task(&self, head: &Head) -> Result<(Arc<Task>, Seq)> {
         let log = self.in_time(self.journal.log(head)).await?;
         Ok((log.task, log.at))
+    }
+
+    /// The task as it stands, of this scope, where all of that is at hand; `None` says nothing: find it.
+    pub(crate) fn known(&self, scope: &Scope, task: &TaskId) -> Option<Standing> {
+        let position = self.journal.store.position(scope, task)?;
+        self.journal.resting(task, position)
+    }
+
+    /// The task as it stands, as new as `head` at least, for one who reads all of it.
+    pub(crate) async fn standing(&self, head: &Head) -> Result<Standing> {
+        self.in_time(self.journal.standing(head)).await
     }
 
     /// Every entry after a position, as it comes.
@@ -334,6 +347,12 @@ impl Engine {
 
     /// What the store answers, if it does in time.
     async fn in_time<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut answer = pin!(answer);
+        // Most often it has the answer at hand, and needs no timer.
+        let at_once = poll_fn(|context| Poll::Ready(answer.as_mut().poll(context)));
+        if let Poll::Ready(answer) = at_once.await {
+            return answer;
+        }
         timeout(self.settings.store_timeout, answer).await.unwrap_or(Err(Error::Lost))
     }
 

@@ -25,9 +25,10 @@ pub(super) struct Written {
     forms: Option<Forms>,
 }
 
-/// Most often one form is asked for, and it needs no allocation to find it.
+/// What something looks like on the wire, once for each form that was asked for. Most often that is one, and it needs no
+/// allocation to find it.
 #[derive(Debug, Default)]
-struct Forms {
+pub(super) struct Forms {
     first: OnceLock<u8>,
     bytes: OnceLock<Bytes>,
     others: Mutex<Vec<(u8, Arc<OnceLock<Bytes>>)>>,
@@ -76,6 +77,14 @@ fn shared(bytes: &OnceLock<Bytes>, out: &mut Vec<u8>, write: impl FnOnce(&mut Ve
 }
 
 impl Forms {
+    /// What is kept of a form, which `make` makes for the first who asks.
+    pub(super) fn get(&self, form: u8, make: impl FnOnce() -> Bytes) -> Bytes {
+        if *self.first.get_or_init(|| form) == form {
+            return self.bytes.get_or_init(make).clone();
+        }
+        self.place(form).get_or_init(make).clone()
+    }
+
     fn place(&self, form: u8) -> Arc<OnceLock<Bytes>> {
         // Places are added whole, so a panic elsewhere spoils nothing.
         let mut forms = self.others.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,90 +1,119 @@
 //! Logs that nobody works on, folded: as many as fit, for those who ask again.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
 
 use super::log::Log;
-use crate::model::TaskId;
+use super::recorded::Forms;
+use crate::model::{Task, TaskId};
+use crate::store::Recent;
 
-/// A bounded memory of folded logs; those that were asked for longest ago go first.
+/// A bounded memory of folded logs, and of what their tasks look like on the wire; those that nobody has asked for again
+/// go first.
 ///
 /// A log only grows, so none of them is ever wrong: at most entries came behind it, and its position tells.
+#[derive(Clone)]
 pub(super) struct Resting {
-    /// The most that all of them may weigh, in bytes.
-    most: usize,
-    shelf: Mutex<Shelf>,
+    shelf: Arc<Mutex<Recent<Arc<Rest>>>>,
 }
 
-#[derive(Default)]
-struct Shelf {
-    logs: HashMap<TaskId, Place>,
-    /// In the order in which they were asked for last.
-    by_use: BTreeMap<u64, TaskId>,
-    weight: usize,
-    uses: u64,
-}
-
-struct Place {
-    log: Log,
-    weight: usize,
-    used: u64,
+/// A log that was read, with room for the forms in which its task goes out.
+pub(super) struct Rest {
+    pub(super) log: Log,
+    forms: Forms,
 }
 
 impl Resting {
+    /// All of them may weigh so much, in bytes.
     pub(super) fn new(most: usize) -> Self {
-        Self { most, shelf: Mutex::default() }
+        Self { shelf: Arc::new(Mutex::new(Recent::new(most))) }
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+    fn shelf(&self) -> MutexGuard<'_, Recent<Arc<Rest>>> {
         // Every section below leaves the shelf whole, so a panic elsewhere spoils nothing.
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The log as it was when somebody read it last.
-    pub(super) fn get(&self, id: &TaskId) -> Option<Log> {
-        let mut shelf = self.shelf();
-        let shelf = &mut *shelf;
-        let place = shelf.logs.get_mut(id)?;
-        shelf.by_use.remove(&place.used);
-        shelf.uses += 1;
-        place.used = shelf.uses;
-        shelf.by_use.insert(place.used, id.clone());
-        Some(place.log.clone())
+    pub(super) fn get(&self, id: &TaskId) -> Option<Arc<Rest>> {
+        self.shelf().get(id).cloned()
     }
 
-    /// Remembers a log, in the place of an older one of the same task.
+    /// Remembers a log, in the place of an older one of the same task, if it is not too large.
     pub(super) fn put(&self, id: &TaskId, log: &Log) {
         let weight = log.task.weight();
         let mut shelf = self.shelf();
-        if shelf.logs.get(id).is_some_and(|place| place.log.at >= log.at) {
+        if shelf.get_mut(id).is_some_and(|rest| rest.log.at >= log.at) {
             return;
         }
-        shelf.remove(id);
-        if weight > self.most {
-            return;
-        }
-        shelf.uses += 1;
-        let used = shelf.uses;
-        shelf.weight += weight;
-        shelf.by_use.insert(used, id.clone());
-        shelf.logs.insert(id.clone(), Place { log: log.clone(), weight, used });
-        while shelf.weight > self.most {
-            let Some((_, oldest)) = shelf.by_use.pop_first() else { return };
-            shelf.remove(&oldest);
-        }
+        shelf.put(id, weight, Arc::new(Rest { log: log.clone(), forms: Forms::default() }));
     }
 
     /// Forgets a log.
     pub(super) fn remove(&self, id: &TaskId) {
         self.shelf().remove(id);
     }
+
+    /// Counts a form that was kept with a log, if that is still the one that is remembered.
+    fn grow(&self, rest: &Arc<Rest>, by: usize) {
+        let (id, mut shelf) = (&rest.log.task.id, self.shelf());
+        if shelf.get_mut(id).is_some_and(|known| Arc::ptr_eq(known, rest)) {
+            shelf.grow(id, by);
+        }
+    }
 }
 
-impl Shelf {
-    fn remove(&mut self, id: &TaskId) {
-        if let Some(place) = self.logs.remove(id) {
-            self.by_use.remove(&place.used);
-            self.weight -= place.weight;
+/// A task as it stands, for one who reads it.
+pub(crate) enum Standing {
+    /// As it was read: somebody works on it, or it is too large to be remembered.
+    Read(Arc<Task>),
+    /// As it is remembered.
+    Rests(Remembered),
+}
+
+/// A log that is remembered, and by whom.
+pub(crate) struct Remembered {
+    rest: Arc<Rest>,
+    resting: Resting,
+}
+
+impl Standing {
+    pub(super) fn rests(rest: Arc<Rest>, resting: &Resting) -> Self {
+        Self::Rests(Remembered { rest, resting: resting.clone() })
+    }
+
+    /// The task in a wire form: as long as it rests the first who asks has it written, and the others share that. What a
+    /// form is, is nothing that we need to know.
+    pub(crate) fn form(&self, form: u8, write: impl FnOnce(&Task, &mut Vec<u8>)) -> Bytes {
+        let written = || {
+            let mut out = Vec::with_capacity(1024);
+            write(self, &mut out);
+            out
+        };
+        let Self::Rests(Remembered { rest, resting }) = self else { return written().into() };
+        let mut grown = 0;
+        let bytes = rest.forms.get(form, || {
+            // Kept for long: as large as it is, and no larger.
+            let bytes = Bytes::from(written().into_boxed_slice());
+            grown = bytes.len();
+            bytes
+        });
+        if grown > 0 {
+            resting.grow(rest, grown);
+        }
+        bytes
+    }
+}
+
+impl Deref for Standing {
+    type Target = Task;
+
+    fn deref(&self) -> &Task {
+        match self {
+            Self::Read(task) => task,
+            Self::Rests(remembered) => &remembered.rest.log.task,
         }
     }
 }
@@ -107,43 +136,71 @@ mod tests {
     }
 
     fn there(resting: &Resting, ids: &[&str]) -> Vec<u64> {
-        let found = ids.iter().map(|id| resting.get(&TaskId::from(*id)).map_or(0, |log| log.at.0));
+        let found = ids.iter().map(|id| resting.get(&TaskId::from(*id)).map_or(0, |rest| rest.log.at.0));
         found.collect()
     }
 
+    fn written(standing: &Standing, form: u8, text: &str) -> String {
+        let bytes = standing.form(form, |_, out| out.extend_from_slice(text.as_bytes()));
+        String::from_utf8(bytes.into()).unwrap()
+    }
+
     #[test]
-    fn what_was_asked_for_longest_ago_goes_first() {
+    fn as_many_are_remembered_as_fit() {
         let resting = Resting::new(35_000);
         for id in ["a", "b", "c"] {
             resting.put(&id.into(), &log(id, 2, 10_000));
         }
-        assert_eq!(there(&resting, &["c", "b", "a"]), [2, 2, 2]);
+        assert_eq!(there(&resting, &["a", "c"]), [2, 2]);
         resting.put(&"d".into(), &log("d", 2, 10_000));
-        assert_eq!(there(&resting, &["a", "b", "c", "d"]), [2, 2, 0, 2]);
-        resting.put(&"e".into(), &log("e", 2, 25_000));
-        assert_eq!(there(&resting, &["a", "b", "d", "e"]), [0, 0, 0, 2], "as many go as must");
+        assert_eq!(there(&resting, &["a", "b", "c", "d"]), [2, 0, 2, 2]);
+        resting.put(&"e".into(), &log("e", 2, 40_000));
+        assert_eq!(there(&resting, &["a", "c", "d", "e"]), [2, 2, 2, 0], "what is too large moves nobody");
     }
 
     #[test]
-    fn what_is_too_large_is_not_remembered_and_moves_nobody() {
-        let resting = Resting::new(35_000);
-        resting.put(&"a".into(), &log("a", 2, 10_000));
-        resting.put(&"b".into(), &log("b", 2, 40_000));
-        assert_eq!(there(&resting, &["a", "b"]), [2, 0]);
-        Resting::new(0).put(&"a".into(), &log("a", 2, 0));
-    }
-
-    #[test]
-    fn the_newest_of_a_task_is_remembered_and_counted_once() {
+    fn the_newest_of_a_task_is_remembered() {
         let resting = Resting::new(35_000);
         for at in [5, 9, 7] {
             resting.put(&"a".into(), &log("a", at, 30_000));
         }
         assert_eq!(there(&resting, &["a"]), [9]);
         resting.remove(&"a".into());
-        resting.remove(&"a".into());
         assert_eq!(there(&resting, &["a"]), [0]);
-        let shelf = resting.shelf();
-        assert_eq!((shelf.weight, shelf.by_use.len(), shelf.logs.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_form_is_written_once_and_goes_with_its_log() {
+        let resting = Resting::new(35_000);
+        let standing = |at| {
+            resting.put(&"a".into(), &log("a", at, 10));
+            Standing::rests(resting.get(&"a".into()).unwrap(), &resting)
+        };
+        let first = standing(5);
+        for (form, text, expected) in [(1, "one", "one"), (2, "two", "two"), (1, "again", "one")] {
+            assert_eq!(written(&first, form, text), expected);
+        }
+        assert_eq!(written(&standing(6), 1, "new"), "new");
+        assert_eq!(written(&standing(6), 1, "again"), "new");
+        assert_eq!(written(&first, 1, "again"), "one", "whoever holds the old one reads the old one");
+    }
+
+    #[test]
+    fn forms_count_towards_the_bound() {
+        let resting = Resting::new(35_000);
+        resting.put(&"a".into(), &log("a", 2, 10_000));
+        resting.put(&"b".into(), &log("b", 2, 10_000));
+        let standing = Standing::rests(resting.get(&"b".into()).unwrap(), &resting);
+        let long = "x".repeat(12_000);
+        written(&standing, 1, &long);
+        assert_eq!(there(&resting, &["b"]), [2]);
+        written(&standing, 2, "x");
+        assert_eq!(there(&resting, &["a", "b"]), [2, 2]);
+        written(&standing, 3, &long);
+        let there = there(&resting, &["a", "b"]);
+        assert!(there.contains(&0), "both with all forms would be more than fits: {there:?}");
+        written(&standing, 4, &long);
+        assert_eq!(written(&standing, 5, &long).len(), long.len());
+        assert_eq!(self::there(&resting, &["b"]), [0], "one alone is more than fits");
     }
 }

@@ -1,6 +1,6 @@
 //! Who calls, and what they may see.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::{Seq, Trace, Version};
 
@@ -12,7 +12,9 @@ impl Caller {
     /// Whoever calls where nobody has to say who they are.
     #[must_use]
     pub fn anonymous() -> Self {
-        Self::named("anonymous")
+        // Where nobody has to say who they are this is every caller.
+        static ANONYMOUS: LazyLock<Caller> = LazyLock::new(|| Caller::named("anonymous"));
+        ANONYMOUS.clone()
     }
 
     /// A caller that authentication knows.

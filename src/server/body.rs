@@ -1,6 +1,9 @@
 //! What a request carries: its media type and its bytes, within limits.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,7 +30,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Refuses what does not say that it is JSON; saying nothing is fine. A browser cannot send these types to another
 /// site without asking first. Nothing is ever unpacked, so what is packed is refused by name.
 pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
-    let all_json = |value: &HeaderValue| value.to_str().is_ok_and(is_json);
+    // Nearly all of them say just that.
+    let all_json = |value: &HeaderValue| value == "application/json" || value.to_str().is_ok_and(is_json);
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     let is_unpacked = headers.get_all(CONTENT_ENCODING).iter().all(is_plain);
     match is_unpacked && headers.get_all(CONTENT_TYPE).iter().all(all_json) {
@@ -77,7 +81,13 @@ impl Drop for Share<'_> {
 /// Reads a body whole, within the limits.
 pub(super) async fn read(body: Incoming, settings: &ServerSettings, reading: &Reading) -> Result<Bytes> {
     let share = Share { reading, taken: 0, most: settings.max_reading_bytes };
-    match timeout(settings.body_timeout, read_at_most(body, settings.max_body_bytes, share)).await {
+    let mut read = pin!(read_at_most(body, settings.max_body_bytes, share));
+    // Most often it has come with the head, and needs no timer.
+    let at_once = poll_fn(|context| Poll::Ready(read.as_mut().poll(context)));
+    if let Poll::Ready(read) = at_once.await {
+        return read;
+    }
+    match timeout(settings.body_timeout, read).await {
         Ok(read) => read,
         Err(_) => Err(late()),
     }

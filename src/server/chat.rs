@@ -106,7 +106,7 @@ async fn served(
         Answer::One(Response::SendMessage(SendMessageResponse::Message(message))) => {
             of_message(answering, &message)
         }
-        Answer::One(_) => return Err(Error::internal("an answer of another operation")),
+        Answer::One(_) | Answer::Task(_) => return Err(Error::internal("an answer of another operation")),
         Answer::Stream(stream) => {
             let pieces = Pieces::new(answering, wants_usage);
             let events = Events::new(*stream, pieces, routes.settings.heartbeat, routes.drain.clone());

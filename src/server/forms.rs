@@ -1,9 +1,13 @@
-//! The forms in which an entry goes out: one per way of writing it, shared by all who read it so.
+//! The forms in which an entry or a task goes out: one per way of writing it, shared by all who read it so.
 
-use crate::model::{ContextId, Entry, StreamResponse, TaskId};
-use crate::wire::Dialect;
+use bytes::Bytes;
 
-/// The form of an entry in JSON, each below 16: the rest are gRPC's. What is written for one client alone is nobody else's.
+use crate::model::{ContextId, Entry, StreamResponse, Task, TaskId};
+use crate::service::Standing;
+use crate::wire::{Dialect, write_task};
+
+/// The form of an entry, or of a task, in JSON, each below 16: the rest are gRPC's. What is written for one client alone is
+/// nobody else's.
 pub(super) fn form(dialect: &Dialect, closes: bool) -> Option<u8> {
     match (dialect, closes) {
         (Dialect::V1, _) => Some(0),
@@ -14,6 +18,19 @@ pub(super) fn form(dialect: &Dialect, closes: bool) -> Option<u8> {
         (Dialect::V03Tools, false) => Some(5),
         (Dialect::V03Tools, true) => Some(6),
         (Dialect::V01 { .. }, _) => None,
+    }
+}
+
+/// A task that is the answer to a call, on any JSON binding.
+pub(super) fn task(task: &Standing, dialect: &Dialect) -> Bytes {
+    let write = |task: &Task, out: &mut Vec<u8>| write_task(out, task, dialect);
+    match form(dialect, false) {
+        Some(form) => task.form(form, write),
+        None => {
+            let mut out = Vec::new();
+            write(task, &mut out);
+            out.into()
+        }
     }
 }
 

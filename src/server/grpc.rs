@@ -121,6 +121,7 @@ async fn served(
     };
     let mut reply = match answer {
         Answer::One(response) => frame::one(written(operation, version, response)?),
+        Answer::Task(task) => frame::one(written(operation, version, Response::Task(task.clone()))?),
         Answer::Stream(stream) => {
             let messages = Messages::new(*stream, version, deadline, routes.drain.clone());
             frame::reply(Box::new(messages))

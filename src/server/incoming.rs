@@ -104,6 +104,11 @@ fn trace_of(headers: &HeaderMap) -> Option<Trace> {
 /// # Errors
 /// Invalid: there are two idempotency keys, or one that is no text.
 pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> Result<Asking> {
+    if says_nothing(headers) {
+        let (idempotency_key, extensions, last_seen) = (None, Vec::new(), None);
+        let trace = trace::current();
+        return Ok(Asking { caller, idempotency_key, extensions, trace, version, last_seen });
+    }
     Ok(Asking {
         caller,
         idempotency_key: idempotency_key(headers)?,
@@ -112,6 +117,14 @@ pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> R
         version,
         last_seen: only(headers, &LAST_EVENT_ID).and_then(|text| text.parse().ok()).map(Seq),
     })
+}
+
+/// Whether a request has none of the headers that [`asking`] reads, as most have none. One look at all names takes less than
+/// a search for each.
+fn says_nothing(headers: &HeaderMap) -> bool {
+    const READ: [&str; 5] =
+        ["idempotency-key", "a2a-extensions", "x-a2a-extensions", Trace::PARENT, "last-event-id"];
+    !headers.keys().any(|name| READ.contains(&name.as_str()))
 }
 
 /// What is given more than once is not chosen from.

@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 
 use super::body;
 use super::events::{Envelope, Events};
+use super::forms;
 use super::guest::Guest;
 use super::incoming::{Told, asked, dialect_of, form, say_version};
 use super::reply::{self, Body, Reply};
@@ -16,7 +17,7 @@ use crate::model::{
     Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, TaskId,
     Version,
 };
-use crate::service::{Answer, Resident};
+use crate::service::{Answer, Resident, Standing};
 use crate::wire::decide::{Asked, Refusal, decide};
 use crate::wire::jsonrpc::{self, Id, Refused, begin_result, end, read_request, write_error};
 use crate::wire::method::{Method, method};
@@ -136,6 +137,10 @@ async fn served(
             let dialect = dialect.by_name(name, &response);
             reply::json(StatusCode::OK, result(id, &response, &dialect)?)
         }
+        Answer::Task(task) => {
+            let dialect = dialect.by_name_of(name, &task.id);
+            reply::json(StatusCode::OK, result_task(id, &task, &dialect))
+        }
         Answer::Stream(stream) => {
             let envelope = Envelope { id: Some(id.clone()), dialect };
             let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
@@ -175,6 +180,15 @@ fn result(id: &Id<'_>, response: &Response, dialect: &Dialect) -> Result<Vec<u8>
     write_result(&mut out, response, dialect)?;
     end(&mut out);
     Ok(out)
+}
+
+fn result_task(id: &Id<'_>, task: &Standing, dialect: &Dialect) -> Vec<u8> {
+    let task = forms::task(task, dialect);
+    let mut out = Vec::with_capacity(64 + id.as_json().len() + task.len());
+    begin_result(&mut out, id);
+    out.extend_from_slice(&task);
+    end(&mut out);
+    out
 }
 
 fn refused(id: &Id<'_>, error: Error, version: Version) -> Reply {

@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 
 use super::body;
 use super::events::{Envelope, Events};
+use super::forms;
 use super::guest::Guest;
 use super::incoming::{Told, asked, dialect_of, say_version};
 use super::reply::{self, Body, Reply};
@@ -108,6 +109,10 @@ async fn served(
             let mut out = Vec::with_capacity(1024);
             write_body(&mut out, &response, &dialect)?;
             reply::whole(StatusCode::OK, rest_type(names_a2a(&head.headers), version), out.into())
+        }
+        Answer::Task(task) => {
+            let media_type = rest_type(names_a2a(&head.headers), version);
+            reply::whole(StatusCode::OK, media_type, forms::task(&task, &dialect))
         }
         Answer::Stream(stream) => {
             let envelope = Envelope { id: None, dialect };

@@ -66,11 +66,21 @@ pub(in crate::store) fn count_events(bytes: &[u8]) -> Read<u64> {
 
 /// The ids of the task and of its conversation, where the first event says that the task exists.
 pub(in crate::store) fn read_created(bytes: &[u8]) -> Option<(&str, &str)> {
+    let mut from = created(bytes)?;
+    from.text().ok().zip(from.text().ok())
+}
+
+/// The first of them alone.
+pub(in crate::store) fn read_created_id(bytes: &[u8]) -> Option<&str> {
+    created(bytes)?.text().ok()
+}
+
+fn created(bytes: &[u8]) -> Option<Reader<'_>> {
     let mut from = events(bytes).ok()?;
     from.time().ok()?;
     from.number().ok().filter(|count| *count > 0)?;
     from.byte().ok().filter(|kind| *kind == CREATED)?;
-    from.text().ok().zip(from.text().ok())
+    Some(from)
 }
 
 /// The number a state is written as.

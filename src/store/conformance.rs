@@ -113,8 +113,19 @@ async fn open_all(store: &dyn Store, tasks: impl IntoIterator<Item = NewTask>) -
     heads
 }
 
+/// Looks twice: what a store remembers must be what it has.
 async fn find(store: &dyn Store, owner: &str, id: &str) -> Option<Head> {
-    given(store.find(&scope(owner), &TaskId::from(id)).await, "looking for a task never fails")
+    let (scope, id) = (scope(owner), TaskId::from(id));
+    let mut positions = vec![store.position(&scope, &id)];
+    let found = given(store.find(&scope, &id).await, "looking for a task never fails");
+    positions.push(store.position(&scope, &id));
+    let again = given(store.find(&scope, &id).await, "looking for a task never fails");
+    same(&again, &found, "a task is found as it was when nothing has happened");
+    let by_id = found.as_ref().filter(|head| head.id == id).map(|head| head.position);
+    for told in positions.into_iter().flatten() {
+        same(Some(told), by_id, "a position that is told without waiting is that of the task of this id");
+    }
+    found
 }
 
 async fn log(store: &dyn Store, head: &Head) -> Vec<Entry> {

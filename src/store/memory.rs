@@ -77,6 +77,10 @@ impl Store for Memory {
         Ok(self.shelf().find(scope, task))
     }
 
+    fn position(&self, scope: &Scope, task: &TaskId) -> Option<Seq> {
+        self.shelf().position(scope, task)
+    }
+
     async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Seen>> {
         self.shelf().seen(scope, Some(key))
     }

@@ -6,6 +6,7 @@
 mod codec;
 mod conformance;
 mod memory;
+mod recent;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -22,6 +23,7 @@ use crate::model::{
 
 pub use conformance::conformance;
 pub use memory::Memory;
+pub(crate) use recent::Recent;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 
@@ -74,6 +76,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// By id, else by the alias a client chose; a task of another scope is as good as none.
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>>;
+
+    /// Where the log of a task of the scope ends, from a store that can tell without waiting; by the id alone. `None` says
+    /// nothing, not even that there is no such task. Like everything a store gives, it is as new as whatever was
+    /// acknowledged before.
+    fn position(&self, _scope: &Scope, _task: &TaskId) -> Option<Seq> {
+        None
+    }
 
     /// The task that a key of the scope made or continued, and the turn that was recorded with it; `None` for a key
     /// that was not seen; `KeyReused` with another body.

@@ -4,6 +4,7 @@
 //! disk: under load a flush is shared by many tasks. Readers have connections of their own and wait for nobody.
 
 mod error;
+mod heads;
 mod names;
 mod open;
 mod pushes;
@@ -29,6 +30,7 @@ use super::{
     Unwritable, Which, codec,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
+use heads::Heads;
 use readers::Readers;
 use seal::Seal;
 use write::{Addition, Creation};
@@ -44,6 +46,7 @@ pub use upkeep::Inspection;
 pub struct Sqlite {
     writer: Writer,
     readers: Arc<Readers>,
+    heads: Arc<Heads>,
     seal: Arc<Seal>,
     path: Arc<Path>,
     min_free: u64,
@@ -62,6 +65,9 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// With fewer bytes left on the disk than this, the store says that it is not well, while it still can write.
     pub min_free: u64,
+    /// Of how many tasks that were read the store remembers where they stand: to read one of them again it need not ask the
+    /// file. Each takes about half a kilobyte.
+    pub max_known_tasks: usize,
 }
 
 /// What a commit waits for.
@@ -83,6 +89,7 @@ impl Default for Options {
             readers: 4,
             busy_timeout: Duration::from_secs(5),
             min_free: 256 << 20,
+            max_known_tasks: 10_000,
         }
     }
 }
@@ -101,14 +108,20 @@ impl Sqlite {
     fn over(held: open::Held, options: &Options) -> Result<Self, OpenError> {
         let readers = Arc::new(Readers::new(&held, options));
         let (seal, path) = (Arc::clone(&held.seal), Arc::clone(&held.path));
-        let writer = Writer::start(held, options)?;
-        Ok(Self { writer, readers, seal, path, min_free: options.min_free })
+        let heads = Arc::new(Heads::new(options.max_known_tasks));
+        let writer = Writer::start(held, Arc::clone(&heads), options)?;
+        Ok(Self { writer, readers, heads, seal, path, min_free: options.min_free })
     }
 
     /// Finishes what was asked for, moves it into the main file and lets go of it. Later calls fail.
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
+    }
+
+    /// What is known of a task; nothing once the store was closed.
+    fn known<T>(&self, look: impl FnOnce(&Heads) -> Option<T>) -> Option<T> {
+        if self.readers.is_closed() { None } else { look(&self.heads) }
     }
 }
 
@@ -150,8 +163,21 @@ impl Store for Sqlite {
     }
 
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
-        let (id, scope) = (task.clone(), scope.clone());
-        self.readers.ask(move |connection, names| read::find(connection, names, &scope, &id)).await
+        if let Some(head) = self.known(|heads| heads.get(scope, task)) {
+            return Ok(Some(head));
+        }
+        let (id, scope, reading) = (task.clone(), scope.clone(), self.heads.reading(task));
+        let read = self.readers.ask(move |connection, names| read::find(connection, names, &scope, &id));
+        let found = read.await?;
+        // One that was found by its alias is known by its id only: the alias may be another's id.
+        if let Some(head) = found.as_ref().filter(|head| head.id == *task) {
+            self.heads.read(&reading, head);
+        }
+        Ok(found)
+    }
+
+    fn position(&self, scope: &Scope, task: &TaskId) -> Option<Seq> {
+        self.known(|heads| heads.position(scope, task))
     }
 
     async fn seen(&self, scope: &Scope, key: &Key) -> Result<Option<Seen>> {

@@ -74,6 +74,9 @@ impl Asked {
 
 /// Major and minor decide; a patch number is read and means nothing.
 fn known(value: &str) -> Option<Version> {
+    if value == Version::V1.as_str() {
+        return Some(Version::V1);
+    }
     let mut numbers = value.split('.');
     let (major, minor, patch) = (numbers.next()?, numbers.next()?, numbers.next());
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

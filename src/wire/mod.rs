@@ -38,7 +38,7 @@ pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_re
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{
     A2A_JSON, Carries, carries, refuses_in_stream, rest_type, write_body, write_event, write_failure,
-    write_result,
+    write_result, write_task,
 };
 
 #[cfg(feature = "grpc")]
@@ -85,11 +85,18 @@ impl Dialect {
     /// answered by it (04 §4).
     #[must_use]
     pub fn by_name(self, asked: Option<TaskId>, response: &Response) -> Self {
-        match (self, asked, response) {
-            (Self::V03, Some(asked), Response::Task(task)) if task.id != asked => {
-                Self::V01 { alias: Some(asked) }
-            }
-            (dialect, ..) => dialect,
+        match response {
+            Response::Task(task) => self.by_name_of(asked, &task.id),
+            _ => self,
+        }
+    }
+
+    /// The same where the answer is the task of this id.
+    #[must_use]
+    pub fn by_name_of(self, asked: Option<TaskId>, id: &TaskId) -> Self {
+        match (self, asked) {
+            (Self::V03, Some(asked)) if *id != asked => Self::V01 { alias: Some(asked) },
+            (dialect, _) => dialect,
         }
     }
 

@@ -9,7 +9,7 @@ use super::v03::rest::{Event, Proto};
 use super::v03::{Age, StatusEventOut, V03};
 use super::{Dialect, sse, write};
 use crate::model::{
-    Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse, Version,
+    Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse, Task, Version,
 };
 
 /// Writes the result of a JSON-RPC call.
@@ -25,6 +25,17 @@ pub fn write_result(out: &mut Vec<u8>, response: &Response, dialect: &Dialect) -
         Dialect::V03Rest => return write_rest(out, response),
     }
     Ok(())
+}
+
+/// Writes a task that is the result of a call on any JSON binding, as [`write_result`] does.
+pub fn write_task(out: &mut Vec<u8>, task: &Task, dialect: &Dialect) {
+    match dialect {
+        Dialect::V1 => write(out, task),
+        Dialect::V03 => write(out, &V03(task, Age::Today)),
+        Dialect::V03Tools => write(out, &V03(task, Age::Tools)),
+        Dialect::V01 { alias } => write(out, &V03(task, Age::First(alias.as_ref()))),
+        Dialect::V03Rest => write(out, &Proto(task)),
+    }
 }
 
 /// Writes the body of a REST reply; what has nothing to say is an empty object there.

@@ -9,6 +9,7 @@ mod extensions;
 mod idempotency;
 mod list;
 mod push_configs;
+mod reading;
 mod send;
 mod strangers;
 mod streams;

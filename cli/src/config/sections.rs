@@ -90,11 +90,14 @@ pub(crate) struct StoreSection {
     /// With less room than this on the disk `/readyz` says no, while writes still get through.
     #[serde(with = "Size")]
     pub(crate) min_free: usize,
+    /// Of how many tasks that were read the SQLite store remembers where they stand: to read one of them again it need not ask
+    /// the file. Each takes about half a kilobyte.
+    pub(crate) max_known_tasks: usize,
 }
 
 impl Default for StoreSection {
     fn default() -> Self {
-        Self { kind: StoreKind::Sqlite, data_dir: None, min_free: 256 << 20 }
+        Self { kind: StoreKind::Sqlite, data_dir: None, min_free: 256 << 20, max_known_tasks: 10_000 }
     }
 }
 

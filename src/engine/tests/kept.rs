@@ -226,6 +226,28 @@ async fn a_task_that_was_removed_while_it_was_read_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_at_hand_of_a_task_is_what_was_acknowledged() {
+    let engine = engine_on(Arc::new(Memory::new()), Obeys::default(), Settings::default());
+    let (head, asked) = send(&engine, "say ask").await;
+    let known = || engine.known(&head.scope, &head.id);
+    let read = async || engine.standing(&found(&engine, &head).await).await.unwrap();
+    let form = |task: &Standing, text: &str| {
+        String::from_utf8(task.form(0, |_, out| out.extend_from_slice(text.as_bytes())).into()).unwrap()
+    };
+    assert!(known().is_none(), "nobody has read it");
+    assert_eq!((&*read().await, form(&read().await, "asked")), (&asked, "asked".to_owned()));
+    assert_eq!(form(&known().unwrap(), "again"), "asked");
+    let ended = answer(&engine, &head, "say done").await.unwrap();
+    assert!(known().is_none(), "what is known is older than what was acknowledged");
+    assert_eq!((&*read().await, form(&read().await, "ended")), (&ended, "ended".to_owned()));
+    assert_eq!((&*known().unwrap(), form(&known().unwrap(), "again")), (&ended, "ended".to_owned()));
+    let stranger = Scope { owner: Caller::named("stranger"), ..head.scope.clone() };
+    assert!(engine.known(&stranger, &head.id).is_none());
+    engine.journal.remove(std::slice::from_ref(&head)).await.unwrap();
+    assert!(known().is_none() && engine.find(&head.scope, &head.id).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn memory_for_tasks_that_rest_can_be_none() {
     let store = Arc::new(Faulty::default());
     let settings = Settings { max_resting_bytes: 0, ..Settings::default() };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::{batch, find, given, log, new_task, note, open, rule, same};
+use super::{batch, given, log, new_task, note, open, rule, same};
 use crate::model::{Seq, TaskState};
 use crate::store::{Error, Head, Opened, Store};
 
@@ -82,8 +82,10 @@ async fn add_until_done(store: &dyn Store, head: &Head, writer: usize) {
             match store.append(head, position, &batch).await {
                 Ok(next) => break position = next,
                 Err(Error::Conflict) => {
-                    let now = find(store, "ann", "t").await;
-                    position = now.map_or(position, |head| head.position);
+                    let now = given(store.find(&head.scope, &head.id).await, "a task is found");
+                    let now = now.map_or(position, |head| head.position);
+                    rule(now > position, "whoever meets a conflict finds what it was with");
+                    position = now;
                 }
                 Err(error) => panic!("rule broken: writers of one log meet nothing but conflicts: {error:?}"),
             }

@@ -147,17 +147,28 @@ impl Log {
     }
 
     pub(super) fn id(&self) -> &str {
-        self.name().0
+        match self.given_name() {
+            Some((id, _)) => id.as_str(),
+            None => self.first().and_then(codec::read_created_id).unwrap_or_default(),
+        }
     }
 
     /// The ids of the task and of its conversation.
     fn name(&self) -> (&str, &str) {
-        let more = self.has_more();
-        if let Some((id, context_id)) = more.and_then(|more| more.name.as_ref()) {
-            return (id.as_str(), context_id.as_str());
+        match self.given_name() {
+            Some((id, context_id)) => (id.as_str(), context_id.as_str()),
+            None => self.first().and_then(codec::read_created).unwrap_or_default(),
         }
-        let first = more.and_then(|more| more.pages.first()).map_or(&*self.batches, |page| &page.batches);
-        bodies(first).next().and_then(codec::read_created).unwrap_or_default()
+    }
+
+    fn given_name(&self) -> Option<&(TaskId, ContextId)> {
+        self.has_more().and_then(|more| more.name.as_ref())
+    }
+
+    /// The first batch.
+    fn first(&self) -> Option<&[u8]> {
+        let page = self.has_more().and_then(|more| more.pages.first());
+        bodies(page.map_or(&*self.batches, |page| &page.batches)).next()
     }
 
     /// Whether it passes the filters of a list.

@@ -105,6 +105,12 @@ impl Shelf {
         }
     }
 
+    /// Where the log of a task of the scope ends.
+    pub(super) fn position(&self, scope: &Scope, id: &TaskId) -> Option<Seq> {
+        let log = self.log(self.number(id)?)?;
+        (self.scopes.scope(log.scope) == Some(scope)).then_some(log.position)
+    }
+
     /// A log by its head; one whose scope is not the log's own is as good as none.
     pub(super) fn log_of(&self, head: &Head) -> Option<&Log> {
         self.log(self.own(head)?)

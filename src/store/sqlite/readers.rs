@@ -62,6 +62,11 @@ impl Readers {
         drop(all);
     }
 
+    /// Whether no more reads may begin.
+    pub(super) fn is_closed(&self) -> bool {
+        self.permits.is_closed()
+    }
+
     /// Closes what is not in use.
     pub(super) fn forget(&self) {
         self.permits.close();

@@ -1,4 +1,5 @@
 mod files;
+mod heads;
 mod names;
 mod trouble;
 

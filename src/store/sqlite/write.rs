@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, params};
 
 use super::error::Trouble;
+use super::heads::{Change, Heads};
 use super::names::{self, Name, Names};
 use super::read::{self, state_in};
 use super::seal::Seal;
@@ -88,17 +89,21 @@ pub(super) struct Memo {
     /// Names of what this transaction has added, and of what it has removed.
     added: Vec<Name>,
     removed: Vec<Name>,
+    /// What it does to tasks that were there before, in order.
+    changes: Vec<Change>,
 }
 
 impl Memo {
     /// After a commit.
-    pub(super) fn committed(&mut self, names: &Names) {
+    pub(super) fn committed(&mut self, names: &Names, heads: &Heads) {
+        heads.committed(self.changes.drain(..));
         self.added.clear();
         names.drop(self.removed.drain(..));
     }
 
     /// After a transaction that came to nothing: scopes may have numbers that were given out in vain.
-    pub(super) fn rolled_back(&mut self, names: &Names) {
+    pub(super) fn rolled_back(&mut self, names: &Names, heads: &Heads) {
+        heads.failed(self.changes.drain(..));
         names.drop(self.added.drain(..));
         *self = Self::default();
     }
@@ -164,6 +169,8 @@ impl<'a> Work<'a> {
         let Some(row) = row else { return Ok(Err(Error::Conflict)) };
         let position = self.add(row.number, row.scope, at, batch)?;
         self.move_head(&row, position, batch)?;
+        let to = Some((position, batch.state, batch.status_time));
+        self.memo.changes.push(Change { id: id.clone(), to });
         Ok(Ok(position))
     }
 
@@ -187,6 +194,7 @@ impl<'a> Work<'a> {
                     .prepare_cached("DELETE FROM task WHERE number = ?1")?
                     .execute([row.number])?;
                 self.count(row.scope, row.state, -1);
+                self.memo.changes.push(Change { id: id.clone(), to: None });
             }
         }
         Ok(Ok(()))

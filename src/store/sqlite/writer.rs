@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Options;
 use super::error::{OpenError, Trouble};
+use super::heads::Heads;
 use super::names::Names;
 use super::open::Held;
 use super::write::{Memo, Work};
@@ -34,13 +35,13 @@ enum Command {
 }
 
 impl Writer {
-    pub(super) fn start(held: Held, options: &Options) -> Result<Self, OpenError> {
+    pub(super) fn start(held: Held, heads: Arc<Heads>, options: &Options) -> Result<Self, OpenError> {
         let (commands, queue) = mpsc::channel(options.queue.max(1));
         let path = Arc::clone(&held.path);
         let thread = std::thread::Builder::new().name("attache-sqlite".to_owned());
         let unwritable = Arc::<Mutex<_>>::default();
         let told = Arc::clone(&unwritable);
-        let thread = thread.spawn(move || work(held, queue, told));
+        let thread = thread.spawn(move || work((held, heads), queue, told));
         let thread = thread.map_err(|error| OpenError::io(&path, error))?;
         Ok(Self { commands: Some(commands), thread: Some(thread), unwritable })
     }
@@ -99,13 +100,18 @@ struct Desk {
     path: Arc<Path>,
     connection: Connection,
     names: Arc<Names>,
+    heads: Arc<Heads>,
     memo: Memo,
     unwritable: Arc<Mutex<Option<Unwritable>>>,
 }
 
-fn work(held: Held, mut queue: mpsc::Receiver<Command>, unwritable: Arc<Mutex<Option<Unwritable>>>) {
+fn work(
+    (held, heads): (Held, Arc<Heads>),
+    mut queue: mpsc::Receiver<Command>,
+    unwritable: Arc<Mutex<Option<Unwritable>>>,
+) {
     let Held { path, connection, names, lock, .. } = held;
-    let mut desk = Desk { path, connection, names, memo: Memo::default(), unwritable };
+    let mut desk = Desk { path, connection, names, heads, memo: Memo::default(), unwritable };
     let (mut closers, mut waiting) = (Vec::new(), Vec::new());
     let most = queue.max_capacity();
     while queue.blocking_recv_many(&mut waiting, most) > 0 {
@@ -156,11 +162,11 @@ impl Desk {
         };
         match &committed {
             Ok(()) => {
-                self.memo.committed(&self.names);
+                self.memo.committed(&self.names, &self.heads);
                 *last(&self.unwritable) = None;
             }
             Err(trouble) => {
-                self.memo.rolled_back(&self.names);
+                self.memo.rolled_back(&self.names, &self.heads);
                 if let Some(why) = trouble.unwritable() {
                     *last(&self.unwritable) = Some(why);
                 }

@@ -1,0 +1,123 @@
+//! Reading a task again and again: what is remembered of it is never older than what was acknowledged, and nobody else's.
+
+use attache::auth::Access;
+use attache::model::{ErrorKind, GetTaskRequest, Task, TaskId, TaskState};
+#[cfg(feature = "sqlite")]
+use attache::store::{Sqlite, sqlite::Options};
+use attache::{Client, Server};
+use serde_json::json;
+
+use super::strangers::{ANN, BOB, by, keys};
+use super::{Obeys, find, get, refused, said, say, send, to};
+use crate::everywhere::{CELLS, card, everywhere_on, history};
+use crate::harness::{FORMS, run};
+
+/// Runs a scenario everywhere, on every store.
+async fn on_every_store(server: impl Fn() -> Server, scenario: impl AsyncFn(Client)) {
+    everywhere_on(&server, &scenario).await;
+    #[cfg(feature = "sqlite")]
+    {
+        let (folder, number) = (tempfile::tempdir().unwrap(), std::cell::Cell::new(0));
+        let stored = || {
+            number.set(number.get() + 1);
+            let file = folder.path().join(format!("{}.db", number.get()));
+            server().store(Sqlite::open(file, Options::default()).unwrap())
+        };
+        everywhere_on(stored, &scenario).await;
+    }
+}
+
+async fn last(client: &Client, task: &Task, length: usize) -> Vec<String> {
+    let history_length = Some(i32::try_from(length).unwrap());
+    let request = GetTaskRequest { id: task.id.clone(), history_length, ..Default::default() };
+    said(&client.get_task(request).await.unwrap())
+}
+
+#[tokio::test]
+async fn a_task_that_was_read_shows_what_was_said_since() {
+    let server = || Server::new(card(), Obeys);
+    on_every_store(server, async |client: Client| {
+        let mut task = say(&client, "ask").await;
+        for text in ["ask", "ask", "done"] {
+            for _ in 0..3 {
+                assert_eq!(get(&client, &task).await, task);
+            }
+            let all = said(&task);
+            for length in [1, 0, all.len(), all.len() + 1, 2] {
+                let expected = &all[all.len() - history(&client, length, all.len())..];
+                assert_eq!(last(&client, &task, length).await, expected, "the last {length}");
+                assert_eq!(said(&get(&client, &task).await), all);
+            }
+            task = send(&client, to(&task, text)).await;
+            assert!(said(&task).contains(&text.to_owned()));
+        }
+        assert_eq!(get(&client, &task).await, task);
+        assert_eq!(get(&client, &task).await.status.state, TaskState::Completed);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn s01_what_is_remembered_of_a_task_is_its_owners_alone() {
+    let server = || Server::new(card(), Obeys).access(Access::by(keys()));
+    on_every_store(server, async |client: Client| {
+        let (ann, bob) = (by(&client, ANN), by(&client, BOB));
+        let task = say(&ann, "ask").await;
+        for _ in 0..3 {
+            assert_eq!(get(&ann, &task).await, task);
+            assert_eq!(refused(find(&bob, &task.id).await), ErrorKind::TaskNotFound);
+        }
+    })
+    .await;
+}
+
+/// Everybody asks for the same task, one after the other, and then again: each has it in their own form.
+#[tokio::test]
+async fn each_version_and_binding_has_its_own_form_of_a_task() {
+    let server = run(Server::new(card(), Obeys)).await;
+    let url = format!("http://{}/", server.address);
+    let clients: Vec<Client> =
+        CELLS.iter().map(|(binding, version)| Client::new(&url, *binding, *version).unwrap()).collect();
+    let task = say(&clients[0], "done").await;
+    let mut bodies = Vec::new();
+    for round in 0..3 {
+        for client in &clients {
+            assert_eq!(said(&get(client, &task).await), ["done"]);
+        }
+        let mut all = Vec::new();
+        for form in FORMS {
+            let answer = server.ask(&form.ask("GetTask", json!({"id": task.id.as_str()}))).await;
+            assert_eq!(answer.header("a2a-version"), Some(form.version()), "{form:?}");
+            let body = answer.json();
+            let shown = if form.is_rpc() { &body["result"] } else { &body };
+            let is_kind = shown["kind"] == "task";
+            let state = shown["status"]["state"].as_str().unwrap();
+            assert_eq!(
+                (is_kind, state.starts_with("TASK_STATE_")),
+                (state == "completed", !is_kind),
+                "{form:?}"
+            );
+            assert_eq!(shown["history"][0].get("content").is_some(), form == FORMS[3], "{form:?}");
+            all.push(answer.body);
+        }
+        if round == 0 {
+            bodies.clone_from(&all);
+        }
+        assert_eq!(all, bodies, "nothing changes from one reader to the next");
+    }
+}
+
+/// 04 §4: one that asks by its own name is answered by it, however many have asked by the id.
+#[tokio::test]
+async fn a_name_of_the_first_days_is_not_answered_with_somebody_elses_bytes() {
+    let server = run(Server::new(card(), Obeys)).await;
+    let message = json!({"role": "user", "parts": [{"type": "text", "text": "ask"}]});
+    server.result("tasks/send", json!({"id": "mine", "message": message})).await;
+    let listed = server.result("ListTasks", json!({})).await;
+    let id = TaskId::from(listed["tasks"][0]["id"].as_str().unwrap());
+    for _ in 0..3 {
+        assert_eq!(server.result("tasks/get", json!({"id": id.as_str()})).await["id"], id.as_str());
+        assert_eq!(server.result("GetTask", json!({"id": id.as_str()})).await["id"], id.as_str());
+        assert_eq!(server.result("tasks/get", json!({"id": "mine"})).await["id"], "mine");
+    }
+}
