@@ -9,20 +9,22 @@ use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::forms::{event, form};
+use super::forms::form;
 use super::outgoing::Outgoing;
 use super::reply::{Fault, logged};
 use super::taken::piece;
-use crate::model::{Error, Result};
+use crate::model::{Entry, Error, Result};
 use crate::service::{Item, Stream};
 use crate::wire::jsonrpc::{Id, begin_result, end};
-use crate::wire::{Dialect, sse, write_event, write_failure};
+use crate::wire::{Dialect, sse, write_event, write_failure, write_update};
 
 /// What stands around each event, and how it is written.
 pub(super) struct Envelope {
     /// The call that is answered; REST has none.
-    pub(super) id: Option<Id<'static>>,
-    pub(super) dialect: Dialect,
+    id: Option<Id<'static>>,
+    dialect: Dialect,
+    /// What stands before each event; the call is the same for all of them.
+    begin: Vec<u8>,
 }
 
 /// How what happens to a task is written.
@@ -141,13 +143,12 @@ impl Tell for Envelope {
                 write_event(out, event, false, &self.dialect);
             }),
             Item::Update { entry, closes } => {
+                let write = |entry: &Entry, out: &mut Vec<u8>| {
+                    write_update(out, entry, stream.ids(), *closes, &self.dialect);
+                };
                 self.write_whole(out, Some(entry.seq.0), |out| match form(&self.dialect, *closes) {
-                    Some(form) => entry.form(form, out, |entry, out| {
-                        event(entry, stream.ids(), |event| write_event(out, event, *closes, &self.dialect));
-                    }),
-                    None => {
-                        event(entry, stream.ids(), |event| write_event(out, event, *closes, &self.dialect));
-                    }
+                    Some(form) => entry.form(form, out, write),
+                    None => write(entry, out),
                 })
             }
         }
@@ -155,15 +156,20 @@ impl Tell for Envelope {
 }
 
 impl Envelope {
+    pub(super) fn new(id: Option<Id<'static>>, dialect: Dialect) -> Self {
+        let mut begin = Vec::new();
+        if let Some(id) = &id {
+            begin_result(&mut begin, id);
+        }
+        Self { id, dialect, begin }
+    }
+
     fn write_whole(&self, out: &mut Vec<u8>, at: Option<u64>, write: impl FnOnce(&mut Vec<u8>)) {
         sse::begin(out, at);
-        match &self.id {
-            Some(id) => {
-                begin_result(out, id);
-                write(out);
-                end(out);
-            }
-            None => write(out),
+        out.extend_from_slice(&self.begin);
+        write(out);
+        if self.id.is_some() {
+            end(out);
         }
         sse::end(out);
     }

@@ -109,7 +109,7 @@ async fn served(
             reply::whole(StatusCode::OK, rest_type(names_a2a(&head.headers), version), out.into())
         }
         Answer::Stream(stream) => {
-            let envelope = Envelope { id: None, dialect };
+            let envelope = Envelope::new(None, dialect);
             let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
             reply::events(Body::Frames(Box::new(events)))
         }

@@ -25,6 +25,7 @@ mod response;
 mod spelling;
 pub mod sse;
 mod strict;
+mod update;
 mod v03;
 mod v1;
 
@@ -37,7 +38,7 @@ pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_re
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{
     A2A_JSON, Carries, carries, refuses_in_stream, rest_type, write_body, write_event, write_failure,
-    write_result,
+    write_result, write_update,
 };
 
 #[cfg(feature = "grpc")]
