@@ -128,7 +128,8 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                 spoken = 0;
             }
         }
-        if ended.is_some() {
+        // What was written elsewhere meanwhile may have met what we wrote.
+        if ended.is_some() || runner.is_stopped() {
             continue;
         }
         let silence = later(heard, worker.max_silence(&runner.engine.settings));
