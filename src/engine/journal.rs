@@ -50,7 +50,7 @@ impl Journal {
         Self { store, bus, registry, resting, keeper, long: LONG, patience, stop }
     }
 
-    pub(super) async fn open(&self, task: NewTask) -> store::Result<Opened> {
+    pub(super) async fn open(&self, task: &NewTask) -> store::Result<Opened> {
         self.store.create(task).await
     }
 

@@ -15,14 +15,15 @@ pub(crate) struct Recorded {
     at: usize,
 }
 
-/// Entries that were recorded at the same time: one allocation for all of them.
-pub(super) type Sheet = Arc<[Written]>;
+/// Entries that were recorded at the same time.
+pub(super) type Sheet = Arc<Page>;
 
 #[derive(Debug)]
-pub(super) struct Written {
-    entry: Entry,
-    /// The forms that were asked for; `None` where one reader has the entry, who needs no copy of what is written.
-    forms: Option<Forms>,
+pub(super) struct Page {
+    entries: Vec<Entry>,
+    /// A place for the forms of each entry, made for the first who asks; `None` where one reader has the entries, who
+    /// needs no copy of what is written.
+    forms: Option<OnceLock<Box<[Forms]>>>,
 }
 
 /// Most often one form is asked for, and it needs no allocation to find it.
@@ -36,12 +37,12 @@ struct Forms {
 impl Recorded {
     /// Makes a sheet of entries.
     pub(super) fn sheet(entries: impl IntoIterator<Item = Entry>) -> Sheet {
-        entries.into_iter().map(|entry| Written { entry, forms: Some(Forms::default()) }).collect()
+        Arc::new(Page { entries: entries.into_iter().collect(), forms: Some(OnceLock::new()) })
     }
 
     /// Entries that one reader has.
     pub(super) fn own(entries: impl IntoIterator<Item = Entry>) -> Vec<Self> {
-        let sheet: Sheet = entries.into_iter().map(|entry| Written { entry, forms: None }).collect();
+        let sheet = Arc::new(Page { entries: entries.into_iter().collect(), forms: None });
         Self::all(&sheet, 0).collect()
     }
 
@@ -53,8 +54,10 @@ impl Recorded {
     /// Writes the entry in a wire form: the first who asks does it, the others share the bytes. What a form is, is
     /// nothing that we need to know.
     pub(crate) fn form(&self, form: u8, out: &mut Vec<u8>, write: impl FnOnce(&Entry, &mut Vec<u8>)) {
-        let Written { entry, forms } = &self.sheet[self.at];
+        let (entry, Page { entries, forms }) = (&**self, &*self.sheet);
         let Some(forms) = forms else { return write(entry, out) };
+        let none = || entries.iter().map(|_| Forms::default()).collect();
+        let forms = &forms.get_or_init(none)[self.at];
         if *forms.first.get_or_init(|| form) == form {
             return shared(&forms.bytes, out, |out| write(entry, out));
         }
@@ -92,15 +95,15 @@ impl Deref for Recorded {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
-        &self.sheet[self.at].entry
+        &self.sheet[self.at]
     }
 }
 
-impl Deref for Written {
-    type Target = Entry;
+impl Deref for Page {
+    type Target = [Entry];
 
-    fn deref(&self) -> &Entry {
-        &self.entry
+    fn deref(&self) -> &[Entry] {
+        &self.entries
     }
 }
 

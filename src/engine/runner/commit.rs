@@ -165,9 +165,7 @@ impl Runner {
             let (live, wished) = self.engine.journal.registry.claim(&self.id);
             (self.live, self.wished) = (Some(live), Some(wished));
         }
-        // A quick turn is over before anybody could follow it, but for whoever began it.
-        let (events, shown) = (batch.events.len(), (!last || birth.followed).then(|| batch.clone()));
-        let (states, begun) = (metrics::states(&batch.events), Instant::now());
+        let (events, begun) = (batch.events.len(), Instant::now());
         let task = NewTask {
             id: self.id.clone(),
             scope: self.scope.clone(),
@@ -176,10 +174,12 @@ impl Runner {
             config: birth.config,
             batch,
         };
-        match self.patiently(self.engine.journal.open(task)).await {
+        match self.patiently(self.engine.journal.open(&task)).await {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
-                self.count(&states, events, begun);
+                self.count(&metrics::states(&task.batch.events), events, begun);
+                // A quick turn is over before anybody could follow it, but for whoever began it.
+                let shown = (!last || birth.followed).then_some(task.batch);
                 let (live, opening) = if last { (None, shown) } else { (shown, None) };
                 self.written(events, live.map(|batch| (batch, weight)));
                 let _ = birth.answer.send(Ok(Accepted { opening, ..self.accepted() }));
