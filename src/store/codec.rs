@@ -34,6 +34,9 @@ pub(in crate::store) use plain::write_events;
 
 const FORMAT: u8 = 1;
 
+/// What an event takes, mostly: a chunk of a few words.
+const USUAL_EVENT: usize = 112;
+
 /// Events that were recorded at one time, in few bytes: ids of the task itself that its messages repeat are one each. On disk
 /// they are written out, as they always were.
 pub(in crate::store) fn write_short(time: Timestamp, events: &[Event]) -> Vec<u8> {
@@ -41,7 +44,7 @@ pub(in crate::store) fn write_short(time: Timestamp, events: &[Event]) -> Vec<u8
 }
 
 fn write_as(format: u8, time: Timestamp, events: &[Event]) -> Vec<u8> {
-    let mut out = Writer::new(format);
+    let mut out = Writer::new(format, events.len() * USUAL_EVENT);
     out.time(time);
     out.list(events, write_event);
     out.into_bytes()

@@ -26,29 +26,29 @@ const PAGE: usize = 1000;
 impl Runner {
     /// Folds events that will be written with the next commit.
     pub(in crate::engine) fn plan(&mut self, events: impl IntoIterator<Item = Event>) {
-        let mut weight = 0;
-        self.fold(events.into_iter().inspect(|event| weight += event.weight()));
-        self.grow(weight);
+        let folded = self.pending.len();
+        self.pending.extend(events);
+        let weight = self.pending[folded..].iter().map(Event::weight).sum();
+        self.fold(folded, weight);
     }
 
-    /// The same for events that were weighed before, all together.
-    pub(in crate::engine) fn plan_weighed(&mut self, events: impl IntoIterator<Item = Event>, weight: usize) {
-        self.fold(events);
-        self.grow(weight);
+    /// The same for events that were weighed before, all together. Leaves room for more in their place.
+    pub(in crate::engine) fn plan_weighed(&mut self, events: &mut Vec<Event>, weight: usize) {
+        let folded = self.pending.len();
+        self.pending.append(events);
+        self.fold(folded, weight);
     }
 
-    fn fold(&mut self, events: impl IntoIterator<Item = Event>) {
+    /// Folds what was added behind this.
+    fn fold(&mut self, folded: usize, weight: usize) {
         let now = self.engine.clock.now();
-        if self.pending.is_empty() {
+        if folded == 0 {
             self.since = now;
         }
         let log = &mut self.log;
-        self.pending.extend(events.into_iter().map(|event| log.take(now, event)));
-    }
-
-    fn grow(&mut self, by: usize) {
-        self.weight += by;
-        self.pending_weight += by;
+        self.pending[folded..].iter_mut().for_each(|event| log.take(now, event));
+        self.weight += weight;
+        self.pending_weight += weight;
     }
 
     pub(in crate::engine) fn has_plans(&self) -> bool {

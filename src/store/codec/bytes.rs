@@ -41,9 +41,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins with the byte that says which format follows.
-    pub(super) fn new(format: u8) -> Self {
-        let mut bytes = Vec::with_capacity(USUAL);
+    /// Begins with the byte that says which format follows; about so much will.
+    pub(super) fn new(format: u8, about: usize) -> Self {
+        let mut bytes = Vec::with_capacity(about.max(USUAL));
         bytes.push(format);
         Self { bytes, short: format == SHORT, own: None }
     }
