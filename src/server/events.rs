@@ -16,15 +16,15 @@ use super::taken::piece;
 use crate::model::{Entry, Error, Result};
 use crate::service::{Item, Stream};
 use crate::wire::jsonrpc::{Id, begin_result, end};
-use crate::wire::{Dialect, sse, write_event, write_failure, write_update};
+use crate::wire::{Dialect, Updates, sse, write_event, write_failure};
 
 /// What stands around each event, and how it is written.
 pub(super) struct Envelope {
     /// The call that is answered; REST has none.
     id: Option<Id<'static>>,
-    dialect: Dialect,
     /// What stands before each event; the call is the same for all of them.
     begin: Vec<u8>,
+    updates: Updates,
 }
 
 /// How what happens to a task is written.
@@ -132,26 +132,30 @@ impl<T: Tell> Body for Events<T> {
 impl Tell for Envelope {
     fn failure(&mut self, error: Error) -> Vec<u8> {
         let mut out = Vec::new();
-        write_failure(&mut out, &logged(error), self.id.as_ref(), self.dialect.version());
+        write_failure(&mut out, &logged(error), self.id.as_ref(), self.updates.dialect().version());
         out
     }
 
     fn write(&mut self, out: &mut Vec<u8>, stream: &Stream, item: &Item) {
         match item {
-            // Where nothing follows, the event itself says so.
-            Item::Whole(event, at) => self.write_whole(out, at.map(|at| at.0), |out| {
-                write_event(out, event, false, &self.dialect);
-            }),
+            Item::Whole(event, at) => {
+                self.begin(out, at.map(|at| at.0));
+                // Where nothing follows, the event itself says so.
+                write_event(out, event, false, self.updates.dialect());
+            }
             Item::Update { entry, closes } => {
-                let write = |entry: &Entry, out: &mut Vec<u8>| {
-                    write_update(out, entry, stream.ids(), *closes, &self.dialect);
+                self.begin(out, Some(entry.seq.0));
+                let form = form(self.updates.dialect(), *closes);
+                let mut write = |entry: &Entry, out: &mut Vec<u8>| {
+                    self.updates.write(out, entry, stream.ids(), *closes);
                 };
-                self.write_whole(out, Some(entry.seq.0), |out| match form(&self.dialect, *closes) {
+                match form {
                     Some(form) => entry.form(form, out, write),
                     None => write(entry, out),
-                })
+                }
             }
         }
+        self.end(out);
     }
 }
 
@@ -161,13 +165,15 @@ impl Envelope {
         if let Some(id) = &id {
             begin_result(&mut begin, id);
         }
-        Self { id, dialect, begin }
+        Self { id, begin, updates: Updates::new(dialect) }
     }
 
-    fn write_whole(&self, out: &mut Vec<u8>, at: Option<u64>, write: impl FnOnce(&mut Vec<u8>)) {
+    fn begin(&self, out: &mut Vec<u8>, at: Option<u64>) {
         sse::begin(out, at);
         out.extend_from_slice(&self.begin);
-        write(out);
+    }
+
+    fn end(&self, out: &mut Vec<u8>) {
         if self.id.is_some() {
             end(out);
         }

@@ -38,8 +38,10 @@ pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_re
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{
     A2A_JSON, Carries, carries, refuses_in_stream, rest_type, write_body, write_event, write_failure,
-    write_result, write_update,
+    write_result,
 };
+
+pub use update::Updates;
 
 #[cfg(feature = "grpc")]
 use request::not_in_v03;

@@ -7,10 +7,9 @@ use super::errors::RestError;
 use super::jsonrpc::{self, Id};
 use super::v03::rest::{Event, Proto};
 use super::v03::{Age, StatusEventOut, V03};
-use super::{Dialect, sse, update, write};
+use super::{Dialect, sse, write};
 use crate::model::{
-    ContextId, Entry, Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse,
-    TaskId, Version,
+    Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse, Version,
 };
 
 /// Writes the result of a JSON-RPC call.
@@ -116,22 +115,6 @@ pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dial
         StreamResponse::Message(message) => write(out, &V03(message, age)),
         StreamResponse::StatusUpdate(event) => write(out, &StatusEventOut(event, closes, age)),
         StreamResponse::ArtifactUpdate(event) => write(out, &V03(event, age)),
-    }
-}
-
-/// Writes what callers are told of an entry, as [`write_event`] would; nothing where they are not told of it.
-pub fn write_update(
-    out: &mut Vec<u8>,
-    entry: &Entry,
-    ids: (&TaskId, &ContextId),
-    closes: bool,
-    dialect: &Dialect,
-) {
-    if *dialect == Dialect::V1 {
-        return update::write_update(out, entry, ids);
-    }
-    if let Some(event) = entry.update(ids.0, ids.1) {
-        write_event(out, &event, closes, dialect);
     }
 }
 

@@ -1,39 +1,93 @@
-//! What callers of 1.0 are told of an entry, written straight from the log.
+//! What callers are told of entries, written straight from the log.
 //!
-//! A stream is mostly chunks of one text: these are put down without a copy of the artifact, and without a generic writer.
-//! Whatever has more to it is written as the model says.
+//! A stream is mostly chunks of one text: in 1.0 these are put down without a copy of the artifact, and without a generic
+//! writer. Whatever has more to it is written as the model says.
 
-use super::write;
-use crate::model::{Artifact, ContextId, Entry, Event, TaskId};
+use super::{Dialect, write, write_event};
+use crate::model::{Artifact, ArtifactId, ContextId, Entry, Event, TaskId};
 
-/// Writes what callers are told of an entry; nothing where that is nothing.
-pub(super) fn write_update(out: &mut Vec<u8>, entry: &Entry, (task, context): (&TaskId, &ContextId)) {
-    let Event::Artifact { artifact, append, last_chunk, metadata } = &entry.event else {
-        if let Some(event) = entry.update(task, context) {
-            write(out, &event);
+/// Writes the entries of one stream, in one dialect.
+#[derive(Debug)]
+pub struct Updates {
+    dialect: Dialect,
+    chunk: Option<Chunk>,
+}
+
+/// How the chunks of an artifact begin, which is the same for all of them.
+#[derive(Debug)]
+struct Chunk {
+    task: TaskId,
+    context: ContextId,
+    artifact: ArtifactId,
+    begin: Vec<u8>,
+}
+
+impl Updates {
+    /// Nothing is written yet.
+    #[must_use]
+    pub fn new(dialect: Dialect) -> Self {
+        Self { dialect, chunk: None }
+    }
+
+    /// The dialect.
+    #[must_use]
+    pub fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    /// Writes what callers are told of an entry, as [`write_event`] would; nothing where they are not told of it.
+    pub fn write(
+        &mut self,
+        out: &mut Vec<u8>,
+        entry: &Entry,
+        (task, context): (&TaskId, &ContextId),
+        closes: bool,
+    ) {
+        if self.dialect == Dialect::V1
+            && let Event::Artifact { artifact, append, last_chunk, metadata: None } = &entry.event
+            && let Some(text) = lone_text(artifact)
+        {
+            out.extend_from_slice(self.begin(task, context, &artifact.artifact_id));
+            write_text(out, text);
+            return out.extend_from_slice(end(*append, *last_chunk));
         }
-        return;
-    };
-    out.extend_from_slice(br#"{"artifactUpdate":{"taskId":"#);
-    write_text(out, task.as_str());
-    out.extend_from_slice(br#","contextId":"#);
-    write_text(out, context.as_str());
-    out.extend_from_slice(br#","artifact":"#);
-    match lone_text(artifact) {
-        Some(text) => write_chunk(out, artifact, text),
-        None => write(out, artifact),
+        if let Some(event) = entry.update(task, context) {
+            write_event(out, &event, closes, &self.dialect);
+        }
     }
-    if *append {
-        out.extend_from_slice(br#","append":true"#);
+
+    fn begin(&mut self, task: &TaskId, context: &ContextId, artifact: &ArtifactId) -> &[u8] {
+        let is_known =
+            |chunk: &Chunk| chunk.artifact == *artifact && chunk.task == *task && chunk.context == *context;
+        if !self.chunk.as_ref().is_some_and(is_known) {
+            self.chunk = None;
+        }
+        &self.chunk.get_or_insert_with(|| Chunk::new(task, context, artifact)).begin
     }
-    if *last_chunk {
-        out.extend_from_slice(br#","lastChunk":true"#);
+}
+
+impl Chunk {
+    fn new(task: &TaskId, context: &ContextId, artifact: &ArtifactId) -> Self {
+        let mut begin = Vec::with_capacity(256);
+        begin.extend_from_slice(br#"{"artifactUpdate":{"taskId":"#);
+        write(&mut begin, task);
+        begin.extend_from_slice(br#","contextId":"#);
+        write(&mut begin, context);
+        begin.extend_from_slice(br#","artifact":{"artifactId":"#);
+        write(&mut begin, artifact);
+        begin.extend_from_slice(br#","parts":[{"text":"#);
+        Self { task: task.clone(), context: context.clone(), artifact: artifact.clone(), begin }
     }
-    if let Some(metadata) = metadata {
-        out.extend_from_slice(br#","metadata":"#);
-        write(out, metadata);
+}
+
+/// What stands behind the text of a chunk.
+fn end(append: bool, last_chunk: bool) -> &'static [u8] {
+    match (append, last_chunk) {
+        (false, false) => br#"}]}}}"#,
+        (true, false) => br#"}]},"append":true}}"#,
+        (false, true) => br#"}]},"lastChunk":true}}"#,
+        (true, true) => br#"}]},"append":true,"lastChunk":true}}"#,
     }
-    out.extend_from_slice(b"}}");
 }
 
 /// The text of an artifact that has nothing else but its id.
@@ -47,14 +101,6 @@ fn lone_text(artifact: &Artifact) -> Option<&str> {
         [part] if part.is_plain() && extensions.is_empty() => part.as_text(),
         _ => None,
     }
-}
-
-fn write_chunk(out: &mut Vec<u8>, artifact: &Artifact, text: &str) {
-    out.extend_from_slice(br#"{"artifactId":"#);
-    write_text(out, artifact.artifact_id.as_str());
-    out.extend_from_slice(br#","parts":[{"text":"#);
-    write_text(out, text);
-    out.extend_from_slice(b"}]}");
 }
 
 /// Writes a string; one in which nothing has to be escaped is copied as it is.
@@ -94,39 +140,46 @@ mod tests {
 
     /// The same bytes that the model writes.
     #[track_caller]
-    fn check(event: Event) {
+    fn check(updates: &mut Updates, event: Event) {
         let entry = Entry { seq: Seq(3), time: Timestamp::default(), event };
-        let ids = (&TaskId::from("task \"1\""), &ContextId::from("context"));
-        let mut out = b"> ".to_vec();
-        write_update(&mut out, &entry, ids);
-        let told = entry.update(ids.0, ids.1).map(|event| serde_json::to_string(&event).unwrap());
-        assert_eq!(String::from_utf8(out).unwrap(), format!("> {}", told.unwrap_or_default()));
+        for (task, context) in [("task \"1\"", "context"), ("task 2", "context"), ("task 2", "\t")] {
+            let (task, context) = (TaskId::from(task), ContextId::from(context));
+            let mut out = b"> ".to_vec();
+            updates.write(&mut out, &entry, (&task, &context), false);
+            let told = entry.update(&task, &context).map(|event| serde_json::to_string(&event).unwrap());
+            assert_eq!(String::from_utf8(out).unwrap(), format!("> {}", told.unwrap_or_default()));
+        }
     }
 
-    fn chunk(artifact: Artifact) {
-        for (append, last_chunk) in [(false, false), (true, false), (true, true)] {
-            let metadata = last_chunk.then(|| [("key", "value")].into_iter().collect::<Object>());
-            check(Event::Artifact { artifact: artifact.clone(), append, last_chunk, metadata });
+    fn chunk(updates: &mut Updates, artifact: Artifact) {
+        for (append, last_chunk) in [(false, false), (true, false), (false, true), (true, true)] {
+            for metadata in [None, Some([("key", "value")].into_iter().collect::<Object>())] {
+                check(updates, Event::Artifact { artifact: artifact.clone(), append, last_chunk, metadata });
+            }
         }
     }
 
     #[test]
     fn what_is_written_in_short_is_what_the_model_writes() {
+        let updates = &mut Updates::new(Dialect::V1);
         let long = "über ".repeat(40);
         let (before, behind) = (format!("\t{long}"), format!("{long}\t"));
         for text in ["", "plain", "\"", "\\", "\n", "\u{1f}", "\u{7f} ", &long, &before, &behind] {
-            chunk(Artifact { name: None, ..Artifact::text("", text).with_id("an/id") });
-            chunk(Artifact { name: None, ..Artifact::text("", text).with_id("an \"id\"").part("more") });
-            chunk(Artifact::text("named", text));
+            chunk(updates, Artifact { name: None, ..Artifact::text("", text).with_id("an/id") });
+            chunk(
+                updates,
+                Artifact { name: None, ..Artifact::text("", text).with_id("an \"id\"").part("more") },
+            );
+            chunk(updates, Artifact::text("named", text));
         }
         let bare = || Artifact { name: None, ..Artifact::text("", "text") };
-        chunk(Artifact { parts: vec![Part::data(serde_json::json!({"a": 1}))], ..bare() });
-        chunk(Artifact { parts: vec![Part::text("x").with_media_type("text/html")], ..bare() });
-        chunk(Artifact { parts: Vec::new(), ..bare() });
-        chunk(Artifact { description: Some("what it is".to_owned()), ..bare() });
-        chunk(Artifact { extensions: vec!["urn:x".to_owned()], ..bare() });
-        chunk(Artifact { metadata: Some(Object::new()), ..bare() });
-        check(Event::Status { status: TaskStatus::new(TaskState::Working), metadata: None });
-        check(Event::TurnStarted);
+        chunk(updates, Artifact { parts: vec![Part::data(serde_json::json!({"a": 1}))], ..bare() });
+        chunk(updates, Artifact { parts: vec![Part::text("x").with_media_type("text/html")], ..bare() });
+        chunk(updates, Artifact { parts: Vec::new(), ..bare() });
+        chunk(updates, Artifact { description: Some("what it is".to_owned()), ..bare() });
+        chunk(updates, Artifact { extensions: vec!["urn:x".to_owned()], ..bare() });
+        chunk(updates, Artifact { metadata: Some(Object::new()), ..bare() });
+        check(updates, Event::Status { status: TaskStatus::new(TaskState::Working), metadata: None });
+        check(updates, Event::TurnStarted);
     }
 }
