@@ -3,8 +3,6 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bytes::Bytes;
-
 use crate::model::Entry;
 
 /// An entry of a log, with those that were recorded at the same time. Everybody who follows the log shares it, and what it
@@ -15,34 +13,39 @@ pub(crate) struct Recorded {
     at: usize,
 }
 
-/// Entries that were recorded at the same time.
-pub(super) type Sheet = Arc<Page>;
+/// Entries that were recorded at the same time: one allocation for all of them.
+pub(super) type Sheet = Arc<[Written]>;
 
 #[derive(Debug)]
-pub(super) struct Page {
-    entries: Vec<Entry>,
-    /// A place for the forms of each entry, made for the first who asks; `None` where one reader has the entries, who
-    /// needs no copy of what is written.
-    forms: Option<OnceLock<Box<[Forms]>>>,
+pub(super) struct Written {
+    entry: Entry,
+    /// The forms that were asked for; `None` where one reader has the entry, who needs no copy of what is written.
+    forms: Option<Forms>,
 }
 
 /// Most often one form is asked for, and it needs no allocation to find it.
 #[derive(Debug, Default)]
 struct Forms {
     first: OnceLock<u8>,
-    bytes: OnceLock<Bytes>,
-    others: Mutex<Vec<(u8, Arc<OnceLock<Bytes>>)>>,
+    bytes: Bytes,
+    /// Apart: every entry of a live log has room for its forms, and few are asked for in a second one.
+    others: OnceLock<Box<Others>>,
 }
+
+/// What a form looks like, once somebody has written it.
+type Bytes = OnceLock<Box<[u8]>>;
+
+type Others = Mutex<Vec<(u8, Arc<Bytes>)>>;
 
 impl Recorded {
     /// Makes a sheet of entries.
     pub(super) fn sheet(entries: impl IntoIterator<Item = Entry>) -> Sheet {
-        Arc::new(Page { entries: entries.into_iter().collect(), forms: Some(OnceLock::new()) })
+        entries.into_iter().map(|entry| Written { entry, forms: Some(Forms::default()) }).collect()
     }
 
     /// Entries that one reader has.
     pub(super) fn own(entries: impl IntoIterator<Item = Entry>) -> Vec<Self> {
-        let sheet = Arc::new(Page { entries: entries.into_iter().collect(), forms: None });
+        let sheet: Sheet = entries.into_iter().map(|entry| Written { entry, forms: None }).collect();
         Self::all(&sheet, 0).collect()
     }
 
@@ -54,10 +57,8 @@ impl Recorded {
     /// Writes the entry in a wire form: the first who asks does it, the others share the bytes. What a form is, is
     /// nothing that we need to know.
     pub(crate) fn form(&self, form: u8, out: &mut Vec<u8>, write: impl FnOnce(&Entry, &mut Vec<u8>)) {
-        let (entry, Page { entries, forms }) = (&**self, &*self.sheet);
+        let Written { entry, forms } = &self.sheet[self.at];
         let Some(forms) = forms else { return write(entry, out) };
-        let none = || entries.iter().map(|_| Forms::default()).collect();
-        let forms = &forms.get_or_init(none)[self.at];
         if *forms.first.get_or_init(|| form) == form {
             return shared(&forms.bytes, out, |out| write(entry, out));
         }
@@ -67,11 +68,11 @@ impl Recorded {
 }
 
 /// Whoever is first writes where it goes, and leaves a copy to the others.
-fn shared(bytes: &OnceLock<Bytes>, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+fn shared(bytes: &Bytes, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let begun = out.len();
     let bytes = bytes.get_or_init(|| {
         write(out);
-        Bytes::copy_from_slice(&out[begun..])
+        Box::from(&out[begun..])
     });
     if out.len() == begun {
         out.extend_from_slice(bytes);
@@ -79,13 +80,13 @@ fn shared(bytes: &OnceLock<Bytes>, out: &mut Vec<u8>, write: impl FnOnce(&mut Ve
 }
 
 impl Forms {
-    fn place(&self, form: u8) -> Arc<OnceLock<Bytes>> {
+    fn place(&self, form: u8) -> Arc<Bytes> {
         // Places are added whole, so a panic elsewhere spoils nothing.
-        let mut forms = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = self.others.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, place)) = forms.iter().find(|(known, _)| *known == form) {
             return place.clone();
         }
-        let place = Arc::<OnceLock<Bytes>>::default();
+        let place = Arc::<Bytes>::default();
         forms.push((form, place.clone()));
         place
     }
@@ -95,15 +96,15 @@ impl Deref for Recorded {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
-        &self.sheet[self.at]
+        &self.sheet[self.at].entry
     }
 }
 
-impl Deref for Page {
-    type Target = [Entry];
+impl Deref for Written {
+    type Target = Entry;
 
-    fn deref(&self) -> &[Entry] {
-        &self.entries
+    fn deref(&self) -> &Entry {
+        &self.entry
     }
 }
 

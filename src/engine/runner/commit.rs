@@ -62,9 +62,9 @@ impl Runner {
         }
         while self.has_plans() {
             let (batch, weight) = self.batch(key.clone());
-            let Some(head) = self.head.clone() else { return Ok(()) };
+            let Some(head) = &self.head else { return Ok(()) };
             let begun = Instant::now();
-            match self.patiently(self.engine.journal.append(&head, self.durable, &batch)).await {
+            match self.patiently(self.engine.journal.append(head, self.durable, &batch)).await {
                 Ok(()) => {
                     self.count(&metrics::states(&batch.events), batch.events.len(), begun);
                     self.written(batch.events.len(), Some((batch, weight)));
