@@ -122,7 +122,7 @@ impl Service {
                 return Ok(Answer::Stream(Box::new(self.subscribe_to_task(call, request).await?)));
             }
             Request::CreatePushConfig(config) => {
-                Response::PushConfig(self.create_push_config(call, config).await?)
+                Response::PushConfig(self.create_push_config(call, *config).await?)
             }
             Request::GetPushConfig(request) => {
                 Response::PushConfig(self.get_push_config(call, request).await?)

@@ -1,8 +1,7 @@
 //! Any agent behind one type, with its panics caught.
 
-use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::{Agent, Failure, Outcome, Turn};
@@ -24,7 +23,7 @@ pub(crate) trait AnyAgent: Send + Sync {
 
 impl<A: Agent> AnyAgent for A {
     fn run(&self, turn: Turn) -> Boxed<'_, Result<Outcome, Failure>> {
-        Box::pin(async { calm(async { Agent::run(self, turn).await }).await? })
+        Box::pin(Calm::new(async move { Agent::run(self, turn).await }))
     }
 
     fn reply<'a>(
@@ -32,11 +31,14 @@ impl<A: Agent> AnyAgent for A {
         message: &'a Message,
         call: &'a Call,
     ) -> Boxed<'a, Result<Option<Message>, Failure>> {
-        Box::pin(calm(async { Agent::reply(self, message, call).await }))
+        Box::pin(Calm::new(async move { Ok(Agent::reply(self, message, call).await) }))
     }
 
     fn canceled<'a>(&'a self, task: &'a Task) -> Boxed<'a, Result<(), Failure>> {
-        Box::pin(calm(async { Agent::canceled(self, task).await }))
+        Box::pin(Calm::new(async move {
+            Agent::canceled(self, task).await;
+            Ok(())
+        }))
     }
 
     fn durable_start(&self) -> bool {
@@ -45,29 +47,30 @@ impl<A: Agent> AnyAgent for A {
 }
 
 /// Runs a future to its end, or to its panic. A panic while it is dropped is swallowed.
-async fn calm<F: Future>(future: F) -> Result<F::Output, Failure> {
-    let mut future = pin!(Some(future));
-    let mut calm = Calm(future.as_mut());
-    poll_fn(|context| calm.poll(context)).await
-}
+///
+/// In a box of its own, where it has room once: an `async` block around it would have room for it twice.
+struct Calm<F>(Option<Pin<Box<F>>>);
 
-/// A future whose panics stay within.
-struct Calm<'a, F>(Pin<&'a mut Option<F>>);
-
-impl<F: Future> Calm<'_, F> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, Failure>> {
-        let Some(future) = self.0.as_mut().as_pin_mut() else { return Poll::Pending };
-        // Unwind safe: after a panic the future is dropped and never polled again.
-        match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
-            Ok(poll) => poll.map(Ok),
-            Err(payload) => Poll::Ready(Err(Failure::panic(payload))),
-        }
+impl<F> Calm<F> {
+    fn new(future: F) -> Self {
+        Self(Some(Box::pin(future)))
     }
 }
 
-impl<F> Drop for Calm<'_, F> {
+impl<T, F: Future<Output = Result<T, Failure>>> Future for Calm<F> {
+    type Output = Result<T, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(future) = &mut self.0 else { return Poll::Pending };
+        // Unwind safe: after a panic the future is dropped and never polled again.
+        catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)))
+            .unwrap_or_else(|payload| Poll::Ready(Err(Failure::panic(payload))))
+    }
+}
+
+impl<F> Drop for Calm<F> {
     fn drop(&mut self) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.0.set(None))) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.0 = None)) {
             let cause = Failure::panic(payload);
             tracing::warn!(
                 cause = cause.cause() as &dyn std::error::Error,
@@ -83,10 +86,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_failure() {
-        let failure = calm(async { panic!("at {}", "/etc/secret") }).await.map(|(): ()| ()).unwrap_err();
+        let panics = Calm::new(async { panic!("at {}", "/etc/secret") });
+        let failure = panics.await.map(|(): ()| ()).unwrap_err();
         assert_eq!(failure.to_string(), "Agent execution failed (panic)");
         assert_eq!(failure.cause().to_string(), "at /etc/secret");
-        assert_eq!(calm(async { 7 }).await.unwrap(), 7);
+        assert_eq!(Calm::new(async { Ok(7) }).await.unwrap(), 7);
     }
 
     #[tokio::test]
@@ -99,10 +103,11 @@ mod tests {
         }
         let armed = async {
             let _bomb = Bomb;
-            std::future::pending::<()>().await;
+            std::future::pending::<Result<(), Failure>>().await
         };
-        let mut calm = Box::pin(calm(armed));
-        let pending = poll_fn(|context| Poll::Ready(calm.as_mut().poll(context).is_pending())).await;
+        let mut calm = Calm::new(armed);
+        let pending =
+            std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut calm).poll(context).is_pending())).await;
         assert!(pending);
         drop(calm);
     }

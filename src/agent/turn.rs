@@ -1,7 +1,7 @@
 //! One message to work on, and the ways to speak about it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,7 +33,8 @@ pub(crate) struct Setting {
     /// Which attempt it is, from 1.
     pub(crate) attempt: u32,
     pub(crate) queue: Queue,
-    pub(crate) cancel: CancellationToken,
+    /// Made by whoever listens, or has something to say: most turns have neither.
+    pub(crate) cancel: OnceLock<CancellationToken>,
     /// Whether the agent listens for a cancel, and so gets time to end well.
     pub(crate) listens: AtomicBool,
     pub(crate) deadline: Option<Instant>,
@@ -75,7 +76,10 @@ impl Turn {
         if self.0.timed_out {
             return String::new();
         }
-        self.0.message.parts.iter().map(prompt).collect::<Vec<_>>().join("\n")
+        match &*self.0.message.parts {
+            [part] => prompt(part),
+            parts => parts.iter().map(prompt).collect::<Vec<_>>().join("\n"),
+        }
     }
 
     /// The task as it was when the turn began, its message included.
@@ -150,7 +154,7 @@ impl Turn {
     /// other is dropped at once.
     pub async fn cancelled(&self) {
         self.0.listens.store(true, Ordering::Release);
-        self.0.cancel.cancelled().await;
+        self.0.cancel.get_or_init(CancellationToken::new).cancelled().await;
     }
 
     /// Tells the caller how the work goes: the task is working, with this message.

@@ -20,7 +20,7 @@ impl Client {
     /// Of the agent, of the connection, or an answer that makes no sense; the same for every operation.
     pub async fn send_message(&self, mut request: SendMessageRequest) -> Result<SendMessageResponse> {
         self.address(&mut request.tenant);
-        match self.call(Request::SendMessage(request)).await? {
+        match self.call(Request::SendMessage(Box::new(request))).await? {
             Response::SendMessage(answer) => Ok(answer),
             other => Err(mismatch(&other)),
         }
@@ -32,7 +32,7 @@ impl Client {
     /// As [`send_message`](Self::send_message). A refusal may also come as the first item of the stream.
     pub async fn send_streaming_message(&self, mut request: SendMessageRequest) -> Result<EventStream> {
         self.address(&mut request.tenant);
-        self.open(Request::SendStreamingMessage(request), None).await
+        self.open(Request::SendStreamingMessage(Box::new(request)), None).await
     }
 
     /// Reads a task.
@@ -84,7 +84,7 @@ impl Client {
     /// As [`send_message`](Self::send_message).
     pub async fn create_push_config(&self, mut config: PushConfig) -> Result<PushConfig> {
         self.address(&mut config.tenant);
-        push_config(self.call(Request::CreatePushConfig(config)).await?)
+        push_config(self.call(Request::CreatePushConfig(Box::new(config))).await?)
     }
 
     /// Reads a webhook registration.

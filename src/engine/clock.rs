@@ -1,6 +1,6 @@
 //! Time and chance: given to the engine, so that a test can hold both still.
 
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::model::Timestamp;
@@ -14,7 +14,7 @@ pub(crate) trait Clock: Send + Sync + 'static {
     fn passed(&self) -> Duration;
 
     /// An id that nobody has had before.
-    fn id(&self) -> String;
+    fn id(&self) -> Arc<str>;
 }
 
 /// The clock of the machine, and 122 random bits.
@@ -32,8 +32,9 @@ impl Clock for System {
         START.elapsed()
     }
 
-    fn id(&self) -> String {
-        uuid::Uuid::new_v4().to_string()
+    fn id(&self) -> Arc<str> {
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        Arc::from(&*uuid::Uuid::new_v4().as_hyphenated().encode_lower(&mut text))
     }
 }
 

@@ -18,17 +18,16 @@ use super::resting::Resting;
 use super::{Error, Result};
 use crate::bus::Bus;
 use crate::model::{Entry, Event, Scope, Seq, Task, TaskId};
-use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store};
+use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store, Work};
 
 /// How many entries are read at once.
 const PAGE: usize = 1000;
 
-#[derive(Clone)]
 pub(crate) struct Journal {
     pub(super) store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
-    pub(super) registry: Arc<Registry>,
-    pub(super) resting: Arc<Resting>,
+    pub(super) registry: Registry,
+    pub(super) resting: Resting,
     keeper: Arc<Keeper>,
     /// The fold of a log of so many entries is worth keeping.
     pub(super) long: u64,
@@ -46,12 +45,11 @@ impl Journal {
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
         let keeper = Arc::new(Keeper::new(store.clone(), tracker, stop.clone()));
-        let (registry, resting) = (Arc::new(registry), Arc::new(resting));
         Self { store, bus, registry, resting, keeper, long: LONG, patience, stop }
     }
 
-    pub(super) async fn open(&self, task: &NewTask) -> store::Result<Opened> {
-        self.store.create(task).await
+    pub(super) fn open<'a>(&'a self, task: &'a NewTask) -> Work<'a, store::Result<Opened>> {
+        self.store.create(task)
     }
 
     pub(super) async fn find(&self, scope: &Scope, task: &TaskId) -> store::Result<Option<Head>> {
@@ -63,8 +61,13 @@ impl Journal {
     }
 
     /// Adds a batch after `at`; readers hear of it only once it is durable.
-    pub(super) async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> store::Result<()> {
-        self.store.append(task, at, batch).await.map(|_| ())
+    pub(super) fn append<'a>(
+        &'a self,
+        task: &'a Head,
+        at: Seq,
+        batch: &'a Batch,
+    ) -> Work<'a, store::Result<Seq>> {
+        self.store.append(task, at, batch)
     }
 
     /// Lets readers see what is durable now, and has the fold kept if much has come since the last time.
@@ -187,12 +190,12 @@ impl Journal {
     }
 
     /// Every entry after `at`, as it comes.
-    pub(super) fn follow(&self, task: &Head, at: Seq) -> Follow {
+    pub(super) fn follow(self: &Arc<Self>, task: &Head, at: Seq) -> Follow {
         Follow { at, ..self.follow_from(task, Vec::new()) }
     }
 
     /// Every entry from the first on, where the first ones are at hand.
-    pub(super) fn follow_from(&self, task: &Head, known: Vec<Recorded>) -> Follow {
+    pub(super) fn follow_from(self: &Arc<Self>, task: &Head, known: Vec<Recorded>) -> Follow {
         let (journal, task, wake) = (self.clone(), task.clone(), self.bus.watch(&task.id));
         Follow { journal, task, at: Seq(0), known, wake }
     }
@@ -200,7 +203,7 @@ impl Journal {
 
 /// A reader of one log, at its own pace. It slows nobody, and nobody slows it.
 pub(crate) struct Follow {
-    journal: Journal,
+    journal: Arc<Journal>,
     task: Head,
     at: Seq,
     /// What is at hand of what comes next.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use super::log::Log;
@@ -40,8 +40,49 @@ pub(super) struct Incoming {
 
 /// A log that somebody works on.
 pub(super) struct Live {
-    wishes: mpsc::Sender<Wish>,
+    wishes: Mutex<Wishes>,
+    wished: Notify,
     tail: Mutex<Tail>,
+}
+
+/// Wishes on their way, as many as may wait. Most tasks never have one, so there is no channel.
+struct Wishes {
+    waiting: VecDeque<Wish>,
+    most: usize,
+    /// Nobody is there to grant them any more.
+    closed: bool,
+}
+
+/// The place of the one who works on a task: where wishes arrive.
+pub(super) struct Wished(Arc<Live>);
+
+impl Wished {
+    /// The next wish; waits for it.
+    pub(super) async fn next(&mut self) -> Wish {
+        loop {
+            if let Some(wish) = self.ready() {
+                return wish;
+            }
+            // One that has come in between has left word.
+            self.0.wished.notified().await;
+        }
+    }
+
+    /// The next wish, if there is one.
+    fn ready(&mut self) -> Option<Wish> {
+        self.0.wishes().waiting.pop_front()
+    }
+}
+
+impl Drop for Wished {
+    /// Those who still wish for something are told so by the end of their wish.
+    fn drop(&mut self) {
+        let mut wishes = self.0.wishes();
+        wishes.closed = true;
+        let unheard = std::mem::take(&mut wishes.waiting);
+        drop(wishes);
+        drop(unheard);
+    }
 }
 
 struct Tail {
@@ -69,8 +110,8 @@ struct Tail {
 type Limits = (usize, usize);
 
 impl Live {
-    fn new(queue: usize, limits: Limits) -> (Arc<Self>, mpsc::Receiver<Wish>) {
-        let (wishes, wished) = mpsc::channel(queue.max(1));
+    fn new(queue: usize, limits: Limits) -> (Arc<Self>, Wished) {
+        let wishes = Mutex::new(Wishes { waiting: VecDeque::new(), most: queue.max(1), closed: false });
         let tail = Tail {
             log: None,
             end: Seq(0),
@@ -82,7 +123,25 @@ impl Live {
             limits,
             lost: false,
         };
-        (Arc::new(Self { wishes, tail: Mutex::new(tail) }), wished)
+        let live = Arc::new(Self { wishes, wished: Notify::new(), tail: Mutex::new(tail) });
+        (live.clone(), Wished(live))
+    }
+
+    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+        // A queue is whole between any two calls, so a panic elsewhere spoils nothing.
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes a wish on; `false` where too many wait, or nobody is there.
+    fn wish(&self, wish: Wish) -> bool {
+        let mut wishes = self.wishes();
+        if wishes.closed || wishes.waiting.len() >= wishes.most {
+            return false;
+        }
+        wishes.waiting.push_back(wish);
+        drop(wishes);
+        self.wished.notify_one();
+        true
     }
 
     fn tail(&self) -> MutexGuard<'_, Tail> {
@@ -225,7 +284,7 @@ pub(super) enum Passed {
     /// Whoever works on the task has it.
     On,
     /// Nobody works on the task; the wish comes back with the place to do so.
-    Back(Wish, Arc<Live>, mpsc::Receiver<Wish>),
+    Back(Wish, Arc<Live>, Wished),
     /// Too many wait already.
     Refused,
 }
@@ -256,7 +315,7 @@ impl Registry {
     }
 
     /// Makes the caller the one who works on this task; it must be new.
-    pub(super) fn claim(&self, id: &TaskId) -> (Arc<Live>, mpsc::Receiver<Wish>) {
+    pub(super) fn claim(&self, id: &TaskId) -> (Arc<Live>, Wished) {
         let (live, wished) = Live::new(self.queue, self.tail);
         self.shard(id).insert(id.clone(), live.clone());
         (live, wished)
@@ -266,7 +325,7 @@ impl Registry {
     pub(super) fn pass(&self, id: &TaskId, wish: Wish) -> Passed {
         let mut shard = self.shard(id);
         if let Some(live) = shard.get(id) {
-            return live.wishes.try_send(wish).map_or(Passed::Refused, |()| Passed::On);
+            return if live.wish(wish) { Passed::On } else { Passed::Refused };
         }
         let (live, wished) = Live::new(self.queue, self.tail);
         shard.insert(id.clone(), live.clone());
@@ -274,15 +333,13 @@ impl Registry {
     }
 
     /// Stops being the one who works on a task, unless a wish has come meanwhile.
-    pub(super) fn retire(&self, id: &TaskId, wished: &mut mpsc::Receiver<Wish>) -> Option<Wish> {
+    pub(super) fn retire(&self, id: &TaskId, wished: &mut Wished) -> Option<Wish> {
         let mut shard = self.shard(id);
         // Under the lock nobody can send, so an empty queue stays empty.
-        match wished.try_recv() {
-            Ok(wish) => Some(wish),
-            Err(_) => {
-                shard.remove(id);
-                None
-            }
+        let wish = wished.ready();
+        if wish.is_none() {
+            shard.remove(id);
         }
+        wish
     }
 }

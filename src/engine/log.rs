@@ -1,10 +1,13 @@
 //! The log of one task, folded: where the task stands and which messages still wait for their turn.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::model::{Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStatus, Timestamp, Trace};
 use crate::store::Folded;
+
+/// What is there before the first entry; everybody begins with the same.
+static NOTHING: LazyLock<Arc<Task>> = LazyLock::new(Arc::default);
 
 /// A log up to one of its positions.
 ///
@@ -26,7 +29,8 @@ pub(crate) struct Log {
 impl Log {
     /// A log of no entries yet.
     pub(super) fn empty() -> Self {
-        Self::kept(Seq(0), Folded::default())
+        let (waiting, traces) = (VecDeque::new(), VecDeque::new());
+        Self { task: NOTHING.clone(), at: Seq(0), waiting, traces, turns_ended: 0, attempts: 0 }
     }
 
     /// A log that was kept at a position.

@@ -22,13 +22,15 @@ pub(crate) mod tests;
 mod turn;
 
 use std::future::poll_fn;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -41,7 +43,7 @@ use crate::model::{
 use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Tally, Which};
 use clock::{Calendar, Clock};
 use journal::Journal;
-use live::{Incoming, Passed, Registry, Wish};
+use live::{Incoming, Live, Passed, Registry, Wish, Wished};
 use resting::Resting;
 use runner::Runner;
 use sweep::Crowd;
@@ -54,10 +56,21 @@ pub(crate) use recorded::Recorded;
 pub use settings::{AgentSettings, Restart, Settings, Waiting};
 pub(crate) use staff::{Hire, Staff, Team, Worker};
 
-/// Opens logs, runs the agent, and lets others wait for what comes of it.
+/// Opens logs, runs the agent, and lets others wait for what comes of it. Every task has one of these: they share it.
 #[derive(Clone)]
-pub(crate) struct Engine {
-    journal: Journal,
+pub(crate) struct Engine(Arc<Parts>);
+
+impl Deref for Engine {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+/// What an engine is made of.
+pub(crate) struct Parts {
+    journal: Arc<Journal>,
     staff: Staff,
     clock: Arc<dyn Clock>,
     calendar: Arc<Calendar>,
@@ -65,7 +78,7 @@ pub(crate) struct Engine {
     retention: Arc<Calendar>,
     tracker: TaskTracker,
     stop: CancellationToken,
-    settings: Arc<Settings>,
+    settings: Settings,
     turns: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     crowd: Arc<Crowd>,
@@ -79,7 +92,7 @@ pub(crate) struct Opening {
     /// The name that a client of the first days gave the task.
     pub(crate) alias: Option<TaskId>,
     /// A webhook, registered before anything happens.
-    pub(crate) config: Option<Registered>,
+    pub(crate) config: Option<Box<Registered>>,
     /// How the agent failed before the task was there: its first turn ends with that.
     pub(crate) failure: Option<Failure>,
     /// Whether its log is going to be read from the beginning.
@@ -108,14 +121,10 @@ impl Engine {
             (settings.max_tail_entries, settings.max_tail_bytes),
         );
         let resting = Resting::new(settings.max_resting_bytes);
-        Self {
-            journal: Journal::new(
-                store,
-                bus,
-                (registry, resting),
-                settings.store_timeout,
-                (tracker.clone(), stop.clone()),
-            ),
+        let threads = (tracker.clone(), stop.clone());
+        let journal = Journal::new(store, bus, (registry, resting), settings.store_timeout, threads);
+        Self(Arc::new(Parts {
+            journal: Arc::new(journal),
             staff,
             clock,
             calendar: Arc::default(),
@@ -125,8 +134,8 @@ impl Engine {
             turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),
             waiting: Arc::default(),
             crowd: Arc::default(),
-            settings: Arc::new(settings),
-        }
+            settings,
+        }))
     }
 
     /// Who works now.
@@ -183,7 +192,7 @@ impl Engine {
     }
 
     /// An id that nobody has.
-    pub(crate) fn fresh_id(&self) -> String {
+    pub(crate) fn fresh_id(&self) -> Arc<str> {
         self.clock.id()
     }
 
@@ -252,8 +261,8 @@ impl Engine {
     /// Opens a task with this message and begins to work on it.
     pub(crate) async fn start(&self, call: Call, opening: Opening) -> Result<Accepted> {
         let (answer, accepted) = oneshot::channel();
-        let runner = Runner::opening(self.clone(), call, opening, answer)?;
-        self.own(runner.run_opening()).await;
+        let mut runner = Runner::opening(self.clone(), call, opening, answer)?;
+        self.own(async move { runner.run_opening().await }).await;
         self.answered(accepted, self.until(Duration::ZERO)).await
     }
 
@@ -311,7 +320,13 @@ impl Engine {
     }
 
     /// What the one who works on the task answers; the work goes on, whether somebody waits or not.
-    async fn answered<T>(&self, answer: oneshot::Receiver<Result<T>>, until: Instant) -> Result<T> {
+    async fn answered<T>(&self, mut answer: oneshot::Receiver<Result<T>>, until: Instant) -> Result<T> {
+        // Without a timer, where the work was done while we came here.
+        match answer.try_recv() {
+            Ok(answered) => return answered,
+            Err(TryRecvError::Closed) => return Err(Error::Stopped),
+            Err(TryRecvError::Empty) => {}
+        }
         timeout_at(until, answer)
             .await
             .map_or(Err(Error::Lost), |answer| answer.unwrap_or(Err(Error::Stopped)))
@@ -328,11 +343,16 @@ impl Engine {
             Passed::On => Ok(()),
             Passed::Refused => Err(Error::Overloaded),
             Passed::Back(wish, live, wished) => {
-                let runner = Runner::resuming(self.clone(), head.clone(), live, wished);
-                self.own(runner.run_from(wish)).await;
+                self.work_on(head, wish, (live, wished)).await;
                 Ok(())
             }
         }
+    }
+
+    /// Works on a task that nobody works on, beginning with a wish.
+    async fn work_on(&self, head: &Head, wish: Wish, (live, wished): (Arc<Live>, Wished)) {
+        let mut runner = Runner::resuming(self.clone(), head.clone(), live, wished);
+        self.own(async move { runner.run_from(wish).await }).await;
     }
 
     /// Runs work where a caller's leaving cannot stop it: here as long as it does not wait, then on the tracker. It is

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use super::live::{Incoming, Live, Passed, Wish};
+use super::live::{Incoming, Live, Passed, Wish, Wished};
 use super::log::Log;
 use super::staff::{Leave, Worker};
 use super::sweep::FIRST_PAUSE;
@@ -52,7 +52,7 @@ pub(super) struct Runner {
     /// How the agent failed before its first turn.
     pub(super) failure: Option<Failure>,
     live: Option<Arc<Live>>,
-    wished: Option<mpsc::Receiver<Wish>>,
+    wished: Option<Wished>,
     /// What others add to the log, and how far we have looked at that.
     watch: Option<watch::Receiver<Seq>>,
     looked: Seq,
@@ -117,12 +117,7 @@ impl Runner {
     }
 
     /// A runner for a task that nobody works on.
-    pub(super) fn resuming(
-        engine: Engine,
-        head: Head,
-        live: Arc<Live>,
-        wished: mpsc::Receiver<Wish>,
-    ) -> Self {
+    pub(super) fn resuming(engine: Engine, head: Head, live: Arc<Live>, wished: Wished) -> Self {
         let mut runner = Self::new(engine, head.id.clone(), head.scope.clone());
         (runner.head, runner.live, runner.wished) = (Some(head), Some(live), Some(wished));
         runner
@@ -151,7 +146,7 @@ impl Runner {
             canceled: false,
             permit: None,
             place: None,
-            calls: VecDeque::new(),
+            calls: VecDeque::with_capacity(1),
             pause: FIRST_PAUSE,
             waited: Duration::ZERO,
             version: Version::V1,
@@ -159,7 +154,7 @@ impl Runner {
     }
 
     /// Opens the log and works until nothing is left to do.
-    pub(super) async fn run_opening(mut self) {
+    pub(super) async fn run_opening(&mut self) {
         // Where a second run must not happen, and where the turn cannot begin, the record comes first.
         let named = |birth: &Birth| birth.key.is_some() || birth.alias.is_some();
         let named = self.birth.as_ref().is_some_and(named);
@@ -177,7 +172,7 @@ impl Runner {
     }
 
     /// Reads the log, grants the wish, and works until nothing is left to do.
-    pub(super) async fn run_from(mut self, wish: Wish) {
+    pub(super) async fn run_from(&mut self, wish: Wish) {
         let mut pause = FIRST_PAUSE;
         while let Err(error) = self.reload().await {
             tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");
@@ -420,12 +415,9 @@ async fn grown(watch: &mut watch::Receiver<Seq>, known: Seq) -> Seq {
     }
 }
 
-async fn next(wished: &mut Option<mpsc::Receiver<Wish>>) -> Wish {
+async fn next(wished: &mut Option<Wished>) -> Wish {
     match wished {
-        Some(wished) => match wished.recv().await {
-            Some(wish) => wish,
-            None => std::future::pending().await,
-        },
+        Some(wished) => wished.next().await,
         None => std::future::pending().await,
     }
 }

@@ -11,7 +11,6 @@ use tokio::time::MissedTickBehavior;
 
 use super::clock::Calendar;
 use super::live::{Passed, Wish};
-use super::runner::Runner;
 use super::{Engine, Result, Waiting};
 use crate::model::{Caller, Scope, TaskId, TaskState, Timestamp};
 use crate::store::{Head, Query};
@@ -193,8 +192,7 @@ impl Engine {
                 if let Some(wish) = wish
                     && let Passed::Back(wish, live, wished) = self.journal.registry.pass(&head.id, wish)
                 {
-                    let runner = Runner::resuming(self.clone(), head.clone(), live, wished);
-                    self.own(runner.run_from(wish)).await;
+                    self.work_on(head, wish, (live, wished)).await;
                 }
             }
             match heads.last() {

@@ -38,8 +38,8 @@ impl Clock for Still {
         Duration::ZERO
     }
 
-    fn id(&self) -> String {
-        format!("id-{}", self.0.fetch_add(1, Ordering::Relaxed) + 1)
+    fn id(&self) -> Arc<str> {
+        format!("id-{}", self.0.fetch_add(1, Ordering::Relaxed) + 1).into()
     }
 }
 

@@ -3,8 +3,8 @@
 mod scribe;
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -245,7 +245,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> (Setting, Span) {
         call,
         attempt,
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
-        cancel: CancellationToken::new(),
+        cancel: OnceLock::new(),
         listens: AtomicBool::new(false),
         deadline: later(Instant::now(), runner.worker.max_turn_time(&engine.settings)),
         library: Arc::new(Shelf { engine: engine.clone(), scope }),
@@ -301,23 +301,17 @@ fn told(runner: &Runner, setting: &Setting, took: Duration) {
 
 /// Ready when the turn has taken or been silent too long, or has not stopped in time.
 async fn limit(until: Option<Instant>, deadline: Option<Instant>, silence: Option<Instant>) -> Ending {
-    tokio::select! {
-        biased;
-        () = at(until) => Ending::Canceled,
-        () = at(deadline) => {
-            Ending::Said(Err(Failure::new("deadline", "the turn took longer than max_turn_time")))
-        }
-        () = at(silence) => {
+    let limits = [until, deadline, silence].into_iter().enumerate();
+    let first = limits.filter_map(|(which, time)| Some((time?, which))).min();
+    // No timer where there is no limit, and one where there are three.
+    let Some((time, which)) = first else { return std::future::pending().await };
+    sleep_until(time).await;
+    match which {
+        0 => Ending::Canceled,
+        1 => Ending::Said(Err(Failure::new("deadline", "the turn took longer than max_turn_time"))),
+        _ => {
             Ending::Said(Err(Failure::new("inactivity", "the agent was silent for longer than max_silence")))
         }
-    }
-}
-
-/// No timer where there is no limit.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -325,7 +319,7 @@ async fn at(time: Option<Instant>) {
 fn stop(runner: &Runner, setting: &Setting, stopping: &mut Option<Stopping>) -> Option<Ending> {
     let listens = setting.listens.load(Ordering::Acquire);
     let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
-    setting.cancel.cancel();
+    setting.cancel.get_or_init(CancellationToken::new).cancel();
     *stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: Vec::new() });
     (!listens).then_some(Ending::Canceled)
 }

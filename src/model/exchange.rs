@@ -11,9 +11,9 @@ use super::{
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// Sends a message and waits for the answer.
-    SendMessage(SendMessageRequest),
+    SendMessage(Box<SendMessageRequest>),
     /// Sends a message and streams what happens.
-    SendStreamingMessage(SendMessageRequest),
+    SendStreamingMessage(Box<SendMessageRequest>),
     /// Reads a task.
     GetTask(GetTaskRequest),
     /// Lists tasks by page.
@@ -23,7 +23,7 @@ pub enum Request {
     /// Streams what happens to an existing task.
     SubscribeToTask(SubscribeToTaskRequest),
     /// Registers a webhook for a task.
-    CreatePushConfig(PushConfig),
+    CreatePushConfig(Box<PushConfig>),
     /// Reads a webhook registration.
     GetPushConfig(GetPushConfigRequest),
     /// Lists the webhook registrations of a task.

@@ -49,13 +49,19 @@ macro_rules! id {
         impl Default for $name {
             /// The empty id, which stands for one that was left out.
             fn default() -> Self {
-                Self(Arc::from(""))
+                Self(Arc::default())
             }
         }
 
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
                 Self(Arc::from(text))
+            }
+        }
+
+        impl From<Arc<str>> for $name {
+            fn from(text: Arc<str>) -> Self {
+                Self(text)
             }
         }
 
@@ -146,7 +152,9 @@ fn check(id: &str, field: &str) -> Result<(), Violation> {
     if id.len() > MAX_ID_BYTES {
         return Err(Violation::new(field, format!("must be at most {MAX_ID_BYTES} bytes long")));
     }
-    if id.chars().any(char::is_control) {
+    // Most ids are of plain letters, which is quickly seen.
+    let is_plain = id.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if !is_plain && id.chars().any(char::is_control) {
         return Err(Violation::new(field, "must not contain control characters"));
     }
     Ok(())

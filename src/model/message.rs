@@ -132,25 +132,28 @@ impl Message {
 
     /// Checks a message that a client sent; `field` names its place.
     pub(super) fn check(&self, field: &str, limits: &Limits) -> Result<(), Violation> {
-        self.message_id.check(&format!("{field}.messageId"))?;
+        // Names are put together only for what is wrong.
+        let at = |name: &str| format!("{field}.{name}");
+        let named = |name: &str, wrong: Violation| Violation::new(at(name), wrong.description().to_owned());
+        self.message_id.check("").map_err(|wrong| named("messageId", wrong))?;
         if self.role == Role::Unspecified {
-            return Err(Violation::new(format!("{field}.role"), "must be ROLE_USER or ROLE_AGENT"));
+            return Err(Violation::new(at("role"), "must be ROLE_USER or ROLE_AGENT"));
         }
         if self.parts.is_empty() {
-            return Err(Violation::new(format!("{field}.parts"), "must contain at least one element"));
+            return Err(Violation::new(at("parts"), "must contain at least one element"));
         }
         if self.parts.len() > limits.max_parts {
             let most = format!("must contain at most {} elements (max_parts)", limits.max_parts);
-            return Err(Violation::new(format!("{field}.parts"), most));
+            return Err(Violation::new(at("parts"), most));
         }
         if let Some(id) = &self.context_id {
-            id.check(&format!("{field}.contextId"))?;
+            id.check("").map_err(|wrong| named("contextId", wrong))?;
         }
         if let Some(id) = &self.task_id {
-            id.check(&format!("{field}.taskId"))?;
+            id.check("").map_err(|wrong| named("taskId", wrong))?;
         }
-        for (at, id) in self.reference_task_ids.iter().enumerate() {
-            id.check(&format!("{field}.referenceTaskIds[{at}]"))?;
+        for (number, id) in self.reference_task_ids.iter().enumerate() {
+            id.check("").map_err(|wrong| named(&format!("referenceTaskIds[{number}]"), wrong))?;
         }
         Ok(())
     }

@@ -205,7 +205,7 @@ impl Worker<'_> {
         let token = self.inner.signature.as_ref().map(|signature| {
             let about = (&push.task.id, notice.event_id);
             let url = &push.registered.config.url;
-            signature.token(url, about, &notice.body, engine.now(), engine.fresh_id())
+            signature.token(url, about, &notice.body, engine.now(), engine.fresh_id().to_string())
         });
         let token = token
             .transpose()

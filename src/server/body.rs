@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
@@ -12,6 +13,8 @@ use tokio::time::timeout;
 use super::settings::ServerSettings;
 use crate::model::{Error, ErrorKind, Result};
 
+/// What the types of documents that are JSON end with.
+const JSON_SUFFIX: &str = "+json";
 /// How much more is read and thrown away, so that a caller who is still sending gets to see the refusal.
 const MAX_DISCARDED: usize = 64 << 20;
 /// What of a body is not counted.
@@ -32,8 +35,10 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
 }
 
 fn is_json(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || (essence.contains('/') && essence.ends_with("+json"))
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    let suffix = essence.len().checked_sub(JSON_SUFFIX.len()).and_then(|at| essence.get(at..));
+    essence.eq_ignore_ascii_case("application/json")
+        || (essence.contains('/') && suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(JSON_SUFFIX)))
 }
 
 /// How much of all bodies is being read. Those who take their time must not fill the memory together.
@@ -68,7 +73,7 @@ impl Drop for Share<'_> {
 }
 
 /// Reads a body whole, within the limits.
-pub(super) async fn read(body: Incoming, settings: &ServerSettings, reading: &Reading) -> Result<Vec<u8>> {
+pub(super) async fn read(body: Incoming, settings: &ServerSettings, reading: &Reading) -> Result<Bytes> {
     let share = Share { reading, taken: 0, most: settings.max_reading_bytes };
     match timeout(settings.body_timeout, read_at_most(body, settings.max_body_bytes, share)).await {
         Ok(read) => read,
@@ -80,10 +85,41 @@ fn late() -> Error {
     Error::new(ErrorKind::RequestTimeout).with_message("the body did not arrive in time (body_timeout)")
 }
 
-async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) -> Result<Vec<u8>> {
+/// What has come of a body. One that comes in a piece, as most do, is not copied.
+enum Gathered {
+    Nothing,
+    Piece(Bytes),
+    Pieces(Vec<u8>),
+}
+
+impl Gathered {
+    /// The same with another piece behind it, and room for so much if there is going to be a third.
+    fn and(self, data: Bytes, room: usize) -> Self {
+        let mut all = match self {
+            Self::Nothing => return Self::Piece(data),
+            Self::Piece(first) => {
+                let mut all = Vec::with_capacity(room.max(first.len() + data.len()));
+                all.extend_from_slice(&first);
+                all
+            }
+            Self::Pieces(all) => all,
+        };
+        all.extend_from_slice(&data);
+        Self::Pieces(all)
+    }
+
+    fn whole(self) -> Bytes {
+        match self {
+            Self::Nothing => Bytes::new(),
+            Self::Piece(piece) => piece,
+            Self::Pieces(all) => all.into(),
+        }
+    }
+}
+
+async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) -> Result<Bytes> {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut bytes = Vec::with_capacity(announced.min(limit).min(64 << 10));
-    let mut length = 0;
+    let (mut bytes, mut length) = (Gathered::Nothing, 0);
     while let Some(frame) = body.frame().await {
         // The caller left, or spoke no HTTP; nobody will read what we say to that.
         let frame = frame.map_err(|cause| Error::new(ErrorKind::Canceled).with_source(cause))?;
@@ -91,13 +127,13 @@ async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) ->
         length += data.len();
         if length <= limit {
             share.grow(length)?;
-            bytes.extend_from_slice(&data);
+            bytes = bytes.and(data, announced.min(limit).min(64 << 10));
         } else if length > limit.saturating_add(MAX_DISCARDED) {
             break;
         }
     }
     if length <= limit {
-        return Ok(bytes);
+        return Ok(bytes.whole());
     }
     let message = format!("Payload too large: more than {limit} bytes (max_body_bytes)");
     Err(Error::new(ErrorKind::PayloadTooLarge).with_message(message))

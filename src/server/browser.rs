@@ -82,9 +82,11 @@ impl Browsers {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => host,
         };
-        let name = name.trim_matches(['[', ']']).to_ascii_lowercase();
+        let name = name.trim_matches(['[', ']']);
         // No host at all is no browser.
-        name.is_empty() || name.parse::<IpAddr>().is_ok() || hosts.contains(&name)
+        name.is_empty()
+            || name.parse::<IpAddr>().is_ok()
+            || hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 }
 

@@ -96,8 +96,8 @@ async fn served(
         message.message.message_id = again(&key);
     }
     let mut request = match streams {
-        true => Request::SendStreamingMessage(message),
-        false => Request::SendMessage(message),
+        true => Request::SendStreamingMessage(Box::new(message)),
+        false => Request::SendMessage(Box::new(message)),
     };
     let answering = Answering { model: resident.name.to_string(), created: 0, task: None, context: None };
     let entered = routes.enter(resident, guest, &head.headers, Version::V1, &mut request)?;

@@ -110,12 +110,13 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let Some(handshake) = self.handshake.clone() else { return self.take(stream, peer, place, watcher) };
         let (http, mut visit) = (self.http.clone(), self.visit(peer, place, watcher));
-        self.tasks.spawn(self.gone.clone().run_until_cancelled_owned(async move {
+        let served = Box::pin(async move {
             if let Some((connection, certificate)) = visit.begin(handshake.shake(stream)).await {
                 visit.peer.certificate = certificate;
                 http.open(connection, visit).await;
             }
-        }));
+        });
+        self.tasks.spawn(self.gone.clone().run_until_cancelled_owned(served));
     }
 
     /// Serves a connection on which HTTP is spoken at once.
@@ -124,7 +125,8 @@ impl Connections {
         S: Bytes + 'static,
     {
         let (http, visit) = (self.http.clone(), self.visit(peer, place, watcher));
-        let served = async move { http.open(stream, visit).await };
+        // Boxed, or whoever waits for the end as well would have room for three of it.
+        let served = Box::pin(async move { http.open(stream, visit).await });
         self.tasks.spawn(self.gone.clone().run_until_cancelled_owned(served));
     }
 

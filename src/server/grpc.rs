@@ -109,7 +109,7 @@ async fn served(
     (head, body): (&Parts, Incoming),
 ) -> Result<Reply> {
     let Rpc { operation, version, deadline } = rpc;
-    let message = frame::unframed(routes.read(guest, body).await?.into())?;
+    let message = frame::unframed(routes.read(guest, body).await?)?;
     let mut decoded = read_grpc(operation, version, &message)?;
     // What came in is let go once it is read: the call may take long.
     drop(message);

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
 use hyper::body::Incoming;
@@ -71,7 +72,7 @@ impl Routes {
     ///
     /// # Errors
     /// It is too large, or too late.
-    pub(super) async fn read(&self, guest: &mut Guest, body: Incoming) -> Result<Vec<u8>> {
+    pub(super) async fn read(&self, guest: &mut Guest, body: Incoming) -> Result<Bytes> {
         let read = body::read(body, &self.settings, &self.reading).await;
         guest.bytes = match &read {
             Ok(body) => body.len(),

@@ -16,8 +16,12 @@ use crate::wire::decide::Asked;
 use crate::wire::{Dialect, tells_of_tools};
 
 /// 1.0's name first, then 0.3's.
-const EXTENSIONS: [&str; 2] = ["a2a-extensions", "x-a2a-extensions"];
-const VERSION: &str = "a2a-version";
+const EXTENSIONS: [HeaderName; 2] =
+    [HeaderName::from_static("a2a-extensions"), HeaderName::from_static("x-a2a-extensions")];
+const VERSION: HeaderName = HeaderName::from_static("a2a-version");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const TRACE_PARENT: HeaderName = HeaderName::from_static(Trace::PARENT);
 /// How many lines of vendors' state are looked at.
 const MAX_STATES: usize = 32;
 /// How many extensions one request may name; nobody knows more.
@@ -27,8 +31,10 @@ const MAX_EXTENSIONS: usize = 64;
 pub(super) fn asked(headers: &HeaderMap, query: Option<&str>) -> Asked {
     let in_headers = headers.get_all(VERSION).iter().map(|value| value.to_str().unwrap_or("?"));
     let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let in_query: Vec<_> =
-        query.filter(|(name, _)| name.eq_ignore_ascii_case(VERSION)).map(|(_, value)| value).collect();
+    let in_query: Vec<_> = query
+        .filter(|(name, _)| name.eq_ignore_ascii_case(VERSION.as_str()))
+        .map(|(_, value)| value)
+        .collect();
     Asked::read(in_headers.chain(in_query.iter().map(|value| &**value)))
 }
 
@@ -81,7 +87,7 @@ impl Told<'_> {
 
 /// The trace that the headers name. Several lines of a state are one.
 fn trace_of(headers: &HeaderMap) -> Option<Trace> {
-    let parent = only(headers, Trace::PARENT)?;
+    let parent = only(headers, &TRACE_PARENT)?;
     let mut state = headers.get_all(Trace::STATE).iter().filter_map(|line| line.to_str().ok());
     match (state.next(), state.next()) {
         (one, None) => Trace::read(parent, one),
@@ -104,12 +110,12 @@ pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> R
         extensions: extensions(headers).map(str::to_owned).collect(),
         trace: trace::current().or_else(|| trace_of(headers)),
         version,
-        last_seen: only(headers, "last-event-id").and_then(|text| text.parse().ok()).map(Seq),
+        last_seen: only(headers, &LAST_EVENT_ID).and_then(|text| text.parse().ok()).map(Seq),
     })
 }
 
 /// What is given more than once is not chosen from.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
@@ -121,7 +127,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 /// Invalid: there are two, or one that is no text.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
     const NAME: &str = "Idempotency-Key";
-    let mut values = headers.get_all(NAME).iter();
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.any(|other| other != first) {
         return Err(Error::invalid(NAME, "must be given only once"));
@@ -132,7 +138,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
 
 /// The extensions that a request asks for, under either name.
 fn extensions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let lines = EXTENSIONS.iter().flat_map(|name| headers.get_all(*name));
+    let lines = EXTENSIONS.into_iter().flat_map(|name| headers.get_all(name));
     let items = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
     items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_EXTENSIONS)
 }
@@ -155,7 +161,7 @@ pub(super) fn mark(answer: &mut HeaderMap, asked: &HeaderMap, call: &Call) {
         return;
     }
     let Ok(active) = HeaderValue::from_str(&call.extensions.join(", ")) else { return };
-    for name in EXTENSIONS.into_iter().filter(|name| asked.contains_key(*name)) {
-        answer.insert(HeaderName::from_static(name), active.clone());
+    for name in EXTENSIONS.into_iter().filter(|name| asked.contains_key(name)) {
+        answer.insert(name, active.clone());
     }
 }

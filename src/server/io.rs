@@ -67,6 +67,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
         let some = this.first.len().min(buffer.remaining());
         buffer.put_slice(&this.first[..some]);
         this.first.advance(some);
+        // With what has come behind it: whoever reads makes more room when a beginning comes alone. An error comes again.
+        if this.first.is_empty() && buffer.remaining() > 0 {
+            let _ = Pin::new(&mut this.inner).poll_read(context, buffer);
+        }
         Poll::Ready(Ok(()))
     }
 }

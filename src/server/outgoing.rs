@@ -84,9 +84,12 @@ fn piece<S, I>(
     out
 }
 
-async fn next(mut stream: Stream) -> Next {
-    let items = stream.next().await;
-    (stream, items)
+#[expect(clippy::manual_async_fn, reason = "an async fn would have room for the stream twice")]
+fn next(mut stream: Stream) -> impl Future<Output = Next> {
+    async move {
+        let items = stream.next().await;
+        (stream, items)
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The HTTP+JSON binding, both versions: decode, call, encode.
 
+use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
@@ -94,7 +95,7 @@ async fn served(
 ) -> Result<Reply> {
     let body = match head.method {
         Method::POST => routes.read(guest, body).await?,
-        _ => Vec::new(),
+        _ => Bytes::new(),
     };
     let (mut decoded, dialect) = read_rest(route, head.uri.query().unwrap_or_default(), &body)?;
     let dialect = dialect_of(&head.headers, &decoded, dialect);

@@ -110,7 +110,7 @@ impl Directory {
         resident: &'a Resident,
         tenant: Option<&str>,
     ) -> Result<(&'a Resident, Arc<str>)> {
-        let Some(tenant) = tenant else { return Ok((resident, "".into())) };
+        let Some(tenant) = tenant else { return Ok((resident, Arc::default())) };
         if let Some(own) = resident.tenants.iter().find(|own| ***own == *tenant) {
             return Ok((resident, own.clone()));
         }

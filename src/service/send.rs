@@ -26,7 +26,7 @@ impl Service {
     pub(super) async fn send_message(
         &self,
         call: &Call,
-        request: SendMessageRequest,
+        request: Box<SendMessageRequest>,
     ) -> Result<SendMessageResponse> {
         let (history_length, at_once) =
             (self.limits.history(request.history_length()), request.returns_immediately());
@@ -72,7 +72,7 @@ impl Service {
     pub(super) async fn send_streaming_message(
         &self,
         call: &Call,
-        request: SendMessageRequest,
+        request: Box<SendMessageRequest>,
     ) -> Result<Stream> {
         let history_length = self.limits.history(request.history_length());
         // Before anything is written: whoever finds no place has sent nothing.
@@ -98,7 +98,7 @@ impl Service {
     async fn accept<T>(
         &self,
         call: &Call,
-        mut request: SendMessageRequest,
+        mut request: Box<SendMessageRequest>,
         followed: bool,
         prepare: impl FnOnce(Option<&Head>) -> Result<T>,
     ) -> Result<Sent<T>> {
@@ -108,7 +108,8 @@ impl Service {
         }
         let key = self.key(call, &request)?;
         let continued = self.continued(call, &request).await?;
-        let config = self.inline_config(call, &mut request, key.as_ref(), continued.as_ref()).await?;
+        let config =
+            self.inline_config(call, &mut request, key.as_ref(), continued.as_ref()).await?.map(Box::new);
         if let Some(head) = continued {
             let prepared = prepare(Some(&head))?;
             let config = match &config {
@@ -134,7 +135,7 @@ impl Service {
             Err(failure) => Some(failure),
         };
         self.budget.check(&self.engine, &call.scope).await?;
-        let SendMessageRequest { message, alias, .. } = request;
+        let SendMessageRequest { message, alias, .. } = *request;
         let webhook = config.as_ref().and_then(|config| config.config.id.clone());
         let opened =
             self.engine.start(call.clone(), Opening { message, key, alias, config, failure, followed }).await;
@@ -186,7 +187,7 @@ impl Service {
         head: Head,
         message: Message,
         key: Option<Key>,
-        config: Option<Registered>,
+        config: Option<Box<Registered>>,
     ) -> Result<Accepted> {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));

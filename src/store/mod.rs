@@ -10,6 +10,7 @@ mod memory;
 pub mod sqlite;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -23,6 +24,9 @@ pub use conformance::conformance;
 pub use memory::Memory;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
+
+/// Something that a store does.
+pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The result of anything a store does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -173,7 +177,7 @@ pub struct NewTask {
     /// The name that a client of the first days gave it.
     pub alias: Option<TaskId>,
     /// A webhook, registered before anything happens.
-    pub config: Option<Registered>,
+    pub config: Option<Box<Registered>>,
     /// The beginning of its log, and the key under which it can be found again.
     pub batch: Batch,
 }

@@ -60,7 +60,7 @@ impl From<ConfigurationIn> for SendMessageConfiguration {
 }
 
 /// Reads what `SendMessage` and `SendStreamingMessage` take.
-pub(super) fn read_send(params: &str) -> Result<SendMessageRequest, Error> {
+pub(super) fn read_send(params: &str) -> Result<Box<SendMessageRequest>, Error> {
     let send: SendIn = read(params)?;
     let Some(mut message) = send.message else {
         return Err(Error::invalid("message", "is required"));
@@ -74,13 +74,13 @@ pub(super) fn read_send(params: &str) -> Result<SendMessageRequest, Error> {
         };
     }
     message.context_id = message.context_id.or(send.context_id);
-    Ok(SendMessageRequest {
+    Ok(Box::new(SendMessageRequest {
         tenant: send.tenant,
         message,
         configuration: send.configuration.map(Into::into),
         metadata: send.metadata,
         alias: None,
-    })
+    }))
 }
 
 /// Whether params have another mark of the one seed whose messages have no id.

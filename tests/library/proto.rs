@@ -34,7 +34,10 @@ where
 }
 
 macro_rules! requests {
-    ($($call:ident: $v1:ident $($v03:ident)?,)*) => {
+    (
+        $($call:ident: $v1:ident $($v03:ident)?,)*;
+        $($large:ident: $large_v1:ident $large_v03:ident,)*
+    ) => {
         /// The bytes of a request; `None` where the version has no such call.
         pub(crate) fn write_request(request: &Request, version: Version) -> Option<Written> {
             use prost::Message as _;
@@ -47,6 +50,14 @@ macro_rules! requests {
                         Some((stringify!($v03), v03::$v03::from(request).encode_to_vec()))
                     })?
                 )*
+                $(
+                    (Request::$large(request), Version::V1) => {
+                        Some((stringify!($large_v1), v1::$large_v1::from(&**request).encode_to_vec()))
+                    }
+                    (Request::$large(request), Version::V03) => {
+                        Some((stringify!($large_v03), v03::$large_v03::from(&**request).encode_to_vec()))
+                    }
+                )*
                 (_, Version::V03) => None,
             }
         }
@@ -58,6 +69,14 @@ macro_rules! requests {
                     (Request::$call(_), Version::V1) => read::<v1::$v1, _>(bytes).map(Request::$call),
                     $((Request::$call(_), Version::V03) => read::<v03::$v03, _>(bytes).map(Request::$call),)?
                 )*
+                $(
+                    (Request::$large(_), Version::V1) => {
+                        read::<v1::$large_v1, _>(bytes).map(|read| Request::$large(Box::new(read)))
+                    }
+                    (Request::$large(_), Version::V03) => {
+                        read::<v03::$large_v03, _>(bytes).map(|read| Request::$large(Box::new(read)))
+                    }
+                )*
                 (_, Version::V03) => panic!("0.3 has no such call"),
             }
         }
@@ -65,17 +84,18 @@ macro_rules! requests {
 }
 
 requests! {
-    SendMessage: SendMessageRequest SendMessageRequest,
-    SendStreamingMessage: SendMessageRequest SendMessageRequest,
     GetTask: GetTaskRequest GetTaskRequest,
     ListTasks: ListTasksRequest,
     CancelTask: CancelTaskRequest CancelTaskRequest,
     SubscribeToTask: SubscribeToTaskRequest TaskSubscriptionRequest,
-    CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
     GetPushConfig: GetTaskPushNotificationConfigRequest GetTaskPushNotificationConfigRequest,
     ListPushConfigs: ListTaskPushNotificationConfigsRequest ListTaskPushNotificationConfigRequest,
     DeletePushConfig: DeleteTaskPushNotificationConfigRequest DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCard: GetExtendedAgentCardRequest GetAgentCardRequest,
+    ;
+    SendMessage: SendMessageRequest SendMessageRequest,
+    SendStreamingMessage: SendMessageRequest SendMessageRequest,
+    CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
 }
 
 macro_rules! responses {

@@ -1,21 +1,19 @@
 //! Plans and commits: what is folded, then durable, then seen.
 
-use std::pin::pin;
-
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::{Accepted, Error, Result, Runner};
 use crate::metrics;
 use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
-use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered};
+use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered, Work};
 
 /// What rides with the opening of a log.
 pub(super) struct Birth {
     pub(super) context_id: ContextId,
     pub(super) key: Option<Key>,
     pub(super) alias: Option<TaskId>,
-    pub(super) config: Option<Registered>,
+    pub(super) config: Option<Box<Registered>>,
     pub(super) followed: bool,
     pub(super) answer: oneshot::Sender<Result<Accepted>>,
 }
@@ -65,7 +63,7 @@ impl Runner {
             let Some(head) = &self.head else { return Ok(()) };
             let begun = Instant::now();
             match self.patiently(self.engine.journal.append(head, self.durable, &batch)).await {
-                Ok(()) => {
+                Ok(_) => {
                     self.count(&metrics::states(&batch.events), batch.events.len(), begun);
                     self.written(batch.events.len(), Some((batch, weight)));
                     return Ok(());
@@ -116,8 +114,7 @@ impl Runner {
 
     /// Waits for a commit however long it takes: it may be there in the end. Those who follow are told when that is
     /// too long.
-    async fn patiently<T>(&self, commit: impl Future<Output = T>) -> T {
-        let mut commit = pin!(commit);
+    async fn patiently<T>(&self, mut commit: Work<'_, T>) -> T {
         if let Ok(committed) = timeout(self.engine.settings.store_timeout, &mut commit).await {
             return committed;
         }

@@ -68,7 +68,7 @@ impl Runner {
     }
 
     /// Gives the task up; where the store has failed, not before the task has an end.
-    pub(super) async fn leave(mut self, mut ended: Result<()>) {
+    pub(super) async fn leave(&mut self, mut ended: Result<()>) {
         while let Err(error) = ended {
             if matches!(error, Error::Overtaken) {
                 tracing::warn!(task = %self.id, "somebody else works on the task");
@@ -106,7 +106,7 @@ impl Runner {
             next.pause = pause;
             next.leave(Err(Error::Lost)).await;
         };
-        let work = self.engine.stop.clone().run_until_cancelled_owned(work);
+        let work = self.engine.stop.clone().run_until_cancelled_owned(Box::pin(work));
         self.engine.tracker.spawn_on(work, &runtime);
     }
 

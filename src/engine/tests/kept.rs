@@ -176,8 +176,7 @@ async fn r25_a_store_that_never_keeps_a_fold_delays_nobody() {
 #[tokio::test(start_paused = true)]
 async fn what_was_lost_is_kept_again_by_whoever_reads() {
     let store = Arc::new(Faulty::default());
-    let mut engine = engine_on(store.clone(), Obeys::default(), Settings::default());
-    engine.journal.long = u64::MAX / 16;
+    let engine = keeping(engine_on(store.clone(), Obeys::default(), Settings::default()), u64::MAX / 16);
     let (head, _) = send(&engine, &chunks(2_000, "done")).await;
     quiet(&engine).await;
     assert_eq!(folds(&store), 0);

@@ -31,8 +31,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 async fn play(steps: Vec<Step>, settings: Settings, gated: bool, long: u64) {
     let store = Arc::new(if gated { Faulty::gated() } else { Faulty::default() });
-    let mut engine = engine_with(store.clone(), Obeys::default(), settings, Hands::wandering());
-    engine.journal.long = long;
+    let engine = engine_with(store.clone(), Obeys::default(), settings, Hands::wandering());
+    let engine = keeping(engine, long);
     let accepted = start(&engine, "say ask").await;
     let head = accepted.head.clone();
     let following = Box::pin(follow_to_end(engine.follow(&head, Seq(0))));
@@ -104,11 +104,7 @@ fn runtime() -> tokio::runtime::Runtime {
 async fn play_with_restarts(steps: &[Step], keeps: Keeps) -> (Vec<String>, Vec<Shown>) {
     let (store, clock) = (Arc::new(Faulty::keeping(keeps)), Hands::at(1_000));
     let settings = || Settings { on_restart: Restart::RunAgain { attempts: 3 }, ..Settings::default() };
-    let process = || {
-        let mut engine = engine_with(store.clone(), Obeys::default(), settings(), clock.clone());
-        engine.journal.long = 1;
-        engine
-    };
+    let process = || keeping(engine_with(store.clone(), Obeys::default(), settings(), clock.clone()), 1);
     let (mut engine, mut shown) = (process(), Vec::new());
     let head = start(&engine, "say yield ask").await.head;
     for step in steps {

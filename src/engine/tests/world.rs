@@ -63,8 +63,8 @@ impl Clock for Hands {
         Duration::from_millis(self.passed.load(Ordering::Relaxed).unsigned_abs())
     }
 
-    fn id(&self) -> String {
-        format!("id-{:06}", self.ids.fetch_add(1, Ordering::Relaxed) + 1)
+    fn id(&self) -> Arc<str> {
+        format!("id-{:06}", self.ids.fetch_add(1, Ordering::Relaxed) + 1).into()
     }
 }
 
@@ -412,6 +412,13 @@ impl Drop for Running<'_> {
 /// An engine on a store, with a clock that stands still.
 pub(super) fn engine_on(store: Arc<dyn Store>, agent: impl Agent, settings: Settings) -> Engine {
     engine_with(store, agent, settings, Hands::at(1_000))
+}
+
+/// An engine that nobody shares yet, which keeps the folds of logs of so many entries.
+pub(super) fn keeping(mut engine: Engine, long: u64) -> Engine {
+    let journal = Arc::get_mut(&mut engine.0).and_then(|parts| Arc::get_mut(&mut parts.journal));
+    journal.expect("nobody shares it").long = long;
+    engine
 }
 
 pub(super) fn engine_of_staff(store: Arc<dyn Store>, staff: Staff) -> Engine {

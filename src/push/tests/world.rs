@@ -221,7 +221,7 @@ impl Process {
     }
 
     pub(super) async fn send_with(&self, key: Option<Key>, text: &str, url: &str, version: Version) -> Head {
-        let config = Some(registered(url, version));
+        let config = Some(Box::new(registered(url, version)));
         let opening = Opening {
             message: Message::user(text),
             key,

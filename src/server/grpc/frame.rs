@@ -21,7 +21,7 @@ const PREFIX: usize = 5;
 /// # Errors
 /// It is too large, too late, or not exactly one.
 pub(super) async fn read(body: Incoming, routes: &Routes) -> Result<Bytes> {
-    unframed(body::read(body, &routes.settings, &routes.reading).await?.into())
+    unframed(body::read(body, &routes.settings, &routes.reading).await?)
 }
 
 /// The one message of a request.

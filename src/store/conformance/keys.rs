@@ -38,7 +38,7 @@ async fn the_same_key_finds_the_first_task(store: &dyn Store) {
     same(now.as_ref().map(|head| head.position), position.ok(), "a batch is added");
     let second = NewTask {
         alias: Some("alias".into()),
-        config: Some(webhook("hook", "https://example.org")),
+        config: Some(Box::new(webhook("hook", "https://example.org"))),
         ..keyed("second", "k", 1)
     };
     let again = given(store.create(&second).await, "a key seen with the same body is no error");

@@ -43,7 +43,7 @@ async fn a_taken_id_is_a_conflict_that_leaves_nothing(store: &dyn Store) {
         let mut second = new_task("t");
         second.scope = super::scope(owner);
         second.alias = Some("alias".into());
-        second.config = Some(webhook("hook", "https://example.org"));
+        second.config = Some(Box::new(webhook("hook", "https://example.org")));
         second.batch = Batch { key: key("k", 1), ..batch(vec![note("x")], TaskState::Completed, 9_000) };
         let refused = store.create(&second).await;
         rule(matches!(refused, Err(Error::Conflict)), "an id that anybody has is a conflict");

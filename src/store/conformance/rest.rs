@@ -50,7 +50,7 @@ async fn configs(store: &dyn Store, head: &Head) -> Vec<Registered> {
 
 async fn webhooks_come_in_order(store: &dyn Store) {
     let first = webhook("z", "https://example.org/1");
-    let head = open(store, NewTask { config: Some(first.clone()), ..new_task("t") }).await;
+    let head = open(store, NewTask { config: Some(Box::new(first.clone())), ..new_task("t") }).await;
     let other = open(store, new_task("u")).await;
     same(configs(store, &head).await, vec![first.clone()], "a webhook that came with the task is there");
     let (second, third) = (webhook("y", "https://example.org/2"), webhook("x", "https://example.org/3"));
@@ -98,7 +98,7 @@ async fn recorded(store: &dyn Store, push: &Push) -> bool {
 async fn deliveries_are_remembered(store: &dyn Store) {
     let (first, later) =
         (webhook("first", "https://example.org/1"), webhook("later", "https://example.org/2"));
-    let head = open(store, NewTask { config: Some(first.clone()), ..new_task("t") }).await;
+    let head = open(store, NewTask { config: Some(Box::new(first.clone())), ..new_task("t") }).await;
     given(store.put_config(&head, &later).await, "a webhook is registered");
     let begun = push(store, &head, "first").await;
     let begun = begun.unwrap_or_else(|| panic!("rule broken: a webhook that came with its task is found"));
@@ -134,7 +134,7 @@ async fn webhooks_are_found_by_how_they_stand(store: &dyn Store) {
     };
     let mut heads = Vec::new();
     for (owner, id) in [("ann", "t0"), ("bob", "t1"), ("ann", "t2"), ("bob", "t3")] {
-        let config = Some(webhook("hook", "https://example.org"));
+        let config = Some(Box::new(webhook("hook", "https://example.org")));
         heads.push(open(store, NewTask { scope: scope(owner), config, ..new_task(id) }).await);
     }
     let open = listed(Which::Open, None, 10).await;
@@ -163,7 +163,7 @@ async fn a_removed_task_leaves_nothing(store: &dyn Store) {
     let full = || {
         let mut task = new_task("t");
         task.alias = Some("alias".into());
-        task.config = Some(webhook("hook", "https://example.org"));
+        task.config = Some(Box::new(webhook("hook", "https://example.org")));
         task.batch.key = key("k", 1);
         task
     };

@@ -1,8 +1,11 @@
 //! Scopes, by numbers: a task keeps four bytes of its own.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
+use super::log::Listed;
 use crate::model::{Scope, Timestamp};
+use crate::store::Tally;
 
 /// A task's place in an order: by time, and then by its number, which only tells tasks of one time apart.
 ///
@@ -32,12 +35,22 @@ pub(super) struct Scopes {
     numbers: HashMap<Scope, u32>,
     rooms: Vec<Option<Room>>,
     free: Vec<u32>,
+    houses: Vec<House>,
 }
 
 #[derive(Debug)]
 struct Room {
     scope: Scope,
+    house: usize,
     places: BTreeSet<Place>,
+}
+
+/// An agent within a tenant, whoever its callers are. There are as many as are configured, so they stay.
+#[derive(Debug)]
+struct House {
+    agent: Arc<str>,
+    tenant: Arc<str>,
+    tally: Tally,
 }
 
 impl Scopes {
@@ -51,7 +64,12 @@ impl Scopes {
         if let Some(number) = self.number(scope) {
             return number;
         }
-        let room = Some(Room { scope: scope.clone(), places: BTreeSet::new() });
+        let house = self.house(&scope.agent, &scope.tenant).unwrap_or_else(|| {
+            let (agent, tenant) = (scope.agent.clone(), scope.tenant.clone());
+            self.houses.push(House { agent, tenant, tally: Tally::default() });
+            self.houses.len() - 1
+        });
+        let room = Some(Room { scope: scope.clone(), house, places: BTreeSet::new() });
         let number = match self.free.pop() {
             Some(number) => {
                 self.rooms[number as usize] = room;
@@ -77,33 +95,41 @@ impl Scopes {
         self.room(number).into_iter().flat_map(|room| room.places.iter().copied())
     }
 
-    /// The tasks of an agent within a tenant, whoever owns them.
-    pub(super) fn places_of(&self, agent: &str, tenant: &str) -> impl Iterator<Item = Place> {
-        let is_theirs = move |scope: &Scope| *scope.agent == *agent && *scope.tenant == *tenant;
-        let rooms = self.rooms.iter().flatten().filter(move |room| is_theirs(&room.scope));
-        rooms.flat_map(|room| room.places.iter().copied())
+    /// How many tasks there are of an agent within a tenant, whoever owns them.
+    pub(super) fn tally(&self, agent: &str, tenant: &str) -> Tally {
+        self.house(agent, tenant).map_or_else(Tally::default, |at| self.houses[at].tally)
+    }
+
+    fn house(&self, agent: &str, tenant: &str) -> Option<usize> {
+        self.houses.iter().position(|house| *house.agent == *agent && *house.tenant == *tenant)
     }
 
     /// Lists a task.
-    pub(super) fn put(&mut self, number: u32, place: Place) {
-        if let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) {
-            room.places.insert(place);
-        }
+    pub(super) fn put(&mut self, number: u32, task: u32, listed: Listed) {
+        let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        room.places.insert(Place::new(listed.time, task));
+        let tally = &mut self.houses[room.house].tally;
+        tally.kept += 1;
+        tally.open += u64::from(!listed.has_ended);
     }
 
     /// Takes a task to another place in the list.
-    pub(super) fn move_to(&mut self, number: u32, [old, new]: [Place; 2]) {
-        if let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) {
-            room.places.remove(&old);
-            room.places.insert(new);
-        }
+    pub(super) fn move_to(&mut self, number: u32, task: u32, [old, new]: [Listed; 2]) {
+        let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        room.places.remove(&Place::new(old.time, task));
+        room.places.insert(Place::new(new.time, task));
+        let tally = &mut self.houses[room.house].tally;
+        tally.open = tally.open + u64::from(!new.has_ended) - u64::from(!old.has_ended);
     }
 
     /// Takes a task out of the list, and forgets the scope with its last one.
-    pub(super) fn remove(&mut self, number: u32, place: Place) {
+    pub(super) fn remove(&mut self, number: u32, task: u32, listed: Listed) {
         let Some(slot) = self.rooms.get_mut(number as usize) else { return };
         let Some(room) = slot else { return };
-        room.places.remove(&place);
+        room.places.remove(&Place::new(listed.time, task));
+        let tally = &mut self.houses[room.house].tally;
+        tally.kept -= 1;
+        tally.open -= u64::from(!listed.has_ended);
         if room.places.is_empty() {
             self.numbers.remove(&room.scope);
             *slot = None;

@@ -55,7 +55,7 @@ impl Shelf {
         let (listed, position) = (log.listed(), log.position);
         self.logs[number as usize] = Some(log);
         self.by_id.insert(self.hash(task.id.as_str()), number);
-        self.scopes.put(scope, Place::new(listed.time, number));
+        self.scopes.put(scope, number, listed);
         self.enlist(number, &task.id, listed);
         self.note_key(number, scope, &task.batch);
         self.note_alias(number, scope, task.alias.as_ref());
@@ -79,7 +79,7 @@ impl Shelf {
         if old != new {
             self.unlist(number, &task.id, old);
             self.enlist(number, &task.id, new);
-            self.scopes.move_to(scope, [old, new].map(|listed| Place::new(listed.time, number)));
+            self.scopes.move_to(scope, number, [old, new]);
         }
         Ok(position)
     }
@@ -167,12 +167,7 @@ impl Shelf {
     }
 
     pub(super) fn tally(&self, agent: &str, tenant: &str) -> Tally {
-        let mut tally = Tally::default();
-        for log in self.scopes.places_of(agent, tenant).filter_map(|place| self.log(place.number)) {
-            tally.kept += 1;
-            tally.open += u64::from(!log.listed().has_ended);
-        }
-        tally
+        self.scopes.tally(agent, tenant)
     }
 
     pub(super) fn remove(&mut self, head: &Head) {
@@ -182,7 +177,7 @@ impl Shelf {
         self.free.push(number);
         self.by_id.remove(self.hash(head.id.as_str()), number);
         self.unlist(number, &head.id, listed);
-        self.scopes.remove(scope, Place::new(listed.time, number));
+        self.scopes.remove(scope, number, listed);
         let Some(more) = log.into_more() else { return };
         for key in more.keys {
             self.keys.remove(&(scope, key));

@@ -8,7 +8,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use aws_lc_rs::rand;
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest, Sha256};
 
@@ -98,7 +97,7 @@ impl Seal {
     /// Encrypts: a fresh nonce, then what it became.
     pub(super) fn seal(&self, mut body: Vec<u8>) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
-        rand::fill(&mut nonce).expect("the system has randomness");
+        getrandom::fill(&mut nonce).expect("the system has randomness");
         let sealed = Nonce::assume_unique_for_key(nonce);
         self.key
             .seal_in_place_append_tag(sealed, Aad::from(PURPOSE), &mut body)
@@ -130,7 +129,8 @@ fn read_or_make(file: &PathBuf) -> io::Result<[u8; KEY_BYTES]> {
         }
     }
     let mut key = [0; KEY_BYTES];
-    rand::fill(&mut key).map_err(|_| io::Error::other("the system has no randomness"))?;
+    // From the system itself: the library that encrypts takes a twentieth of a second to begin with its own.
+    getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut made = private().create_new(true).open(file)?;
     made.write_all(&key)?;
     made.sync_all()?;

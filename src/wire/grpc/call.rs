@@ -8,7 +8,7 @@ use crate::wire::not_in_v03;
 use crate::wire::reply::peers_fault;
 
 macro_rules! requests {
-    ($($call:ident: $v1:ident $v03:ident,)*) => {
+    ($($call:ident: $v1:ident $v03:ident,)*; $($large:ident: $large_v1:ident $large_v03:ident,)*) => {
         /// Writes the message of a request.
         ///
         /// # Errors
@@ -21,22 +21,27 @@ macro_rules! requests {
                     (Request::$call(request), Version::V1) => v1::$v1::from(request).encode_to_vec(),
                     (Request::$call(request), Version::V03) => v03::$v03::from(request).encode_to_vec(),
                 )*
+                $(
+                    (Request::$large(request), Version::V1) => v1::$large_v1::from(&**request).encode_to_vec(),
+                    (Request::$large(request), Version::V03) => v03::$large_v03::from(&**request).encode_to_vec(),
+                )*
             })
         }
     };
 }
 
 requests! {
-    SendMessage: SendMessageRequest SendMessageRequest,
-    SendStreamingMessage: SendMessageRequest SendMessageRequest,
     GetTask: GetTaskRequest GetTaskRequest,
     CancelTask: CancelTaskRequest CancelTaskRequest,
     SubscribeToTask: SubscribeToTaskRequest TaskSubscriptionRequest,
-    CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
     GetPushConfig: GetTaskPushNotificationConfigRequest GetTaskPushNotificationConfigRequest,
     ListPushConfigs: ListTaskPushNotificationConfigsRequest ListTaskPushNotificationConfigRequest,
     DeletePushConfig: DeleteTaskPushNotificationConfigRequest DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCard: GetExtendedAgentCardRequest GetAgentCardRequest,
+    ;
+    SendMessage: SendMessageRequest SendMessageRequest,
+    SendStreamingMessage: SendMessageRequest SendMessageRequest,
+    CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
 }
 
 /// Reads the answer to an operation.

@@ -8,7 +8,7 @@ use crate::model::{Error, ErrorKind, Operation, Request, Response, Result, Strea
 use crate::wire::proto_v03;
 
 macro_rules! requests {
-    ($($operation:ident: $v1:ident $($v03:ident)?,)*) => {
+    ($($operation:ident: $v1:ident $($v03:ident)?,)*; $($large:ident: $large_v1:ident $large_v03:ident,)*) => {
         /// Reads the message that an rpc takes.
         ///
         /// # Errors
@@ -22,6 +22,14 @@ macro_rules! requests {
                         read::<v03::$v03, _>(bytes).map(Request::$operation)
                     })?
                 )*
+                $(
+                    (Operation::$large, Version::V1) => {
+                        read::<v1::$large_v1, _>(bytes).map(|read| Request::$large(Box::new(read)))
+                    }
+                    (Operation::$large, Version::V03) => {
+                        read::<v03::$large_v03, _>(bytes).map(|read| Request::$large(Box::new(read)))
+                    }
+                )*
                 (Operation::ListTasks, Version::V03) => Err(ErrorKind::MethodNotFound.into()),
             }
         }
@@ -29,17 +37,18 @@ macro_rules! requests {
 }
 
 requests! {
-    SendMessage: SendMessageRequest SendMessageRequest,
-    SendStreamingMessage: SendMessageRequest SendMessageRequest,
     GetTask: GetTaskRequest GetTaskRequest,
     ListTasks: ListTasksRequest,
     CancelTask: CancelTaskRequest CancelTaskRequest,
     SubscribeToTask: SubscribeToTaskRequest TaskSubscriptionRequest,
-    CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
     GetPushConfig: GetTaskPushNotificationConfigRequest GetTaskPushNotificationConfigRequest,
     ListPushConfigs: ListTaskPushNotificationConfigsRequest ListTaskPushNotificationConfigRequest,
     DeletePushConfig: DeleteTaskPushNotificationConfigRequest DeleteTaskPushNotificationConfigRequest,
     GetExtendedAgentCard: GetExtendedAgentCardRequest GetAgentCardRequest,
+    ;
+    SendMessage: SendMessageRequest SendMessageRequest,
+    SendStreamingMessage: SendMessageRequest SendMessageRequest,
+    CreatePushConfig: TaskPushNotificationConfig CreateTaskPushNotificationConfigRequest,
 }
 
 /// Parts that are read at all. An empty one is two bytes here and a hundred in memory, so they are counted before.

@@ -33,7 +33,7 @@ fn read_v1(operation: Operation, params: &str) -> Result<Request, Error> {
         Operation::ListTasks => Request::ListTasks(read(params)?),
         Operation::CancelTask => Request::CancelTask(read(params)?),
         Operation::SubscribeToTask => Request::SubscribeToTask(read(params)?),
-        Operation::CreatePushConfig => Request::CreatePushConfig(v1::read_push_config(params)?),
+        Operation::CreatePushConfig => Request::CreatePushConfig(Box::new(v1::read_push_config(params)?)),
         Operation::GetPushConfig => Request::GetPushConfig(read(params)?),
         Operation::ListPushConfigs => Request::ListPushConfigs(read(params)?),
         Operation::DeletePushConfig => Request::DeletePushConfig(read(params)?),
@@ -66,7 +66,7 @@ fn read_v03(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
         Operation::CreatePushConfig => {
             let PushConfigIn(config) = read(params)?;
             let dialect = of_age(method.key, config.task_id.as_ref());
-            Ok((Request::CreatePushConfig(config), dialect))
+            Ok((Request::CreatePushConfig(Box::new(config)), dialect))
         }
         Operation::GetPushConfig => {
             let (task_id, id) = read::<ConfigIdIn>(params)?.ids()?;
@@ -107,7 +107,7 @@ fn of_age(key: Key, task: Option<&TaskId>) -> Dialect {
 fn read_send(
     key: Key,
     params: &str,
-    request: fn(SendMessageRequest) -> Request,
+    request: fn(Box<SendMessageRequest>) -> Request,
 ) -> Result<(Request, Dialect), Error> {
     let send: SendIn<false> = read(params)?;
     // Two seeds use the old name with newer bodies: the body decides.
@@ -115,12 +115,12 @@ fn read_send(
     let mut send = send.into_model(true)?;
     if !first {
         send.alias = None;
-        return Ok((request(send), Dialect::V03));
+        return Ok((request(Box::new(send)), Dialect::V03));
     }
     if send.message.message_id.is_empty() {
         // 0.1 has no ids on messages.
         send.message.message_id = MessageId::random();
     }
     let alias = send.alias.clone();
-    Ok((request(send), Dialect::V01 { alias }))
+    Ok((request(Box::new(send)), Dialect::V01 { alias }))
 }

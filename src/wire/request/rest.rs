@@ -76,7 +76,7 @@ fn rest_v1(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<Request, Err
             let mut config = v1::read_push_config(text()?)?;
             config.tenant = tenant(config.tenant)?;
             config.task_id = Some(task(config.task_id, "taskId")?);
-            Request::CreatePushConfig(config)
+            Request::CreatePushConfig(Box::new(config))
         }
         Operation::GetPushConfig => Request::GetPushConfig(GetPushConfigRequest {
             tenant: tenant(in_query()?)?,
@@ -138,7 +138,7 @@ fn rest_v03(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<(Request, D
             let id = task(read_body(body)?)?;
             proto(Request::SubscribeToTask(SubscribeToTaskRequest { tenant: None, id }))
         }
-        Operation::CreatePushConfig => proto(Request::CreatePushConfig(rest_config(route, body)?)),
+        Operation::CreatePushConfig => proto(Request::CreatePushConfig(Box::new(rest_config(route, body)?))),
         Operation::GetPushConfig => proto(Request::GetPushConfig(GetPushConfigRequest {
             tenant: None,
             task_id: in_path(),
@@ -163,17 +163,20 @@ fn rest_v03(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<(Request, D
 }
 
 /// The body's flavour decides how it is read and answered: `kind` as in JSON-RPC, or ProtoJSON.
-fn rest_send(body: &[u8], request: fn(SendMessageRequest) -> Request) -> Result<(Request, Dialect), Error> {
+fn rest_send(
+    body: &[u8],
+    request: fn(Box<SendMessageRequest>) -> Request,
+) -> Result<(Request, Dialect), Error> {
     let text = json::check(body)?;
     if has_kinds(text) {
         let mut send = read::<SendIn<false>>(text)?.into_model(true)?;
         send.alias = None;
-        return Ok((request(send), Dialect::V03));
+        return Ok((request(Box::new(send)), Dialect::V03));
     }
     // 04 §3.1: in ProtoJSON `false` cannot be said, so a configuration without the flag says it.
     let mut send = read::<SendIn<true>>(text)?.into_model(false)?;
     send.alias = None;
-    Ok((request(send), Dialect::V03Rest))
+    Ok((request(Box::new(send)), Dialect::V03Rest))
 }
 
 /// Whether a message is in kind style: it says so, or spells its role in lower case.

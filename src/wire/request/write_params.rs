@@ -58,7 +58,7 @@ fn write_v03(out: &mut Vec<u8>, request: &Request) -> Result<(), Error> {
             write(out, &IdOut { id, history_length: None, config: None, metadata: metadata.as_ref() });
         }
         Request::SubscribeToTask(SubscribeToTaskRequest { id, .. }) => write(out, &IdOut::new(id)),
-        Request::CreatePushConfig(config) => write(out, &V03(config, Age::Today)),
+        Request::CreatePushConfig(config) => write(out, &V03(&**config, Age::Today)),
         Request::GetPushConfig(GetPushConfigRequest { task_id, id, .. }) => {
             write(out, &IdOut { config: id.as_ref(), ..IdOut::new(task_id) });
         }

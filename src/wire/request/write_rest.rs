@@ -132,7 +132,7 @@ fn body_of(request: &Request, version: Version) -> Option<Vec<u8>> {
             write(&mut out, request)
         }
         (Request::SendMessage(request) | Request::SendStreamingMessage(request), Version::V03) => {
-            write(&mut out, &Proto(request));
+            write(&mut out, &Proto(&**request));
         }
         (Request::CancelTask(request), Version::V1) => write(&mut out, request),
         (Request::CancelTask(request), Version::V03) => {

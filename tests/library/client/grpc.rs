@@ -46,14 +46,14 @@ fn calls(version: Version) -> Vec<(Request, Response)> {
     let page = ListTasksResponse { tasks: vec![task()], page_size: 50, total_size: 1, ..Default::default() };
     let list = ListPushConfigsResponse { configs: vec![config()], ..Default::default() };
     vec![
-        (Request::SendMessage(send), Response::SendMessage(SendMessageResponse::Task(task()))),
+        (Request::SendMessage(Box::new(send)), Response::SendMessage(SendMessageResponse::Task(task()))),
         (Request::GetTask(GetTaskRequest { id: "t".into(), ..Default::default() }), Response::Task(task())),
         (Request::ListTasks(ListTasksRequest::default()), Response::ListTasks(page)),
         (
             Request::CancelTask(CancelTaskRequest { id: "t".into(), ..Default::default() }),
             Response::Task(task()),
         ),
-        (Request::CreatePushConfig(config()), Response::PushConfig(config())),
+        (Request::CreatePushConfig(Box::new(config())), Response::PushConfig(config())),
         (
             Request::GetPushConfig(GetPushConfigRequest {
                 task_id: "t".into(),
@@ -107,10 +107,10 @@ async fn every_call_reaches_the_server_and_its_answer_comes_back() {
 async fn events_come_one_by_one_and_the_stream_ends() {
     let requests = [
         Request::SubscribeToTask(SubscribeToTaskRequest { id: "t".into(), ..Default::default() }),
-        Request::SendStreamingMessage(SendMessageRequest {
+        Request::SendStreamingMessage(Box::new(SendMessageRequest {
             configuration: Some(Default::default()),
             ..SendMessageRequest::new(Message::user("hi"))
-        }),
+        })),
     ];
     for version in Version::ALL {
         for request in &requests {

@@ -18,13 +18,13 @@ use super::{
 /// A request of any operation, as often each.
 pub(crate) fn request(fit: Fit) -> BoxedStrategy<Request> {
     prop_oneof![
-        2 => send(fit).prop_map(Request::SendMessage),
-        1 => send(fit).prop_map(Request::SendStreamingMessage),
+        2 => send(fit).prop_map(Box::new).prop_map(Request::SendMessage),
+        1 => send(fit).prop_map(Box::new).prop_map(Request::SendStreamingMessage),
         1 => get_task().prop_map(Request::GetTask),
         1 => list_tasks().prop_map(Request::ListTasks),
         1 => cancel(fit).prop_map(Request::CancelTask),
         1 => subscribe().prop_map(Request::SubscribeToTask),
-        2 => create_config().prop_map(Request::CreatePushConfig),
+        2 => create_config().prop_map(Box::new).prop_map(Request::CreatePushConfig),
         1 => get_config().prop_map(Request::GetPushConfig),
         1 => list_configs().prop_map(Request::ListPushConfigs),
         1 => delete_config().prop_map(Request::DeletePushConfig),

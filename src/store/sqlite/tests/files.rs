@@ -230,7 +230,7 @@ fn full_task() -> NewTask {
     let mut task = new_task("task");
     task.alias = Some("alias".into());
     let config = PushConfig { id: Some("hook".into()), ..PushConfig::new("https://example.org/hook") };
-    task.config = Some(Registered { config, version: Version::V1 });
+    task.config = Some(Box::new(Registered { config, version: Version::V1 }));
     (task.batch.key, task.batch.turn) = (Some(Key { text: "key".into(), body: [7; 32] }), 7);
     task
 }

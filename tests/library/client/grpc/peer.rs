@@ -115,8 +115,8 @@ impl Service {
 macro_rules! service {
     (
         $server:ident $module:ident $version:expr, $event:expr;
-        $(@ $stream:ident: $call_of_stream:ident($request_of_stream:ident: $asked_of_stream:ident);)*
-        $($call:ident($request:ident: $asked:ident) -> $reply:ty, $answer:pat => $said:expr;)*
+        $(@ $stream:ident: $call_of_stream:ident($request_of_stream:ident: $asked_of_stream:expr);)*
+        $($call:ident($request:ident: $asked:expr) -> $reply:ty, $answer:pat => $said:expr;)*
     ) => {
         #[tonic::async_trait]
         impl $server::A2aService for Service {
@@ -127,7 +127,7 @@ macro_rules! service {
                     &self,
                     request: Request<$module::$request_of_stream>,
                 ) -> Result<Response<Self::$stream>, Status> {
-                    self.hear(request, Asked::$asked_of_stream);
+                    self.hear(request, $asked_of_stream);
                     let events = self.events($version)?.into_iter().map(|event| event.map($event));
                     Ok(Response::new(Box::pin(tokio_stream::iter(events.collect::<Vec<_>>()))))
                 }
@@ -137,7 +137,7 @@ macro_rules! service {
                     &self,
                     request: Request<$module::$request>,
                 ) -> Result<Response<$reply>, Status> {
-                    self.hear(request, Asked::$asked);
+                    self.hear(request, $asked);
                     match &*self.said {
                         Said::Answer($answer) => Ok(Response::new($said)),
                         Said::Error(error) => Err(grpc::to_status(error, $version)),
@@ -151,39 +151,39 @@ macro_rules! service {
 
 service! {
     server_v1 v1 Version::V1, |event| (&event).into();
-    @ SendStreamingMessageStream: send_streaming_message(SendMessageRequest: SendStreamingMessage);
-    @ SubscribeToTaskStream: subscribe_to_task(SubscribeToTaskRequest: SubscribeToTask);
-    send_message(SendMessageRequest: SendMessage) -> v1::SendMessageResponse, Answer::SendMessage(it) => it.into();
-    get_task(GetTaskRequest: GetTask) -> v1::Task, Answer::Task(it) => it.into();
-    list_tasks(ListTasksRequest: ListTasks) -> v1::ListTasksResponse, Answer::ListTasks(it) => it.into();
-    cancel_task(CancelTaskRequest: CancelTask) -> v1::Task, Answer::Task(it) => it.into();
-    create_task_push_notification_config(TaskPushNotificationConfig: CreatePushConfig)
+    @ SendStreamingMessageStream: send_streaming_message(SendMessageRequest: |it| Asked::SendStreamingMessage(Box::new(it)));
+    @ SubscribeToTaskStream: subscribe_to_task(SubscribeToTaskRequest: Asked::SubscribeToTask);
+    send_message(SendMessageRequest: |it| Asked::SendMessage(Box::new(it))) -> v1::SendMessageResponse, Answer::SendMessage(it) => it.into();
+    get_task(GetTaskRequest: Asked::GetTask) -> v1::Task, Answer::Task(it) => it.into();
+    list_tasks(ListTasksRequest: Asked::ListTasks) -> v1::ListTasksResponse, Answer::ListTasks(it) => it.into();
+    cancel_task(CancelTaskRequest: Asked::CancelTask) -> v1::Task, Answer::Task(it) => it.into();
+    create_task_push_notification_config(TaskPushNotificationConfig: |it| Asked::CreatePushConfig(Box::new(it)))
         -> v1::TaskPushNotificationConfig, Answer::PushConfig(it) => it.into();
-    get_task_push_notification_config(GetTaskPushNotificationConfigRequest: GetPushConfig)
+    get_task_push_notification_config(GetTaskPushNotificationConfigRequest: Asked::GetPushConfig)
         -> v1::TaskPushNotificationConfig, Answer::PushConfig(it) => it.into();
-    list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest: ListPushConfigs)
+    list_task_push_notification_configs(ListTaskPushNotificationConfigsRequest: Asked::ListPushConfigs)
         -> v1::ListTaskPushNotificationConfigsResponse, Answer::ListPushConfigs(it) => it.into();
-    delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest: DeletePushConfig)
+    delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest: Asked::DeletePushConfig)
         -> (), Answer::Empty => ();
-    get_extended_agent_card(GetExtendedAgentCardRequest: GetExtendedAgentCard)
+    get_extended_agent_card(GetExtendedAgentCardRequest: Asked::GetExtendedAgentCard)
         -> v1::AgentCard, Answer::AgentCard(it) => (&**it).into();
 }
 
 service! {
     server_v03 v03 Version::V03, |event| proto_v03::stream_response(&event, false);
-    @ SendStreamingMessageStream: send_streaming_message(SendMessageRequest: SendStreamingMessage);
-    @ TaskSubscriptionStream: task_subscription(TaskSubscriptionRequest: SubscribeToTask);
-    send_message(SendMessageRequest: SendMessage) -> v03::SendMessageResponse, Answer::SendMessage(it) => it.into();
-    get_task(GetTaskRequest: GetTask) -> v03::Task, Answer::Task(it) => it.into();
-    cancel_task(CancelTaskRequest: CancelTask) -> v03::Task, Answer::Task(it) => it.into();
-    create_task_push_notification_config(CreateTaskPushNotificationConfigRequest: CreatePushConfig)
+    @ SendStreamingMessageStream: send_streaming_message(SendMessageRequest: |it| Asked::SendStreamingMessage(Box::new(it)));
+    @ TaskSubscriptionStream: task_subscription(TaskSubscriptionRequest: Asked::SubscribeToTask);
+    send_message(SendMessageRequest: |it| Asked::SendMessage(Box::new(it))) -> v03::SendMessageResponse, Answer::SendMessage(it) => it.into();
+    get_task(GetTaskRequest: Asked::GetTask) -> v03::Task, Answer::Task(it) => it.into();
+    cancel_task(CancelTaskRequest: Asked::CancelTask) -> v03::Task, Answer::Task(it) => it.into();
+    create_task_push_notification_config(CreateTaskPushNotificationConfigRequest: |it| Asked::CreatePushConfig(Box::new(it)))
         -> v03::TaskPushNotificationConfig, Answer::PushConfig(it) => it.into();
-    get_task_push_notification_config(GetTaskPushNotificationConfigRequest: GetPushConfig)
+    get_task_push_notification_config(GetTaskPushNotificationConfigRequest: Asked::GetPushConfig)
         -> v03::TaskPushNotificationConfig, Answer::PushConfig(it) => it.into();
-    list_task_push_notification_config(ListTaskPushNotificationConfigRequest: ListPushConfigs)
+    list_task_push_notification_config(ListTaskPushNotificationConfigRequest: Asked::ListPushConfigs)
         -> v03::ListTaskPushNotificationConfigResponse, Answer::ListPushConfigs(it) => it.into();
-    delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest: DeletePushConfig)
+    delete_task_push_notification_config(DeleteTaskPushNotificationConfigRequest: Asked::DeletePushConfig)
         -> (), Answer::Empty => ();
-    get_agent_card(GetAgentCardRequest: GetExtendedAgentCard)
+    get_agent_card(GetAgentCardRequest: Asked::GetExtendedAgentCard)
         -> v03::AgentCard, Answer::AgentCard(it) => (&**it).try_into().unwrap();
 }
