@@ -90,7 +90,7 @@ async fn create<S: Store>(store: &Arc<S>, tasks: Range<usize>, keyed: bool) {
         }
         let store = store.clone();
         callers.spawn(async move {
-            store.create(new_task(number, keyed)).await.expect("a new task");
+            store.create(&new_task(number, keyed)).await.expect("a new task");
         });
     }
     callers.join_all().await;

@@ -24,8 +24,13 @@ struct Said {
     late: u64,
 }
 
-/// Something was said after the end of the turn, for the first time or for one more.
-pub(super) struct TooLate(pub(super) u64);
+/// Why something that was said is not in the queue.
+pub(super) enum Unheard {
+    /// There is no room for it yet.
+    Full(Box<Event>),
+    /// The turn is over: how often something was said after that.
+    Late(u64),
+}
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Self {
@@ -38,34 +43,43 @@ impl Queue {
     }
 
     /// Waits while the log is behind. What is said after the end of the turn is ignored: says how often that was so.
-    pub(super) async fn push(&self, event: Event) -> Result<(), TooLate> {
-        let mut waits = self.try_push(event)?;
-        while let Some(event) = waits {
+    pub(super) async fn room(&self, mut unheard: Unheard) -> Option<u64> {
+        loop {
+            let event = match unheard {
+                Unheard::Full(event) => event,
+                Unheard::Late(times) => return Some(times),
+            };
             // Before looking once more: room made in between must wake us.
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
-            waits = self.try_push(event)?;
-            if waits.is_some() {
+            match self.push(*event) {
+                Ok(()) => return None,
+                Err(still) => unheard = still,
+            }
+            if matches!(unheard, Unheard::Full(_)) {
                 room.await;
             }
         }
-        Ok(())
     }
 
-    /// Gives the event back if there is no room for it.
-    fn try_push(&self, event: Event) -> Result<Option<Event>, TooLate> {
+    /// Takes an event if there is room for it.
+    pub(super) fn push(&self, event: Event) -> Result<(), Unheard> {
         let mut said = self.said();
         if said.closed {
             said.late += 1;
-            return Err(TooLate(said.late));
+            return Err(Unheard::Late(said.late));
         }
         if said.events.len() >= self.limit {
-            return Ok(Some(event));
+            return Err(Unheard::Full(Box::new(event)));
         }
+        let is_news = said.events.is_empty();
         said.events.push(event);
         drop(said);
-        self.news.notify_one();
-        Ok(None)
+        // Whoever takes them takes all: behind the first there is nobody to wake.
+        if is_news {
+            self.news.notify_one();
+        }
+        Ok(())
     }
 
     /// Moves everything said so far, in order, behind what is in `events`; an empty vector is swapped for the full one.

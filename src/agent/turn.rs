@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Queue;
-use super::queue::TooLate;
+use super::queue::Unheard;
 use crate::metrics;
 use crate::model::{
     Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role, Task, TaskId,
@@ -213,8 +213,18 @@ impl Turn {
         self.push(Event::Status { status, metadata }).await;
     }
 
-    async fn push(&self, event: Event) {
-        let Err(TooLate(times)) = self.0.queue.push(event).await else { return };
+    /// Most of what is said is heard at once, and never carried along by what waits.
+    fn push(&self, event: Event) -> impl Future<Output = ()> {
+        let unheard = self.0.queue.push(event).err();
+        async {
+            if let Some(unheard) = unheard {
+                self.wait(unheard).await;
+            }
+        }
+    }
+
+    async fn wait(&self, unheard: Unheard) {
+        let Some(times) = self.0.queue.room(unheard).await else { return };
         tracing::debug!(task = %self.task_id(), times, "said after the end of the turn");
         if times == 1 {
             // Once is enough to know of, and an agent that goes on and on must not fill the log.
@@ -250,23 +260,25 @@ impl Writer {
 
     /// Adds a piece.
     pub async fn write(&mut self, text: impl Into<String>) {
-        self.chunk(text.into(), false).await;
+        let chunk = self.chunk(text.into(), false);
+        self.turn.push(chunk).await;
     }
 
     /// Says that nothing more comes.
     pub async fn finish(mut self) {
-        self.chunk(String::new(), true).await;
+        let chunk = self.chunk(String::new(), true);
+        self.turn.push(chunk).await;
     }
 
-    async fn chunk(&mut self, text: String, last_chunk: bool) {
+    fn chunk(&mut self, text: String, last_chunk: bool) -> Event {
         let parts = vec![Part::text(text)];
-        let name = self.artifact.name.clone().filter(|_| !self.begun);
+        let name = if self.begun { None } else { self.artifact.name.clone() };
         let artifact_id = self.artifact.artifact_id.clone();
         // Not from a default: that would make an id to throw away, for every piece.
         let (description, extensions, metadata) = (None, Vec::new(), None);
         let artifact = Artifact { artifact_id, name, parts, description, extensions, metadata };
         let append = std::mem::replace(&mut self.begun, true);
-        self.turn.push(Event::Artifact { artifact, append, last_chunk, metadata: None }).await;
+        Event::Artifact { artifact, append, last_chunk, metadata: None }
     }
 }
 

@@ -48,7 +48,7 @@ impl Journal {
         Self { store, bus, registry, resting, keeper, long: LONG, patience, stop }
     }
 
-    pub(super) fn open(&self, task: NewTask) -> Work<'_, store::Result<Opened>> {
+    pub(super) fn open<'a>(&'a self, task: &'a NewTask) -> Work<'a, store::Result<Opened>> {
         self.store.create(task)
     }
 

@@ -61,14 +61,18 @@ impl Log {
 
     /// Takes in the next entry; on an error the log is as it was.
     pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), Broken> {
-        match &entry.event {
+        self.apply_event(entry.seq, entry.time, &entry.event)
+    }
+
+    fn apply_event(&mut self, seq: Seq, time: Timestamp, event: &Event) -> Result<(), Broken> {
+        match event {
             Event::Created { id, context_id, metadata } if self.at == Seq(0) => {
-                let mut task = Task::submitted(id.clone(), context_id.clone(), entry.time);
+                let mut task = Task::submitted(id.clone(), context_id.clone(), time);
                 task.metadata.clone_from(metadata);
                 self.task = Arc::new(task);
             }
             Event::Created { .. } | Event::Message(_) | Event::Status { .. } | Event::Artifact { .. } => {
-                Arc::make_mut(&mut self.task).apply(entry)?;
+                Arc::make_mut(&mut self.task).apply_event(time, event)?;
             }
             // They change nothing in the task, and so need no copy of it.
             Event::Traced(_)
@@ -77,7 +81,7 @@ impl Log {
             | Event::Ignored { .. }
             | Event::TurnEnded => {}
         }
-        match &entry.event {
+        match event {
             Event::Message(message) => self.waiting.push_back(message.clone()),
             Event::Traced(trace) => self.trace_last(trace),
             Event::TurnStarted => self.attempts += 1,
@@ -92,24 +96,22 @@ impl Log {
             | Event::CancelRequested { .. }
             | Event::Ignored { .. } => {}
         }
-        self.at = entry.seq;
+        self.at = seq;
         Ok(())
     }
 
-    /// Takes an event in as the next entry and gives it as it is to be recorded: a status with its time, and what does
+    /// Takes an event in as the next entry and leaves it as it is to be recorded: a status with its time, and what does
     /// not fit as ignored.
-    pub(super) fn take(&mut self, time: Timestamp, mut event: Event) -> Event {
+    pub(super) fn take(&mut self, time: Timestamp, event: &mut Event) {
         let seq = Seq(self.at.0 + 1);
-        if let Event::Status { status, .. } = &mut event {
+        if let Event::Status { status, .. } = event {
             // Within a task time does not go back, whatever the clocks say.
             status.timestamp = Some(status.timestamp.unwrap_or(time)).max(self.task.status.timestamp);
         }
-        let mut entry = Entry { seq, time, event };
-        if let Err(broken) = self.apply(&entry) {
-            entry.event = Event::Ignored { reason: broken.to_string() };
+        if let Err(broken) = self.apply_event(seq, time, event) {
+            *event = Event::Ignored { reason: broken.to_string() };
             self.at = seq;
         }
-        entry.event
     }
 
     /// Notes the trace of the newest message. Those of turns that are over are nobody's any more.
@@ -195,7 +197,9 @@ mod tests {
     }
 
     fn extend(log: &mut Log, events: impl IntoIterator<Item = Event>) -> Vec<Event> {
-        events.into_iter().map(|event| log.take(Timestamp::default(), event)).collect()
+        let mut events: Vec<_> = events.into_iter().collect();
+        events.iter_mut().for_each(|event| log.take(Timestamp::default(), event));
+        events
     }
 
     fn opened() -> Log {

@@ -3,8 +3,6 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bytes::Bytes;
-
 use crate::model::Entry;
 
 /// An entry of a log, with those that were recorded at the same time. Everybody who follows the log shares it, and what it
@@ -25,14 +23,19 @@ pub(super) struct Written {
     forms: Option<Forms>,
 }
 
-/// What something looks like on the wire, once for each form that was asked for. Most often that is one, and it needs no
-/// allocation to find it.
+/// Most often one form is asked for, and it needs no allocation to find it.
 #[derive(Debug, Default)]
-pub(super) struct Forms {
+struct Forms {
     first: OnceLock<u8>,
-    bytes: OnceLock<Bytes>,
-    others: Mutex<Vec<(u8, Arc<OnceLock<Bytes>>)>>,
+    bytes: Bytes,
+    /// Apart: every entry of a live log has room for its forms, and few are asked for in a second one.
+    others: OnceLock<Box<Others>>,
 }
+
+/// What a form looks like, once somebody has written it.
+type Bytes = OnceLock<Box<[u8]>>;
+
+type Others = Mutex<Vec<(u8, Arc<Bytes>)>>;
 
 impl Recorded {
     /// Makes a sheet of entries.
@@ -65,11 +68,11 @@ impl Recorded {
 }
 
 /// Whoever is first writes where it goes, and leaves a copy to the others.
-fn shared(bytes: &OnceLock<Bytes>, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+fn shared(bytes: &Bytes, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let begun = out.len();
     let bytes = bytes.get_or_init(|| {
         write(out);
-        Bytes::copy_from_slice(&out[begun..])
+        Box::from(&out[begun..])
     });
     if out.len() == begun {
         out.extend_from_slice(bytes);
@@ -77,21 +80,13 @@ fn shared(bytes: &OnceLock<Bytes>, out: &mut Vec<u8>, write: impl FnOnce(&mut Ve
 }
 
 impl Forms {
-    /// What is kept of a form, which `make` makes for the first who asks.
-    pub(super) fn get(&self, form: u8, make: impl FnOnce() -> Bytes) -> Bytes {
-        if *self.first.get_or_init(|| form) == form {
-            return self.bytes.get_or_init(make).clone();
-        }
-        self.place(form).get_or_init(make).clone()
-    }
-
-    fn place(&self, form: u8) -> Arc<OnceLock<Bytes>> {
+    fn place(&self, form: u8) -> Arc<Bytes> {
         // Places are added whole, so a panic elsewhere spoils nothing.
-        let mut forms = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forms = self.others.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, place)) = forms.iter().find(|(known, _)| *known == form) {
             return place.clone();
         }
-        let place = Arc::<OnceLock<Bytes>>::default();
+        let place = Arc::<Bytes>::default();
         forms.push((form, place.clone()));
         place
     }

@@ -1,12 +1,11 @@
 //! Logs that nobody works on, folded: as many as fit, for those who ask again.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
 use super::log::Log;
-use super::recorded::Forms;
 use crate::model::{Task, TaskId};
 use crate::store::Recent;
 
@@ -23,6 +22,29 @@ pub(super) struct Resting {
 pub(super) struct Rest {
     pub(super) log: Log,
     forms: Forms,
+}
+
+/// What a task looks like on the wire, once for each form that was asked for.
+#[derive(Default)]
+struct Forms(Mutex<Vec<(u8, Arc<OnceLock<Bytes>>)>>);
+
+impl Forms {
+    /// What is kept of a form, which `make` makes for the first who asks.
+    fn get(&self, form: u8, make: impl FnOnce() -> Bytes) -> Bytes {
+        self.place(form).get_or_init(make).clone()
+    }
+
+    /// Written outside the lock: whoever wants another form need not wait for this one.
+    fn place(&self, form: u8) -> Arc<OnceLock<Bytes>> {
+        // Places are added whole, so a panic elsewhere spoils nothing.
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, place)) = forms.iter().find(|(known, _)| *known == form) {
+            return place.clone();
+        }
+        let place = Arc::<OnceLock<Bytes>>::default();
+        forms.push((form, place.clone()));
+        place
+    }
 }
 
 impl Resting {

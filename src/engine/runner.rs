@@ -371,6 +371,11 @@ impl Runner {
         Ok(())
     }
 
+    /// Whether somebody elsewhere has ended the task, or asked for that.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.canceled || self.log.task.is_ended()
+    }
+
     /// Whether somebody elsewhere has asked for the task to be canceled since this was last looked at.
     pub(super) fn was_canceled(&mut self) -> bool {
         std::mem::take(&mut self.canceled)

@@ -102,7 +102,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             }
             spoken += said.len();
             let (weight, fault) = scribe.take_down(runner, &mut said, ended.is_some());
-            runner.plan_weighed(said.drain(..), weight);
+            runner.plan_weighed(&mut said, weight);
             if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &ended) {
                 ended = Some(Ending::Fault(fault));
             }
@@ -128,7 +128,8 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
                 spoken = 0;
             }
         }
-        if ended.is_some() {
+        // What was written elsewhere meanwhile may have met what we wrote.
+        if ended.is_some() || runner.is_stopped() {
             continue;
         }
         let silence = later(heard, worker.max_silence(&runner.engine.settings));
@@ -264,7 +265,7 @@ async fn finish(
     let mut said = Vec::new();
     setting.queue.take(&mut said);
     let (weight, fault) = scribe.take_down(runner, &mut said, true);
-    runner.plan_weighed(said, weight);
+    runner.plan_weighed(&mut said, weight);
     // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
     let ending = match (ending, fault) {
         (Ending::Said(_) | Ending::Fault(_), _) if stopping.is_some() => Ending::Canceled,

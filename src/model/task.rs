@@ -217,12 +217,15 @@ impl Task {
     /// # Errors
     /// The entry does not fit.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), Broken> {
-        match &entry.event {
+        self.apply_event(entry.time, &entry.event)
+    }
+
+    /// The same for an event that was recorded at this time.
+    pub(crate) fn apply_event(&mut self, time: Timestamp, event: &Event) -> Result<(), Broken> {
+        match event {
             Event::Created { id, .. } => Err(Broken::OtherTask(id.clone())),
             Event::Message(message) => self.apply_message(message),
-            Event::Status { status, metadata } => {
-                self.apply_status(status, metadata.as_ref(), Some(entry.time))
-            }
+            Event::Status { status, metadata } => self.apply_status(status, metadata.as_ref(), Some(time)),
             Event::Artifact { artifact, append, .. } => self.apply_artifact(artifact, *append),
             Event::Traced(_)
             | Event::TurnStarted

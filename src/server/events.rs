@@ -9,20 +9,22 @@ use hyper::body::{Body, Frame};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::forms::{event, form};
+use super::forms::form;
 use super::outgoing::Outgoing;
 use super::reply::{Fault, logged};
 use super::taken::piece;
-use crate::model::{Error, Result};
+use crate::model::{Entry, Error, Result};
 use crate::service::{Item, Stream};
 use crate::wire::jsonrpc::{Id, begin_result, end};
-use crate::wire::{Dialect, sse, write_event, write_failure};
+use crate::wire::{Dialect, Updates, sse, write_event, write_failure};
 
 /// What stands around each event, and how it is written.
 pub(super) struct Envelope {
     /// The call that is answered; REST has none.
-    pub(super) id: Option<Id<'static>>,
-    pub(super) dialect: Dialect,
+    id: Option<Id<'static>>,
+    /// What stands before each event; the call is the same for all of them.
+    begin: Vec<u8>,
+    updates: Updates,
 }
 
 /// How what happens to a task is written.
@@ -130,40 +132,50 @@ impl<T: Tell> Body for Events<T> {
 impl Tell for Envelope {
     fn failure(&mut self, error: Error) -> Vec<u8> {
         let mut out = Vec::new();
-        write_failure(&mut out, &logged(error), self.id.as_ref(), self.dialect.version());
+        write_failure(&mut out, &logged(error), self.id.as_ref(), self.updates.dialect().version());
         out
     }
 
     fn write(&mut self, out: &mut Vec<u8>, stream: &Stream, item: &Item) {
         match item {
-            // Where nothing follows, the event itself says so.
-            Item::Whole(event, at) => self.write_whole(out, at.map(|at| at.0), |out| {
-                write_event(out, event, false, &self.dialect);
-            }),
+            Item::Whole(event, at) => {
+                self.begin(out, at.map(|at| at.0));
+                // Where nothing follows, the event itself says so.
+                write_event(out, event, false, self.updates.dialect());
+            }
             Item::Update { entry, closes } => {
-                self.write_whole(out, Some(entry.seq.0), |out| match form(&self.dialect, *closes) {
-                    Some(form) => entry.form(form, out, |entry, out| {
-                        event(entry, stream.ids(), |event| write_event(out, event, *closes, &self.dialect));
-                    }),
-                    None => {
-                        event(entry, stream.ids(), |event| write_event(out, event, *closes, &self.dialect));
-                    }
-                })
+                self.begin(out, Some(entry.seq.0));
+                let form = form(self.updates.dialect(), *closes);
+                let mut write = |entry: &Entry, out: &mut Vec<u8>| {
+                    self.updates.write(out, entry, stream.ids(), *closes);
+                };
+                match form {
+                    Some(form) => entry.form(form, out, write),
+                    None => write(entry, out),
+                }
             }
         }
+        self.end(out);
     }
 }
 
 impl Envelope {
-    fn write_whole(&self, out: &mut Vec<u8>, at: Option<u64>, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn new(id: Option<Id<'static>>, dialect: Dialect) -> Self {
+        let mut begin = Vec::new();
+        if let Some(id) = &id {
+            begin_result(&mut begin, id);
+        }
+        Self { id, begin, updates: Updates::new(dialect) }
+    }
+
+    fn begin(&self, out: &mut Vec<u8>, at: Option<u64>) {
         sse::begin(out, at);
-        match &self.id {
-            Some(id) => {
-                begin_result(out, id);
-                write(out);
-                end(out);
-            }
-            None => write(out),
+        out.extend_from_slice(&self.begin);
+    }
+
+    fn end(&self, out: &mut Vec<u8>) {
+        if self.id.is_some() {
+            end(out);
         }
         sse::end(out);
     }

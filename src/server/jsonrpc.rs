@@ -142,7 +142,7 @@ async fn served(
             reply::json(StatusCode::OK, result_task(id, &task, &dialect))
         }
         Answer::Stream(stream) => {
-            let envelope = Envelope { id: Some(id.clone()), dialect };
+            let envelope = Envelope::new(Some(id.clone()), dialect);
             let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
             reply::events(Body::Frames(Box::new(events)))
         }

@@ -11,6 +11,9 @@ use crate::metrics;
 use crate::model::Result;
 use crate::service::{Item, Stream};
 
+/// What an event takes when it is written, mostly: room that is there from the start need not grow step by step.
+const USUAL: usize = 320;
+
 /// A stream, and what came out of it.
 type Next = (Stream, Option<Result<Vec<Item>>>);
 
@@ -72,7 +75,7 @@ fn piece<S, I>(
     items: &mut vec::IntoIter<I>,
     mut write: impl FnMut(&mut Vec<u8>, &S, &I),
 ) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
+    let mut out = Vec::with_capacity((items.len() * USUAL).clamp(1024, PIECE));
     while out.len() < PIECE
         && let Some(item) = items.next()
     {

@@ -115,7 +115,7 @@ async fn served(
             reply::whole(StatusCode::OK, media_type, forms::task(&task, &dialect))
         }
         Answer::Stream(stream) => {
-            let envelope = Envelope { id: None, dialect };
+            let envelope = Envelope::new(None, dialect);
             let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
             reply::events(Body::Frames(Box::new(events)))
         }

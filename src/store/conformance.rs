@@ -99,7 +99,7 @@ fn webhook(id: &str, url: &str) -> Registered {
 }
 
 async fn open(store: &dyn Store, task: NewTask) -> Head {
-    match given(store.create(task).await, "a task with a fresh id and no key is opened") {
+    match given(store.create(&task).await, "a task with a fresh id and no key is opened") {
         Opened::New(head) => head,
         Opened::Again(seen) => panic!("rule broken: a task without a key is new, not found again: {seen:?}"),
     }

@@ -58,7 +58,7 @@ impl Store for Memory {
         !self.drops
     }
 
-    async fn create(&self, task: NewTask) -> Result<Opened> {
+    async fn create(&self, task: &NewTask) -> Result<Opened> {
         let first = Packed::new(&task.batch)?;
         self.shelf().create(task, first)
     }
@@ -200,7 +200,7 @@ mod tests {
         let mut all: Vec<Entry> = first.entries(Seq(0)).collect();
         let store = Memory::new();
         let task = NewTask { id, scope, context_id, alias: None, config: None, batch: first };
-        let Opened::New(head) = store.create(task).await.unwrap() else { panic!("it is new") };
+        let Opened::New(head) = store.create(&task).await.unwrap() else { panic!("it is new") };
         for number in 0..400 {
             let (at, batch) = (Seq(all.len() as u64), batch(number));
             store.append(&head, at, &batch).await.unwrap();

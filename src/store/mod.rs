@@ -62,7 +62,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The same key in the same scope finds the first task instead; another body under it is `KeyReused`.
     /// `Conflict` when anybody has the id, or the scope has the alias. A key that was seen goes before both.
-    async fn create(&self, task: NewTask) -> Result<Opened>;
+    async fn create(&self, task: &NewTask) -> Result<Opened>;
 
     /// Adds a batch after `at`, all or none, durable on return; `Conflict` when the log has moved on.
     ///
@@ -189,6 +189,21 @@ pub struct NewTask {
     pub config: Option<Box<Registered>>,
     /// The beginning of its log, and the key under which it can be found again.
     pub batch: Batch,
+}
+
+impl NewTask {
+    /// What its head is when its first batch ends at a position.
+    #[must_use]
+    pub fn head(&self, position: Seq) -> Head {
+        Head {
+            id: self.id.clone(),
+            scope: self.scope.clone(),
+            context_id: self.context_id.clone(),
+            position,
+            state: self.batch.state,
+            status_time: self.batch.status_time,
+        }
+    }
 }
 
 /// A log that was opened, or found.

@@ -145,7 +145,7 @@ impl Store for Sqlite {
         if is_low { Err(Unwritable::AlmostFull) } else { Ok(()) }
     }
 
-    async fn create(&self, task: NewTask) -> Result<Opened> {
+    async fn create(&self, task: &NewTask) -> Result<Opened> {
         let task = Creation::new(task, &self.seal)?;
         self.writer.ask(move |work| work.create(&task)).await
     }

@@ -26,6 +26,7 @@ mod response;
 mod spelling;
 pub mod sse;
 mod strict;
+mod update;
 mod v03;
 mod v1;
 
@@ -40,6 +41,8 @@ pub use response::{
     A2A_JSON, Carries, carries, refuses_in_stream, rest_type, write_body, write_event, write_failure,
     write_result, write_task,
 };
+
+pub use update::Updates;
 
 #[cfg(feature = "grpc")]
 use request::not_in_v03;

@@ -48,15 +48,15 @@ pub fn end(out: &mut Vec<u8>) {
 }
 
 fn push_decimal(out: &mut Vec<u8>, mut number: u64) {
-    let start = out.len();
+    let (mut digits, mut at) = ([b'0'; 20], 20);
     loop {
-        out.push(b'0' + (number % 10) as u8);
+        at -= 1;
+        digits[at] += (number % 10) as u8;
         number /= 10;
         if number == 0 {
-            break;
+            return out.extend_from_slice(&digits[at..]);
         }
     }
-    out[start..].reverse();
 }
 
 /// One event as read.

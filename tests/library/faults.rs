@@ -38,7 +38,7 @@ impl Store for Faulty {
         if self.full.load(Ordering::Relaxed) { Err(Unwritable::Full) } else { Ok(()) }
     }
 
-    async fn create(&self, task: NewTask) -> Result<Opened> {
+    async fn create(&self, task: &NewTask) -> Result<Opened> {
         self.ready()?.create(task).await
     }
 

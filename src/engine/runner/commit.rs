@@ -24,29 +24,29 @@ const PAGE: usize = 1000;
 impl Runner {
     /// Folds events that will be written with the next commit.
     pub(in crate::engine) fn plan(&mut self, events: impl IntoIterator<Item = Event>) {
-        let mut weight = 0;
-        self.fold(events.into_iter().inspect(|event| weight += event.weight()));
-        self.grow(weight);
+        let folded = self.pending.len();
+        self.pending.extend(events);
+        let weight = self.pending[folded..].iter().map(Event::weight).sum();
+        self.fold(folded, weight);
     }
 
-    /// The same for events that were weighed before, all together.
-    pub(in crate::engine) fn plan_weighed(&mut self, events: impl IntoIterator<Item = Event>, weight: usize) {
-        self.fold(events);
-        self.grow(weight);
+    /// The same for events that were weighed before, all together. Leaves room for more in their place.
+    pub(in crate::engine) fn plan_weighed(&mut self, events: &mut Vec<Event>, weight: usize) {
+        let folded = self.pending.len();
+        self.pending.append(events);
+        self.fold(folded, weight);
     }
 
-    fn fold(&mut self, events: impl IntoIterator<Item = Event>) {
+    /// Folds what was added behind this.
+    fn fold(&mut self, folded: usize, weight: usize) {
         let now = self.engine.clock.now();
-        if self.pending.is_empty() {
+        if folded == 0 {
             self.since = now;
         }
         let log = &mut self.log;
-        self.pending.extend(events.into_iter().map(|event| log.take(now, event)));
-    }
-
-    fn grow(&mut self, by: usize) {
-        self.weight += by;
-        self.pending_weight += by;
+        self.pending[folded..].iter_mut().for_each(|event| log.take(now, event));
+        self.weight += weight;
+        self.pending_weight += weight;
     }
 
     pub(in crate::engine) fn has_plans(&self) -> bool {
@@ -60,9 +60,9 @@ impl Runner {
         }
         while self.has_plans() {
             let (batch, weight) = self.batch(key.clone());
-            let Some(head) = self.head.clone() else { return Ok(()) };
+            let Some(head) = &self.head else { return Ok(()) };
             let begun = Instant::now();
-            match self.patiently(self.engine.journal.append(&head, self.durable, &batch)).await {
+            match self.patiently(self.engine.journal.append(head, self.durable, &batch)).await {
                 Ok(_) => {
                     self.count(&metrics::states(&batch.events), batch.events.len(), begun);
                     self.written(batch.events.len(), Some((batch, weight)));
@@ -162,9 +162,7 @@ impl Runner {
             let (live, wished) = self.engine.journal.registry.claim(&self.id);
             (self.live, self.wished) = (Some(live), Some(wished));
         }
-        // A quick turn is over before anybody could follow it, but for whoever began it.
-        let (events, shown) = (batch.events.len(), (!last || birth.followed).then(|| batch.clone()));
-        let (states, begun) = (metrics::states(&batch.events), Instant::now());
+        let (events, begun) = (batch.events.len(), Instant::now());
         let task = NewTask {
             id: self.id.clone(),
             scope: self.scope.clone(),
@@ -173,10 +171,12 @@ impl Runner {
             config: birth.config,
             batch,
         };
-        match self.patiently(self.engine.journal.open(task)).await {
+        match self.patiently(self.engine.journal.open(&task)).await {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
-                self.count(&states, events, begun);
+                self.count(&metrics::states(&task.batch.events), events, begun);
+                // A quick turn is over before anybody could follow it, but for whoever began it.
+                let shown = (!last || birth.followed).then_some(task.batch);
                 let (live, opening) = if last { (None, shown) } else { (shown, None) };
                 self.written(events, live.map(|batch| (batch, weight)));
                 let _ = birth.answer.send(Ok(Accepted { opening, ..self.accepted() }));

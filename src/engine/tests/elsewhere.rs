@@ -18,10 +18,10 @@ fn both(settings: Settings) -> Both {
 
 impl Both {
     /// Adds to a log as another process does; the engine hears of it if it is told.
-    async fn write(&self, head: &Head, events: Vec<Event>, told: bool) {
+    async fn write(&self, head: &Head, mut events: Vec<Event>, told: bool) {
         let mut log = self.engine.journal.stored(head).await.unwrap();
         let (at, time) = (log.at, Timestamp::from_millis(1_000).unwrap());
-        let events: Vec<_> = events.into_iter().map(|event| log.take(time, event)).collect();
+        events.iter_mut().for_each(|event| log.take(time, event));
         let status = &log.task.status;
         let status_time = status.timestamp.unwrap();
         let (state, parked) = (status.state, log.is_parked());

@@ -222,7 +222,7 @@ fn failed() -> store::Error {
 
 #[async_trait]
 impl Store for Faulty {
-    async fn create(&self, task: NewTask) -> store::Result<Opened> {
+    async fn create(&self, task: &NewTask) -> store::Result<Opened> {
         self.largest.fetch_max(task.batch.events.len() as u64, Ordering::Relaxed);
         self.write(self.memory.create(task)).await
     }

@@ -41,14 +41,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins with the byte that says which format follows.
-    pub(super) fn new(format: u8) -> Self {
-        Self::behind(Vec::new(), format)
+    /// Begins with the byte that says which format follows; about so much will.
+    pub(super) fn new(format: u8, about: usize) -> Self {
+        Self::behind(Vec::new(), format, about)
     }
 
     /// The same behind other bytes.
-    pub(super) fn behind(mut bytes: Vec<u8>, format: u8) -> Self {
-        bytes.reserve(USUAL);
+    pub(super) fn behind(mut bytes: Vec<u8>, format: u8, about: usize) -> Self {
+        bytes.reserve(about.max(USUAL));
         bytes.push(format);
         Self { bytes, short: format == SHORT, own: None }
     }

@@ -41,21 +41,22 @@ async fn the_same_key_finds_the_first_task(store: &dyn Store) {
         config: Some(Box::new(webhook("hook", "https://example.org"))),
         ..keyed("second", "k", 1)
     };
-    let again = given(store.create(second).await, "a key seen with the same body is no error");
+    let again = given(store.create(&second).await, "a key seen with the same body is no error");
     same(Some(again), seen(now, 7).map(Opened::Again), "the same key finds the first task, as it stands now");
     same(find(store, "ann", "second").await, None, "a task found again leaves no second one");
     same(find(store, "ann", "alias").await, None, "a task found again takes no alias");
     let configs = given(store.configs(&first).await, "webhooks can be read");
     same(configs, Vec::new(), "a task found again takes no webhook");
     // The id is that of the first task: the key answers, not the conflict.
-    let same_id = given(store.create(keyed("first", "k", 1)).await, "a key that was seen goes before the id");
+    let same_id =
+        given(store.create(&keyed("first", "k", 1)).await, "a key that was seen goes before the id");
     rule(matches!(same_id, Opened::Again(_)), "a key that was seen goes before the id");
 }
 
 async fn another_body_is_refused(store: &dyn Store) {
     let first = open(store, keyed("first", "k", 1)).await;
     let before = (find(store, "ann", "first").await, log(store, &first).await);
-    let refused = store.create(NewTask { alias: Some("alias".into()), ..keyed("second", "k", 2) }).await;
+    let refused = store.create(&NewTask { alias: Some("alias".into()), ..keyed("second", "k", 2) }).await;
     rule(
         matches!(refused, Err(Error::KeyReused)),
         "creating under a used key with another body is `KeyReused`",
@@ -85,7 +86,7 @@ async fn a_message_is_added_once(store: &dyn Store) {
     }
     same(log(store, &head).await.len(), 2, "a message sent again adds nothing");
     let made =
-        given(store.create(keyed("second", "k", 1)).await, "a key seen with the same body is no error");
+        given(store.create(&keyed("second", "k", 1)).await, "a key seen with the same body is no error");
     let now = find(store, "ann", "t").await;
     same(
         Some(made),
@@ -131,7 +132,7 @@ async fn racing_creates_make_one_task<S: Store>(store: S) {
     let mut racers = JoinSet::new();
     for number in 0..32 {
         let store = Arc::clone(&store);
-        racers.spawn(async move { store.create(keyed(&format!("t{number}"), "k", 1)).await });
+        racers.spawn(async move { store.create(&keyed(&format!("t{number}"), "k", 1)).await });
     }
     let (mut new, mut all) = (Vec::new(), Vec::new());
     for opened in racers.join_all().await {
@@ -167,7 +168,7 @@ async fn an_alias_leads_to_its_task(store: &dyn Store) {
     let head = open(store, NewTask { alias: Some("mine".into()), ..new_task("t") }).await;
     same(find(store, "ann", "mine").await, Some(head.clone()), "a task is found by its alias");
     same(find(store, "bob", "mine").await, None, "an alias of another scope is as good as none");
-    let taken = store.create(NewTask { alias: Some("mine".into()), ..keyed("t2", "k", 1) }).await;
+    let taken = store.create(&NewTask { alias: Some("mine".into()), ..keyed("t2", "k", 1) }).await;
     rule(matches!(taken, Err(Error::Conflict)), "an alias that the scope has is a conflict");
     same(find(store, "ann", "t2").await, None, "an alias that conflicts makes no task");
     open(store, NewTask { scope: scope("bob"), alias: Some("mine".into()), ..keyed("t3", "k", 1) }).await;

@@ -30,7 +30,7 @@ async fn a_new_log_has_its_first_batch(store: &dyn Store) {
         status_time: at(1_234),
     };
     let entries: Vec<_> = task.batch.entries(Seq(0)).collect();
-    let opened = given(store.create(task).await, "a task is opened");
+    let opened = given(store.create(&task).await, "a task is opened");
     same(&opened, &Opened::New(expected.clone()), "a new log's head tells its position, state and time");
     same(find(store, "ann", "t").await, Some(expected.clone()), "a new log is found at once, by its id");
     same(log(store, &expected).await, entries, "a new log has its first batch, numbered from 1");
@@ -45,7 +45,7 @@ async fn a_taken_id_is_a_conflict_that_leaves_nothing(store: &dyn Store) {
         second.alias = Some("alias".into());
         second.config = Some(Box::new(webhook("hook", "https://example.org")));
         second.batch = Batch { key: key("k", 1), ..batch(vec![note("x")], TaskState::Completed, 9_000) };
-        let refused = store.create(second).await;
+        let refused = store.create(&second).await;
         rule(matches!(refused, Err(Error::Conflict)), "an id that anybody has is a conflict");
         same(find(store, owner, "alias").await, None, "a task that was refused leaves no alias");
         let mut third = new_task(&format!("of {owner}"));

@@ -97,7 +97,7 @@ async fn a_large_batch_is_kept_whole(store: &dyn Store) {
     let mut task = new_task("t");
     task.batch.events.extend((1..10_000).map(|number| note(format!("{number}"))));
     let expected: Vec<_> = task.batch.entries(Seq(0)).collect();
-    let head = match given(store.create(task).await, "a batch of 10,000 events is kept") {
+    let head = match given(store.create(&task).await, "a batch of 10,000 events is kept") {
         Opened::New(head) => head,
         Opened::Again(seen) => seen.head,
     };

@@ -183,7 +183,7 @@ async fn a_removed_task_leaves_nothing(store: &dyn Store) {
     given(store.put_config(&head, &webhook("hook", "u")).await, "registering for a removed task is no error");
     gone(store, &head).await;
     // Id, alias and keys are free again, and the new task is a new one.
-    let opened = given(store.create(full()).await, "what belonged to a removed task is free again");
+    let opened = given(store.create(&full()).await, "what belonged to a removed task is free again");
     let Opened::New(new) = opened else { panic!("rule broken: a key goes with its task") };
     same(log(store, &new).await.len(), 1, "a task with the id of a removed one begins anew");
     same(given(store.kept(&new).await, "kept"), None, "a fold goes with its task");

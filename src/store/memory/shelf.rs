@@ -41,7 +41,7 @@ struct Used {
 }
 
 impl Shelf {
-    pub(super) fn create(&mut self, task: NewTask, first: Packed) -> Result<Opened> {
+    pub(super) fn create(&mut self, task: &NewTask, first: Packed) -> Result<Opened> {
         if let Some(seen) = self.seen(&task.scope, task.batch.key.as_ref())? {
             return Ok(Opened::Again(seen));
         }
@@ -51,7 +51,7 @@ impl Shelf {
         }
         let number = self.next_number()?;
         let scope = self.scopes.enter(&task.scope);
-        let log = Log::new(scope, &task, first);
+        let log = Log::new(scope, task, first);
         let (listed, position) = (log.listed(), log.position);
         self.logs[number as usize] = Some(log);
         self.by_id.insert(self.hash(task.id.as_str()), number);
@@ -62,8 +62,7 @@ impl Shelf {
         if let Some(config) = &task.config {
             self.put_hook(number, config, Seq(0));
         }
-        let NewTask { id, scope, context_id, batch: Batch { state, status_time, .. }, .. } = task;
-        Ok(Opened::New(Head { id, scope, context_id, position, state, status_time }))
+        Ok(Opened::New(task.head(position)))
     }
 
     pub(super) fn append(&mut self, task: &Head, at: Seq, batch: &Batch, packed: Packed) -> Result<Seq> {

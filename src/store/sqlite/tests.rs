@@ -209,7 +209,7 @@ fn new_task(id: &str) -> NewTask {
 }
 
 async fn create(store: &Sqlite, id: &str) -> Result<Head> {
-    match store.create(new_task(id)).await? {
+    match store.create(&new_task(id)).await? {
         Opened::New(head) => Ok(head),
         Opened::Again(seen) => Ok(seen.head),
     }

@@ -55,10 +55,17 @@ pub(super) struct Creation {
 }
 
 impl Creation {
-    pub(super) fn new(task: NewTask, seal: &Seal) -> Result<Self> {
-        let NewTask { id, scope, context_id, alias, config, batch } = task;
-        let config = config.as_ref().map(|config| Config::new(config, seal)).transpose()?;
-        Ok(Self { id, scope, context_id, alias, config, batch: Addition::new(&batch)? })
+    pub(super) fn new(task: &NewTask, seal: &Seal) -> Result<Self> {
+        let config = task.config.as_ref().map(|config| Config::new(config, seal)).transpose()?;
+        let (id, scope, context_id) = (task.id.clone(), task.scope.clone(), task.context_id.clone());
+        Ok(Self {
+            id,
+            scope,
+            context_id,
+            alias: task.alias.clone(),
+            config,
+            batch: Addition::new(&task.batch)?,
+        })
     }
 }
 

@@ -15,7 +15,7 @@ async fn everything_is_there_after_a_new_start() {
     let store = open(&path);
     assert_eq!(all_of(&store, &head).await, before);
     let again = NewTask { id: "other".into(), ..full_task() };
-    assert!(matches!(store.create(again).await.unwrap(), Opened::Again(found) if found.head.id == head.id));
+    assert!(matches!(store.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == head.id));
 }
 
 #[tokio::test]
@@ -153,7 +153,9 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
         let context = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
         assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
         let again = NewTask { id: "other".into(), ..full_task() };
-        assert!(matches!(old.create(again).await.unwrap(), Opened::Again(found) if found.head.id == head.id));
+        assert!(
+            matches!(old.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == head.id)
+        );
         // Turns are recorded with keys since the third version.
         let seen = old.seen(&scope(), &full_task().batch.key.unwrap()).await.unwrap().unwrap();
         assert_eq!(seen.turn, if version < 3 { 0 } else { 7 });
@@ -162,7 +164,7 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
         let (generation, position, attempts) = if version < 4 { (0, Seq(2), 0) } else { (3, Seq(1), 2) };
         assert_eq!((push.generation, push.delivery.position), (generation, position), "{version}");
         assert_eq!((push.delivery.attempts, push.delivery.standing), (attempts, Standing::Open), "{version}");
-        assert!(matches!(old.create(new_task("ended")).await, Err(Error::Conflict)));
+        assert!(matches!(old.create(&new_task("ended")).await, Err(Error::Conflict)));
         old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000)).await.unwrap();
     }
 }
@@ -235,12 +237,12 @@ fn full_task() -> NewTask {
 
 /// One task with everything a store keeps.
 async fn fill(store: &Sqlite) -> Head {
-    let Opened::New(head) = store.create(full_task()).await.unwrap() else { panic!("it is new") };
+    let Opened::New(head) = store.create(&full_task()).await.unwrap() else { panic!("it is new") };
     store.append(&head, Seq(1), &batch("b", TaskState::InputRequired, 2_000)).await.unwrap();
     store.keep(&head, Seq(2), &folded(&head)).await.unwrap();
     let mut ended = new_task("ended");
     ended.batch = batch("c", TaskState::Completed, 1_500);
-    store.create(ended).await.unwrap();
+    store.create(&ended).await.unwrap();
     head
 }
 

@@ -62,7 +62,7 @@ async fn what_is_known_stays_within_its_scope_and_hides_no_alias() {
     assert_eq!(store.position(&bob, &"t".into()), None);
     assert_eq!(store.find(&bob, &"t".into()).await.unwrap(), None);
     let named = NewTask { scope: bob.clone(), alias: Some("t".into()), ..new_task("u") };
-    store.create(named).await.unwrap();
+    store.create(&named).await.unwrap();
     for _ in 0..2 {
         let by_alias = store.find(&bob, &"t".into()).await.unwrap().unwrap();
         assert_eq!((by_alias.id.as_str(), &by_alias.scope), ("u", &bob));

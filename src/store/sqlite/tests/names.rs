@@ -24,9 +24,9 @@ async fn all_found(store: &Sqlite, there: impl Iterator<Item = usize>) {
         let head = store.find(&scope(), &id).await.unwrap().unwrap();
         assert_eq!(head.id, id);
         let again = NewTask { id: "other".into(), ..keyed(number) };
-        assert!(matches!(store.create(again).await.unwrap(), Opened::Again(found) if found.head.id == id));
+        assert!(matches!(store.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == id));
         let stranger = Scope { tenant: Arc::from("stranger"), ..scope() };
-        let taken = store.create(NewTask { scope: stranger, ..new_task(id.as_str()) }).await;
+        let taken = store.create(&NewTask { scope: stranger, ..new_task(id.as_str()) }).await;
         assert!(matches!(taken, Err(Error::Conflict)));
     }
 }
@@ -44,7 +44,7 @@ async fn names_are_found_on_all_their_ways() {
     let path = folder.path().join("a.db");
     let mut store = open_in_rounds(&path);
     for number in 0..120 {
-        store.create(keyed(number)).await.unwrap();
+        store.create(&keyed(number)).await.unwrap();
         if number % 7 == 0 {
             all_found(&store, 0..=number).await;
             assert!(store.readers.names().len() <= 18, "memory holds two rounds at most");
@@ -67,7 +67,7 @@ async fn names_go_with_their_tasks() {
     for round in 0..3 {
         let mut heads = Vec::new();
         for number in 0..40 {
-            let Opened::New(head) = store.create(keyed(number)).await.unwrap() else {
+            let Opened::New(head) = store.create(&keyed(number)).await.unwrap() else {
                 panic!("{number} is there in round {round}")
             };
             heads.push(head);
@@ -88,13 +88,13 @@ async fn names_of_a_commit_that_failed_are_free() {
     let path = folder.path().join("a.db");
     let store = Arc::new(open_in_rounds(&path));
     for number in 0..10 {
-        store.create(keyed(number)).await.unwrap();
+        store.create(&keyed(number)).await.unwrap();
     }
     let hold = hold(&store).await;
     let mut callers = JoinSet::new();
     for number in 10..30 {
         let store = Arc::clone(&store);
-        callers.spawn(async move { store.create(keyed(number)).await.map(drop) });
+        callers.spawn(async move { store.create(&keyed(number)).await.map(drop) });
     }
     {
         let store = Arc::clone(&store);
@@ -110,7 +110,7 @@ async fn names_of_a_commit_that_failed_are_free() {
     assert!(callers.join_all().await.iter().all(Result::is_err));
     all_found(&store, 0..10).await;
     for number in 10..30 {
-        assert!(matches!(store.create(keyed(number)).await.unwrap(), Opened::New(_)));
+        assert!(matches!(store.create(&keyed(number)).await.unwrap(), Opened::New(_)));
     }
     all_found(&store, 0..30).await;
 }
@@ -121,14 +121,14 @@ async fn a_number_is_not_given_out_again() {
     let path = folder.path().join("a.db");
     let store = open_in_rounds(&path);
     for number in 0..40 {
-        let Opened::New(head) = store.create(keyed(number)).await.unwrap() else { panic!("it is new") };
+        let Opened::New(head) = store.create(&keyed(number)).await.unwrap() else { panic!("it is new") };
         if number > 0 {
             store.remove(&[head]).await.unwrap();
         }
     }
     drop(store);
     let store = open_in_rounds(&path);
-    store.create(keyed(40)).await.unwrap();
+    store.create(&keyed(40)).await.unwrap();
     drop(store);
     all_found(&open_in_rounds(&path), [0, 40].into_iter()).await;
 }

@@ -109,7 +109,7 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
         callers.spawn(async move {
             // A scope of its own each: numbers that were given out in vain are not used.
             let scope = Scope { tenant: Arc::from(format!("{number}")), ..scope() };
-            store.create(NewTask { scope, ..new_task(&format!("t{number}")) }).await
+            store.create(&NewTask { scope, ..new_task(&format!("t{number}")) }).await
         });
     }
     let mut bad = JoinSet::new();

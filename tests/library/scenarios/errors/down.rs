@@ -15,7 +15,7 @@ fn down<T>() -> Result<T> {
 
 #[async_trait]
 impl Store for Down {
-    async fn create(&self, _: NewTask) -> Result<Opened> {
+    async fn create(&self, _: &NewTask) -> Result<Opened> {
         down()
     }
     async fn append(&self, _: &Head, _: Seq, _: &Batch) -> Result<Seq> {
