@@ -27,6 +27,8 @@ pub(super) struct Browsers {
     origins: Vec<String>,
     /// The names under which a browser may know us; `None` where anybody may.
     hosts: Option<Vec<String>>,
+    /// Where we listen, as most of those name it who come from this machine.
+    own: String,
 }
 
 /// What becomes of a request.
@@ -48,7 +50,7 @@ impl Browsers {
             ["localhost".to_owned()].into_iter().chain(public).collect()
         });
         let origins = origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect();
-        Self { origins, hosts }
+        Self { origins, hosts, own: address.to_string() }
     }
 
     /// `authority` is the host that HTTP/2 names. A proxy that is `trusted` comes with the names of its clients.
@@ -77,7 +79,7 @@ impl Browsers {
     }
 
     fn is_us(&self, host: &str) -> bool {
-        let Some(hosts) = &self.hosts else { return true };
+        let Some(hosts) = self.hosts.as_ref().filter(|_| host != self.own) else { return true };
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => host,

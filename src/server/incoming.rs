@@ -30,7 +30,8 @@ const MAX_EXTENSIONS: usize = 64;
 /// The version that the header and the query ask for; one that cannot be read is one that we do not speak.
 pub(super) fn asked(headers: &HeaderMap, query: Option<&str>) -> Asked {
     let in_headers = headers.get_all(VERSION).iter().map(|value| value.to_str().unwrap_or("?"));
-    let query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let Some(query) = query else { return Asked::read(in_headers) };
+    let query = form_urlencoded::parse(query.as_bytes());
     let in_query: Vec<_> = query
         .filter(|(name, _)| name.eq_ignore_ascii_case(VERSION.as_str()))
         .map(|(_, value)| value)

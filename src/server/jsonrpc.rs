@@ -21,7 +21,7 @@ use crate::service::{Answer, Resident, Standing};
 use crate::wire::decide::{Asked, Refusal, decide};
 use crate::wire::jsonrpc::{self, Id, Refused, begin_result, end, read_request, write_error};
 use crate::wire::method::{Method, method};
-use crate::wire::quick::{Sent, read_sent};
+use crate::wire::quick::{Quick, read_quickly};
 use crate::wire::{Dialect, read_params, refuses_in_stream, write_failure, write_result};
 
 /// Where it is served, each also with a slash behind it.
@@ -71,7 +71,7 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
         error,
         form,
     });
-    if let Some(Sent { id, method, request }) = read_sent(&body) {
+    if let Some(Quick { id, method, request }) = read_quickly(&body) {
         return match decide(method.key, &asked, strict) {
             Ok(version) => {
                 Ok(Called { id: id.into_owned(), method, version, params: Ok((request, Dialect::V1)) })

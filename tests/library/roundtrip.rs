@@ -9,7 +9,7 @@ use attache::wire::errors::{JsonRpcError, RestError, http_status, read_jsonrpc, 
 use attache::wire::jsonrpc::{self, Id};
 use attache::wire::method::{method, name};
 use attache::wire::path::route;
-use attache::wire::quick::read_sent;
+use attache::wire::quick::read_quickly;
 use attache::wire::{self, Dialect, sse};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -62,10 +62,11 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
     let call = jsonrpc::read_request(&body).map_err(|no| TestCaseError::fail(format!("{:?}", no.error)))?;
     let (read, dialect) = said(wire::read_params(method(&call.method).unwrap(), call.params))?;
     prop_assert_eq!((call.id, dialect), (Id::from(7), form.dialect()));
-    if let (Form::V1, Request::SendMessage(_) | Request::SendStreamingMessage(_)) = (form, &read) {
-        let Some(sent) = read_sent(&body) else { return Err(TestCaseError::fail("not read in one go")) };
-        prop_assert_eq!((sent.id, sent.method.operation), (Id::from(7), operation));
-        same(&sent.request, &request.after(form))?;
+    use Request::{GetTask, SendMessage, SendStreamingMessage};
+    if let (Form::V1, SendMessage(_) | SendStreamingMessage(_) | GetTask(_)) = (form, &read) {
+        let Some(quick) = read_quickly(&body) else { return Err(TestCaseError::fail("not read in one go")) };
+        prop_assert_eq!((quick.id, quick.method.operation), (Id::from(7), operation));
+        same(&quick.request, &request.after(form))?;
     }
     same(&read, &request.after(form))
 }

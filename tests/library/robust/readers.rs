@@ -5,7 +5,7 @@ use attache::model::{Operation, PushConfigId, TaskId, Version};
 use attache::wire::decide::{Asked, Key, decide};
 use attache::wire::method::{method, name};
 use attache::wire::path::{self, Route};
-use attache::wire::quick::read_sent;
+use attache::wire::quick::read_quickly;
 use attache::wire::{self, Dialect, card, errors, json, jsonrpc, sse};
 
 /// A reader: what it makes of an input does not matter, what it says against it does.
@@ -56,11 +56,11 @@ fn envelopes() -> Vec<Reader> {
             Ok(call) => wire::read_params(method(&call.method).ok()?, call.params).err(),
         }),
         // What is read in one go is what is read with care.
-        Reader::new("read_sent", |input| {
-            let sent = read_sent(input)?;
+        Reader::new("read_quickly", |input| {
+            let quick = read_quickly(input)?;
             let call = jsonrpc::read_request(input).unwrap();
-            let (request, _) = wire::read_params(sent.method, call.params).unwrap();
-            assert_eq!((sent.id, Ok(sent.method), sent.request), (call.id, method(&call.method), request));
+            let (request, _) = wire::read_params(quick.method, call.params).unwrap();
+            assert_eq!((quick.id, Ok(quick.method), quick.request), (call.id, method(&call.method), request));
             None
         }),
         Reader::new("read_response", |input| match jsonrpc::read_response(input) {
