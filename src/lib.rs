@@ -93,6 +93,8 @@ mod push;
 mod server;
 #[cfg(feature = "server")]
 mod service;
+#[cfg(feature = "server")]
+mod stop;
 
 /// The pages of `docs/` whose programs are run as tests.
 #[cfg(doctest)]

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use super::journal::Follow;
 use super::log::Log;
 use super::recorded::Recorded;
+use super::work::Work;
 use super::{Engine, Error, Result, reason};
 use crate::model::{Entry, Seq, Task};
 use crate::store::{Batch, Head};
@@ -94,13 +95,13 @@ impl Engine {
     pub(crate) async fn concluded(&self, accepted: Accepted) -> Result<Task> {
         let (answer, told) = oneshot::channel();
         let engine = self.clone();
-        self.own(async move {
+        let work = Work::new(self, async move {
             let head = accepted.head.clone();
             let task = engine.at_end_of_turn(accepted).await;
             let dropped = engine.in_time(async { Ok(engine.journal.remove(&[head]).await?) }).await;
             let _ = answer.send(task.and_then(|task| dropped.map(|()| task)));
-        })
-        .await;
+        });
+        work.begin().await;
         told.await.unwrap_or(Err(Error::Stopped))
     }
 

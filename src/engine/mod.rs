@@ -20,10 +20,10 @@ mod sweep;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn;
+mod work;
 
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -48,6 +48,7 @@ use live::{Incoming, Live, Passed, Registry, Wish, Wished};
 use resting::Resting;
 use runner::Runner;
 use sweep::Crowd;
+use work::Work;
 
 pub(crate) use accepted::Accepted;
 pub(crate) use clock::System;
@@ -275,8 +276,8 @@ impl Engine {
     pub(crate) async fn start(&self, call: Call, opening: Opening) -> Result<Accepted> {
         let (answer, accepted) = oneshot::channel();
         let mut runner = Runner::opening(self.clone(), call, opening, answer)?;
-        self.own(async move { runner.run_opening().await }).await;
-        self.answered(accepted, self.until(Duration::ZERO)).await
+        let work = Work::new(self, async move { runner.run_opening().await });
+        work.answer(accepted, self.until(Duration::ZERO)).await
     }
 
     /// The message that was sent under this key before, if there was one.
@@ -371,25 +372,7 @@ impl Engine {
     /// Works on a task that nobody works on, beginning with a wish.
     async fn work_on(&self, head: &Head, wish: Wish, (live, wished): (Arc<Live>, Wished)) {
         let mut runner = Runner::resuming(self.clone(), head.clone(), live, wished);
-        self.own(async move { runner.run_from(wish).await }).await;
-    }
-
-    /// Runs work where a caller's leaving cannot stop it: here as long as it does not wait, then on the tracker. It is
-    /// boxed before anything is awaited, so that callers who wait do not carry it around; and once, since it is large.
-    fn own(&self, work: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> {
-        let mut work = Box::pin(work);
-        async move {
-            if self.stop.is_cancelled() {
-                return;
-            }
-            // A panic is the task's, not the caller's. Unwind safe: the work is not polled again.
-            let polled = poll_fn(|context| {
-                Poll::Ready(catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context).is_pending())))
-            });
-            if polled.await.unwrap_or(false) {
-                self.tracker.spawn(self.stop.clone().run_until_cancelled_owned(work));
-            }
-        }
+        Work::new(self, async move { runner.run_from(wish).await }).begin().await;
     }
 }
 

@@ -28,6 +28,7 @@ use super::reply::Reply;
 use super::running::Current;
 use super::settings::ServerSettings;
 use super::taken;
+use crate::stop;
 
 /// How long those may take to say so whose turn was dropped when the server stopped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -116,7 +117,7 @@ impl Connections {
                 http.open(connection, visit).await;
             }
         });
-        self.tasks.spawn(self.gone.clone().run_until_cancelled_owned(served));
+        self.tasks.spawn(stop::until(self.gone.clone(), served));
     }
 
     /// Serves a connection on which HTTP is spoken at once.
@@ -125,9 +126,8 @@ impl Connections {
         S: Bytes + 'static,
     {
         let (http, visit) = (self.http.clone(), self.visit(peer, place, watcher));
-        // Boxed, or whoever waits for the end as well would have room for three of it.
         let served = Box::pin(async move { http.open(stream, visit).await });
-        self.tasks.spawn(self.gone.clone().run_until_cancelled_owned(served));
+        self.tasks.spawn(stop::until(self.gone.clone(), served));
     }
 
     fn visit(&self, peer: SocketAddr, place: Place, watcher: Watcher) -> Visit {

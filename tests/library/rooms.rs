@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("metrics", &[]),
     ("trace", &[]),
+    ("stop", &[]),
     ("wire", &[]),
     ("agent", &[]),
     ("store", &[]),
@@ -24,11 +25,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("egress", &[]),
     ("jws", &["egress"]),
     ("auth", &["egress", "jws"]),
-    ("engine", &["store", "bus", "agent"]),
+    ("engine", &["store", "bus", "agent", "stop"]),
     ("push", &["engine", "wire", "egress", "store"]),
     ("service", &["engine", "bus", "agent", "store", "push"]),
     ("client", &["wire", "egress", "jws"]),
-    ("server", &["service", "auth", "wire"]),
+    ("server", &["service", "auth", "wire", "stop"]),
 ];
 
 /// What assembles may see everything: the server, the agents it is given, and the one without a socket, which makes

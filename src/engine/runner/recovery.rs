@@ -8,6 +8,7 @@ use super::{Error, Passed, Result, Runner, Wish, next, turn};
 use crate::engine::sweep::LONGEST_PAUSE;
 use crate::engine::{Restart, Waiting, reason};
 use crate::model::{Seq, TaskStatus};
+use crate::stop;
 
 impl Runner {
     /// Nobody worked on this task when we came: does as the policy says.
@@ -106,7 +107,7 @@ impl Runner {
             next.pause = pause;
             next.leave(Err(Error::Lost)).await;
         };
-        let work = self.engine.stop.clone().run_until_cancelled_owned(Box::pin(work));
+        let work = stop::until(self.engine.stop.clone(), Box::pin(work));
         self.engine.tracker.spawn_on(work, &runtime);
     }
 

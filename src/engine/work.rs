@@ -1,0 +1,81 @@
+//! Work that a caller's leaving cannot stop: done where it was begun as long as its caller waits for the answer, then on the
+//! tracker.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Engine, Error, Result};
+use crate::stop;
+
+/// Work on a task. Dropped before it is done, it goes on without us.
+pub(super) struct Work {
+    engine: Engine,
+    /// In a box from the start, so that nobody carries it around; and once, since it is large. `None` when it is done.
+    left: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Work {
+    /// Nothing is done yet; and nothing ever, if the engine stops.
+    pub(super) fn new(engine: &Engine, work: impl Future<Output = ()> + Send + 'static) -> Self {
+        let left = (!engine.stop.is_cancelled()).then(|| Box::pin(work) as _);
+        Self { engine: engine.clone(), left }
+    }
+
+    /// Does what can be done without waiting; the rest goes on without us.
+    pub(super) async fn begin(mut self) {
+        poll_fn(|context| {
+            self.go_on(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Works until there is an answer, or has waited long enough for one. Whoever waits for the store waits here, and no
+    /// other task has to be woken first.
+    pub(super) async fn answer<T>(
+        mut self,
+        mut answer: oneshot::Receiver<Result<T>>,
+        until: Instant,
+    ) -> Result<T> {
+        let stop = self.engine.stop.clone();
+        let mut answered = poll_fn(|context| {
+            self.go_on(context);
+            Pin::new(&mut answer).poll(context).map(|answer| answer.unwrap_or(Err(Error::Stopped)))
+        });
+        // Without a timer, where the work is done at once.
+        let at_once = poll_fn(|context| Poll::Ready(Pin::new(&mut answered).poll(context)));
+        if let Poll::Ready(answered) = at_once.await {
+            return answered;
+        }
+        tokio::select! {
+            biased;
+            answered = answered => answered,
+            () = stop.cancelled() => Err(Error::Stopped),
+            () = sleep_until(until) => Err(Error::Lost),
+        }
+    }
+
+    fn go_on(&mut self, context: &mut Context<'_>) {
+        let Some(work) = &mut self.left else { return };
+        // A panic is the task's, not the caller's. Unwind safe: the work is not polled again.
+        if !catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context).is_pending())).unwrap_or(false) {
+            self.left = None;
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let Some(work) = self.left.take() else { return };
+        // A runtime that is itself going down takes it along.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let Engine(parts) = &self.engine;
+        parts.tracker.spawn_on(stop::until(parts.stop.clone(), work), &runtime);
+    }
+}

@@ -1,0 +1,110 @@
+//! Work that is dropped when it is told to end.
+//!
+//! A token that is asked at every step, as it usually is, has a lock that all work of the process would share. Here it tells
+//! whoever waits once, and the work looks at a flag of its own.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use tokio_util::sync::CancellationToken;
+
+/// Does the work, or as much as is done when `stop` is cancelled. What it is in goes with it.
+pub(crate) async fn until(stop: CancellationToken, mut work: Pin<Box<impl Future<Output = ()> + ?Sized>>) {
+    let mut cancelled = pin!(stop.cancelled());
+    let mut told: Option<Arc<Told>> = None;
+    poll_fn(|context| {
+        let is_news = told.as_ref().is_none_or(|told| told.take());
+        if is_news {
+            let listening = Told::new(context.waker());
+            if cancelled.as_mut().poll(&mut Context::from_waker(&listening.clone().into())).is_ready() {
+                return Poll::Ready(());
+            }
+            told = Some(listening);
+        }
+        work.as_mut().poll(context)
+    })
+    .await;
+}
+
+/// Whether the token has called, and whom to wake then.
+struct Told {
+    called: AtomicBool,
+    task: Waker,
+}
+
+impl Told {
+    fn new(task: &Waker) -> Arc<Self> {
+        Arc::new(Self { called: AtomicBool::new(false), task: task.clone() })
+    }
+
+    fn take(&self) -> bool {
+        // Read first: a step that finds nothing writes nothing.
+        self.called.load(Ordering::Acquire) && self.called.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        self.called.store(true, Ordering::Release);
+        self.task.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn work_that_ends_ends() {
+        let work = async {
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, until(CancellationToken::new(), Box::pin(work))).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn work_that_waits_or_never_pauses_is_dropped_when_it_is_told_to_end() {
+        let (stop, here) = (CancellationToken::new(), Arc::new(()));
+        let held = (here.clone(), here.clone());
+        let mut both = tokio::task::JoinSet::new();
+        both.spawn(until(
+            stop.clone(),
+            Box::pin(async move {
+                let _held = held.0;
+                std::future::pending::<()>().await;
+            }),
+        ));
+        both.spawn(until(
+            stop.clone(),
+            Box::pin(async move {
+                let _held = held.1;
+                loop {
+                    tokio::task::yield_now().await;
+                }
+            }),
+        ));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Arc::strong_count(&here), 3);
+        stop.cancel();
+        timeout(SOON, both.join_all()).await.unwrap();
+        assert_eq!(Arc::strong_count(&here), 1);
+    }
+
+    #[tokio::test]
+    async fn work_that_is_told_before_it_begins_does_not() {
+        let stop = CancellationToken::new();
+        stop.cancel();
+        timeout(SOON, until(stop, Box::pin(async { panic!("it began") }))).await.unwrap();
+    }
+}
