@@ -1,5 +1,6 @@
 //! Who is served here: agents by their name and their tenants, and which of them a request is for.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use super::Service;
@@ -39,7 +40,11 @@ impl Resident {
 }
 
 /// All agents that are served; the first is the one at the root, and those that are to go come last.
-pub(crate) struct Directory(Vec<Resident>);
+pub(crate) struct Directory {
+    residents: Vec<Resident>,
+    /// Where each of them is, by its name.
+    by_name: HashMap<Arc<str>, usize>,
+}
 
 /// What a caller says of a request, whatever carries it.
 pub(crate) struct Asking {
@@ -57,33 +62,36 @@ impl Directory {
     /// There is at least one.
     pub(crate) fn new(residents: Vec<Resident>) -> Self {
         assert!(!residents.is_empty(), "a server has an agent");
-        Self(residents)
+        // Of two with one name the first is meant.
+        let places = residents.iter().enumerate().rev();
+        let by_name = places.map(|(at, resident)| (resident.name.clone(), at)).collect();
+        Self { residents, by_name }
     }
 
     /// The agent at the root.
     pub(crate) fn first(&self) -> &Resident {
-        &self.0[0]
+        &self.residents[0]
     }
 
     /// The agent at a position.
     pub(crate) fn at(&self, position: usize) -> Option<&Resident> {
-        self.0.get(position)
+        self.residents.get(position)
     }
 
     /// The names of all agents that take messages, the one at the root first.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(|resident| resident.leaving.is_none()).map(|resident| &*resident.name)
+        self.residents.iter().filter(|resident| resident.leaving.is_none()).map(|resident| &*resident.name)
     }
 
     /// Those of them that have no place among `names`, while they have something left to do.
     pub(crate) fn to_go(&self, names: &[Arc<str>]) -> Vec<Resident> {
-        let going = self.0.iter().filter(|resident| !names.contains(&resident.name));
+        let going = self.residents.iter().filter(|resident| !names.contains(&resident.name));
         going.filter_map(Resident::to_go).collect()
     }
 
     /// Where the agent of this name is.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.0.iter().position(|resident| *resident.name == *name && resident.is_there())
+        self.by_name.get(name).copied().filter(|at| self.residents[*at].is_there())
     }
 
     /// Who a request to `resident` is for, and the call as that one sees it. A tenant is one of the agent's own, or
