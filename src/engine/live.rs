@@ -60,6 +60,10 @@ impl Wished {
     /// The next wish; waits for it.
     pub(super) async fn next(&mut self) -> Wish {
         loop {
+            if !self.0.wishes().waiting.is_empty() {
+                // So many of them that there is always one must not keep others from running.
+                tokio::task::coop::consume_budget().await;
+            }
             if let Some(wish) = self.ready() {
                 return wish;
             }

@@ -4,11 +4,11 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::time::{Instant, timeout_at};
 
 use super::{Engine, Error, Result};
 use crate::stop;
@@ -46,19 +46,27 @@ impl Work {
         let stop = self.engine.stop.clone();
         let mut answered = poll_fn(|context| {
             self.go_on(context);
-            Pin::new(&mut answer).poll(context).map(|answer| answer.unwrap_or(Err(Error::Stopped)))
+            // Looked at first: an agent that never pauses may have used up what this task may do before it lets others run,
+            // and then whoever waits for something is told to wait, though it is there.
+            let answer = match answer.try_recv() {
+                Err(TryRecvError::Empty) => ready!(Pin::new(&mut answer).poll(context)).ok(),
+                known => known.ok(),
+            };
+            Poll::Ready(answer.unwrap_or(Err(Error::Stopped)))
         });
         // Without a timer, where the work is done at once.
         let at_once = poll_fn(|context| Poll::Ready(Pin::new(&mut answered).poll(context)));
         if let Poll::Ready(answered) = at_once.await {
             return answered;
         }
-        tokio::select! {
-            biased;
-            answered = answered => answered,
-            () = stop.cancelled() => Err(Error::Stopped),
-            () = sleep_until(until) => Err(Error::Lost),
-        }
+        let waited = async {
+            tokio::select! {
+                biased;
+                answered = answered => answered,
+                () = stop.cancelled() => Err(Error::Stopped),
+            }
+        };
+        timeout_at(until, waited).await.unwrap_or(Err(Error::Lost))
     }
 
     fn go_on(&mut self, context: &mut Context<'_>) {

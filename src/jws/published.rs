@@ -71,13 +71,24 @@ impl PublishedKeys {
         if asked.is_some_and(|asked| asked.elapsed() < PAUSE) {
             return self.kept().map(|kept| kept.keys).ok_or_else(silent);
         }
+        // Counted at its end, or when its caller leaves: those who have waited for one that hangs must not ask one after
+        // the other.
+        let counted = Counted(&mut asked);
         let fetched = KeySet::fetch_over(&self.egress, self.url.clone()).await;
-        // Only now: those who have waited for one that hangs must not ask one after the other.
-        *asked = Some(Instant::now());
+        drop(counted);
         let keys = Arc::new(fetched?);
         let kept = Kept { keys: keys.clone(), since: Instant::now() };
         *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         Ok(keys)
+    }
+}
+
+/// Notes when the publisher was asked, however that ends.
+struct Counted<'a>(&'a mut Option<Instant>);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        *self.0 = Some(Instant::now());
     }
 }
 
@@ -122,5 +133,22 @@ mod tests {
             () = publisher => {}
             () = callers => {}
         }
+    }
+
+    #[tokio::test]
+    async fn r48_a_publisher_that_hangs_is_not_asked_again_by_those_who_come_after_one_that_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let keys =
+            PublishedKeys::at(&format!("http://{}/jwks.json", listener.local_addr().unwrap())).unwrap();
+        let hangs = tokio::select! {
+            _ = keys.claims("a.b.c") => panic!("nobody has answered"),
+            accepted = listener.accept() => accepted.unwrap(),
+        };
+        let after = tokio::select! {
+            after = keys.claims("a.b.c") => after,
+            _ = listener.accept() => panic!("asked again"),
+        };
+        assert_eq!(after.unwrap_err().kind(), ErrorKind::Unavailable);
+        drop(hangs);
     }
 }

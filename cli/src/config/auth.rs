@@ -8,6 +8,7 @@ use attache::model::Operation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::agents::Kind;
 use super::{AgentConfig, Complaint, Config};
 
 /// Who may call, and what they need for what.
@@ -171,10 +172,13 @@ impl Certificate {
 }
 
 impl Config {
-    /// Whether some rule is about a skill of this agent.
+    /// Whether some rule is about a skill of this agent, or of a router, which may choose it.
     pub(super) fn has_skill_rules(&self, agent: &AgentConfig) -> bool {
-        let about = |rule: &RuleSection| rule.agent.as_ref().is_none_or(|name| *name == agent.name);
-        !agent.auth.skills.is_empty()
+        let leads_there =
+            |other: &AgentConfig| other.name == agent.name || matches!(other.kind, Kind::Router(_));
+        let names = |name: &String| self.agents.iter().any(|other| other.name == *name && leads_there(other));
+        let about = |rule: &RuleSection| rule.agent.as_ref().is_none_or(names);
+        self.agents.iter().any(|other| leads_there(other) && !other.auth.skills.is_empty())
             || self.auth.rules.iter().any(|rule| rule.skill.is_some() && about(rule))
     }
 

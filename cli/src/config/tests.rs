@@ -147,6 +147,14 @@ fn who_may_call_and_where_we_connect_is_said_in_the_file() {
             plain(&format!("{rules}[agents.a]\ntype = \"echo\"\n[agents.b]\ntype = \"echo\"\n")).unwrap();
         assert_eq!(config.has_skill_rules(&config.agents[0]), expected, "{rules}");
     }
+    let router = "[agents.a]\ntype = \"echo\"\n[agents.b]\ntype = \"router\"\nagents = [\"a\"]\n";
+    let config = plain(&format!("{router}[agents.b.auth]\nskills = {{ s = [\"x\"] }}\n")).unwrap();
+    assert!(
+        config.has_skill_rules(config.agents.iter().find(|agent| agent.name == "a").unwrap()),
+        "behind b"
+    );
+    let config = plain(router).unwrap();
+    assert!(!config.has_skill_rules(&config.agents[0]));
     let nothing = plain("").unwrap();
     assert!(nothing.access(None).unwrap().is_none() && nothing.allowance().is_none());
 }

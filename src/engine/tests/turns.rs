@@ -376,3 +376,22 @@ async fn every_status_names_its_trace_where_that_is_wanted() {
         assert_eq!(stamped, vec![wanted.then_some(id); 2]);
     }
 }
+
+/// Never waits for anything, and so has always used up what its task may do before others run.
+struct Restless;
+
+impl Agent for Restless {
+    async fn run(&self, _: Turn) -> Result<Outcome, Failure> {
+        loop {
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_began_a_turn_that_never_pauses_is_answered_all_the_same() {
+    let engine = engine_of(Restless);
+    let accepted = soon(engine.start(call(), Opening::from(Message::user("go")))).await.unwrap();
+    assert!(engine.journal.registry.get(&accepted.head.id).is_some());
+    engine.stop.cancel();
+}
