@@ -41,12 +41,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins with the byte that says which format follows; about so much will.
-    pub(super) fn new(format: u8, about: usize) -> Self {
-        Self::behind(Vec::new(), format, about)
-    }
-
-    /// The same behind other bytes.
+    /// Begins, behind what is there, with the byte that says which format follows; about so much will.
     pub(super) fn behind(mut bytes: Vec<u8>, format: u8, about: usize) -> Self {
         bytes.reserve(about.max(USUAL));
         bytes.push(format);
