@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::Timestamp;
+use crate::model::{Timestamp, random_id};
 
 /// Where the engine gets the time and fresh ids.
 pub(crate) trait Clock: Send + Sync + 'static {
@@ -33,8 +33,7 @@ impl Clock for System {
     }
 
     fn id(&self) -> Arc<str> {
-        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-        Arc::from(&*uuid::Uuid::new_v4().as_hyphenated().encode_lower(&mut text))
+        random_id()
     }
 }
 

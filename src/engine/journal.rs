@@ -18,7 +18,7 @@ use super::resting::{Resting, Standing};
 use super::{Error, Result};
 use crate::bus::Bus;
 use crate::model::{Entry, Event, Scope, Seq, Task, TaskId};
-use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store, Work};
+use crate::store::{self, Batch, Head, NewTask, Opened, Page, Query, Store, Underway};
 
 /// How many entries are read at once.
 const PAGE: usize = 1000;
@@ -48,7 +48,7 @@ impl Journal {
         Self { store, bus, registry, resting, keeper, long: LONG, patience, stop }
     }
 
-    pub(super) fn open<'a>(&'a self, task: &'a NewTask) -> Work<'a, store::Result<Opened>> {
+    pub(super) fn open<'a>(&'a self, task: &'a NewTask) -> Underway<'a, store::Result<Opened>> {
         self.store.create(task)
     }
 
@@ -66,7 +66,7 @@ impl Journal {
         task: &'a Head,
         at: Seq,
         batch: &'a Batch,
-    ) -> Work<'a, store::Result<Seq>> {
+    ) -> Underway<'a, store::Result<Seq>> {
         self.store.append(task, at, batch)
     }
 

@@ -76,15 +76,15 @@ pub(crate) struct Parts {
     journal: Arc<Journal>,
     staff: Staff,
     clock: Arc<dyn Clock>,
-    calendar: Arc<Calendar>,
+    calendar: Calendar,
     /// The same for what is forgotten when it is old; it does not believe a clock that is ahead at the start.
-    retention: Arc<Calendar>,
+    retention: Calendar,
     tracker: TaskTracker,
     stop: CancellationToken,
     settings: Settings,
     turns: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
-    crowd: Arc<Crowd>,
+    crowd: Crowd,
 }
 
 /// A message that opens a task.
@@ -124,19 +124,19 @@ impl Engine {
             (settings.max_tail_entries, settings.max_tail_bytes),
         );
         let resting = Resting::new(settings.max_resting_bytes);
-        let threads = (tracker.clone(), stop.clone());
-        let journal = Journal::new(store, bus, (registry, resting), settings.store_timeout, threads);
+        let owned = (tracker.clone(), stop.clone());
+        let journal = Journal::new(store, bus, (registry, resting), settings.store_timeout, owned);
         Self(Arc::new(Parts {
             journal: Arc::new(journal),
             staff,
             clock,
-            calendar: Arc::default(),
-            retention: Arc::default(),
+            calendar: Calendar::default(),
+            retention: Calendar::default(),
             tracker,
             stop,
             turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),
             waiting: Arc::default(),
-            crowd: Arc::default(),
+            crowd: Crowd::default(),
             settings,
         }))
     }

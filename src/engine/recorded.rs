@@ -29,13 +29,35 @@ struct Forms {
     first: OnceLock<u8>,
     bytes: Bytes,
     /// Apart: every entry of a live log has room for its forms, and few are asked for in a second one.
-    others: OnceLock<Box<Others>>,
+    others: OnceLock<Box<Places<Box<[u8]>>>>,
 }
 
 /// What a form looks like, once somebody has written it.
 type Bytes = OnceLock<Box<[u8]>>;
 
-type Others = Mutex<Vec<(u8, Arc<Bytes>)>>;
+/// Forms by their numbers, each with room for what it looks like. Places are filled outside the lock: whoever wants another
+/// form need not wait for this one.
+#[derive(Debug)]
+pub(super) struct Places<T>(Mutex<Vec<(u8, Arc<OnceLock<T>>)>>);
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Places<T> {
+    pub(super) fn place(&self, form: u8) -> Arc<OnceLock<T>> {
+        // Places are added whole, so a panic elsewhere spoils nothing.
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, place)) = forms.iter().find(|(known, _)| *known == form) {
+            return place.clone();
+        }
+        let place = Arc::<OnceLock<T>>::default();
+        forms.push((form, place.clone()));
+        place
+    }
+}
 
 impl Recorded {
     /// Makes a sheet of entries.
@@ -62,8 +84,7 @@ impl Recorded {
         if *forms.first.get_or_init(|| form) == form {
             return shared(&forms.bytes, out, |out| write(entry, out));
         }
-        // Written outside the lock: whoever wants another form need not wait for this one.
-        shared(&forms.place(form), out, |out| write(entry, out));
+        shared(&forms.others.get_or_init(Box::default).place(form), out, |out| write(entry, out));
     }
 }
 
@@ -76,19 +97,6 @@ fn shared(bytes: &Bytes, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     });
     if out.len() == begun {
         out.extend_from_slice(bytes);
-    }
-}
-
-impl Forms {
-    fn place(&self, form: u8) -> Arc<Bytes> {
-        // Places are added whole, so a panic elsewhere spoils nothing.
-        let mut forms = self.others.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, place)) = forms.iter().find(|(known, _)| *known == form) {
-            return place.clone();
-        }
-        let place = Arc::<Bytes>::default();
-        forms.push((form, place.clone()));
-        place
     }
 }
 

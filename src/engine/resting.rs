@@ -1,11 +1,12 @@
 //! Logs that nobody works on, folded: as many as fit, for those who ask again.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use super::log::Log;
+use super::recorded::Places;
 use crate::model::{Task, TaskId};
 use crate::store::Recent;
 
@@ -21,30 +22,7 @@ pub(super) struct Resting {
 /// A log that was read, with room for the forms in which its task goes out.
 pub(super) struct Rest {
     pub(super) log: Log,
-    forms: Forms,
-}
-
-/// What a task looks like on the wire, once for each form that was asked for.
-#[derive(Default)]
-struct Forms(Mutex<Vec<(u8, Arc<OnceLock<Bytes>>)>>);
-
-impl Forms {
-    /// What is kept of a form, which `make` makes for the first who asks.
-    fn get(&self, form: u8, make: impl FnOnce() -> Bytes) -> Bytes {
-        self.place(form).get_or_init(make).clone()
-    }
-
-    /// Written outside the lock: whoever wants another form need not wait for this one.
-    fn place(&self, form: u8) -> Arc<OnceLock<Bytes>> {
-        // Places are added whole, so a panic elsewhere spoils nothing.
-        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, place)) = forms.iter().find(|(known, _)| *known == form) {
-            return place.clone();
-        }
-        let place = Arc::<OnceLock<Bytes>>::default();
-        forms.push((form, place.clone()));
-        place
-    }
+    forms: Places<Bytes>,
 }
 
 impl Resting {
@@ -70,7 +48,7 @@ impl Resting {
         if shelf.get_mut(id).is_some_and(|rest| rest.log.at >= log.at) {
             return;
         }
-        shelf.put(id, weight, Arc::new(Rest { log: log.clone(), forms: Forms::default() }));
+        shelf.put(id, weight, Arc::new(Rest { log: log.clone(), forms: Places::default() }));
     }
 
     /// Forgets a log.
@@ -116,7 +94,8 @@ impl Standing {
         };
         let Self::Rests(Remembered { rest, resting }) = self else { return written().into() };
         let mut grown = 0;
-        let bytes = rest.forms.get(form, || {
+        let place = rest.forms.place(form);
+        let bytes = place.get_or_init(|| {
             // Kept for long: as large as it is, and no larger.
             let bytes = Bytes::from(written().into_boxed_slice());
             grown = bytes.len();
@@ -125,7 +104,7 @@ impl Standing {
         if grown > 0 {
             resting.grow(rest, grown);
         }
-        bytes
+        bytes.clone()
     }
 }
 

@@ -83,7 +83,6 @@ impl Drop for Work {
         let Some(work) = self.left.take() else { return };
         // A runtime that is itself going down takes it along.
         let Ok(runtime) = Handle::try_current() else { return };
-        let Engine(parts) = &self.engine;
-        parts.tracker.spawn_on(stop::until(parts.stop.clone(), work), &runtime);
+        self.engine.tracker.spawn_on(stop::until(self.engine.stop.clone(), work), &runtime);
     }
 }

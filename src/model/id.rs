@@ -11,6 +11,12 @@ use super::Violation;
 /// The longest id we accept, in bytes.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
+/// A fresh id of 122 random bits, of whatever it is going to be.
+pub(crate) fn random_id() -> Arc<str> {
+    let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+    Arc::from(&*uuid::Uuid::new_v4().as_hyphenated().encode_lower(&mut text))
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -21,8 +27,7 @@ macro_rules! id {
             /// Makes a fresh id of 122 random bits.
             #[must_use]
             pub fn random() -> Self {
-                let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
-                Self(Arc::from(&*uuid::Uuid::new_v4().as_hyphenated().encode_lower(&mut text)))
+                Self(random_id())
             }
 
             /// The id as it stands on the wire.

@@ -37,6 +37,8 @@ pub use card::{
 pub use error::{Error, ErrorKind, Result, Violation};
 pub use event::{Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
 pub use exchange::{Request, Response};
+#[cfg(feature = "server")]
+pub(crate) use id::random_id;
 pub use id::{ArtifactId, ContextId, MessageId, PushConfigId, TaskId};
 pub use json::{Json, NotJson, Object};
 pub(crate) use json::{int32, non_empty, or_default};

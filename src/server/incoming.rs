@@ -123,9 +123,9 @@ pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> R
 /// Whether a request has none of the headers that [`asking`] reads, as most have none. One look at all names takes less than
 /// a search for each.
 fn says_nothing(headers: &HeaderMap) -> bool {
-    const READ: [&str; 5] =
-        ["idempotency-key", "a2a-extensions", "x-a2a-extensions", Trace::PARENT, "last-event-id"];
-    !headers.keys().any(|name| READ.contains(&name.as_str()))
+    let is_read =
+        |name| EXTENSIONS.contains(name) || [IDEMPOTENCY_KEY, TRACE_PARENT, LAST_EVENT_ID].contains(name);
+    !headers.keys().any(is_read)
 }
 
 /// What is given more than once is not chosen from.

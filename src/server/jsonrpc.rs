@@ -66,17 +66,12 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
     let no_call = |error| NoCall { id: Id::NULL, error, form: form(&asked) };
     body::check_type(&head.headers).map_err(no_call)?;
     let body = routes.read(guest, body).await.map_err(no_call)?;
-    let (strict, refused) = (routes.settings.strict_version, |id: Id<'_>, Refusal { error, form }| NoCall {
-        id: id.into_owned(),
-        error,
-        form,
-    });
+    let strict = routes.settings.strict_version;
     if let Some(Quick { id, method, request }) = read_quickly(&body) {
+        let id = id.into_owned();
         return match decide(method.key, &asked, strict) {
-            Ok(version) => {
-                Ok(Called { id: id.into_owned(), method, version, params: Ok((request, Dialect::V1)) })
-            }
-            Err(refusal) => Err(refused(id, refusal)),
+            Ok(version) => Ok(Called { id, method, version, params: Ok((request, Dialect::V1)) }),
+            Err(Refusal { error, form }) => Err(NoCall { id, error, form }),
         };
     }
     let request = read_request(&body).map_err(|Refused { id, error }| NoCall {
@@ -84,8 +79,11 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
         error,
         form: form(&asked),
     })?;
-    let (method, version) =
-        version(&request, &asked, strict).map_err(|refusal| refused(request.id.clone(), refusal))?;
+    let (method, version) = version(&request, &asked, strict).map_err(|Refusal { error, form }| NoCall {
+        id: request.id.clone().into_owned(),
+        error,
+        form,
+    })?;
     let params = read_params(method, request.params);
     Ok(Called { id: request.id.into_owned(), method, version, params })
 }

@@ -27,8 +27,8 @@ pub(crate) use recent::Recent;
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;
 
-/// Something that a store does.
-pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Something that a store does, on its way.
+pub(crate) type Underway<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The result of anything a store does.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

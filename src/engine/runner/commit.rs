@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout};
 use super::{Accepted, Error, Result, Runner};
 use crate::metrics;
 use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
-use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered, Work};
+use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered, Underway};
 
 /// What rides with the opening of a log.
 pub(super) struct Birth {
@@ -114,7 +114,7 @@ impl Runner {
 
     /// Waits for a commit however long it takes: it may be there in the end. Those who follow are told when that is
     /// too long.
-    async fn patiently<T>(&self, mut commit: Work<'_, T>) -> T {
+    async fn patiently<T>(&self, mut commit: Underway<'_, T>) -> T {
         if let Ok(committed) = timeout(self.engine.settings.store_timeout, &mut commit).await {
             return committed;
         }
