@@ -19,7 +19,8 @@ const BYTES: usize = 50;
 const GROUP: usize = 256;
 
 pub(crate) fn measure(effort: Effort) {
-    for tasks in [1, 100, 1_000] {
+    let only = std::env::var("TASKS").ok().and_then(|n| n.parse().ok());
+    for tasks in [1, 100, 1_000].into_iter().filter(|tasks| only.is_none_or(|only: usize| only == *tasks)) {
         let events = effort.events / tasks * tasks;
         let (mut bare, mut ours, mut batches) = (Vec::new(), Vec::new(), 0);
         for _ in 0..effort.rounds {

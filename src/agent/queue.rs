@@ -1,6 +1,7 @@
 //! What an agent has said and the log has not taken yet.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -12,6 +13,8 @@ use crate::model::Event;
 pub(crate) struct Queue {
     said: Mutex<Said>,
     limit: usize,
+    /// Whether somebody waits for room.
+    full: AtomicBool,
     room: Notify,
     news: Notify,
 }
@@ -34,7 +37,13 @@ pub(super) enum Unheard {
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { said: Mutex::default(), limit, room: Notify::new(), news: Notify::new() }
+        Self {
+            said: Mutex::default(),
+            limit,
+            full: AtomicBool::new(false),
+            room: Notify::new(),
+            news: Notify::new(),
+        }
     }
 
     fn said(&self) -> MutexGuard<'_, Said> {
@@ -70,6 +79,7 @@ impl Queue {
             return Err(Unheard::Late(said.late));
         }
         if said.events.len() >= self.limit {
+            self.full.store(true, Ordering::Relaxed);
             return Err(Unheard::Full(Box::new(event)));
         }
         let is_news = said.events.is_empty();
@@ -93,8 +103,14 @@ impl Queue {
         } else {
             events.append(&mut said.events);
         }
+        self.full.store(false, Ordering::Relaxed);
         drop(said);
         self.room.notify_waiters();
+    }
+
+    /// Whether the agent has more to say than there is room for.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 
     /// Waits until something was said. May wake for nothing.

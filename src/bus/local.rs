@@ -51,6 +51,10 @@ impl Bus for Local {
         }
     }
 
+    fn is_watched(&self, task: &TaskId) -> bool {
+        self.channels().by_task.get(task).is_some_and(|channel| channel.receiver_count() > 0)
+    }
+
     fn watch(&self, task: &TaskId) -> watch::Receiver<Seq> {
         let mut channels = self.channels();
         channels.sweep();
@@ -73,6 +77,9 @@ mod tests {
         bus.announce(&task, Seq(2));
         assert!(watch.has_changed().unwrap());
         assert_eq!(*watch.borrow_and_update(), Seq(3));
+        assert!(bus.is_watched(&task));
+        drop(watch);
+        assert!(!bus.is_watched(&task));
     }
 
     #[test]

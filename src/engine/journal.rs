@@ -75,7 +75,11 @@ impl Journal {
         let turn_ended = matches!(batch.events.last(), Some(Event::TurnEnded));
         let task_ended = batch.state.is_terminal();
         let end = Seq(at.0 + batch.events.len() as u64);
-        live.publish(batch.into_entries(at), weight);
+        // Whoever comes later begins with the fold, or reads the store.
+        match self.bus.is_watched(&task.id) {
+            true => live.publish(batch.into_entries(at), weight),
+            false => live.fold_in(batch.into_entries(at)),
+        }
         self.announce(&task.id, end);
         if live.should_be_kept(self.long, turn_ended, task_ended) {
             let live = live.clone();

@@ -60,7 +60,7 @@ impl Wished {
     /// The next wish; waits for it.
     pub(super) async fn next(&mut self) -> Wish {
         loop {
-            if !self.0.wishes().waiting.is_empty() {
+            if self.is_wanted() {
                 // So many of them that there is always one must not keep others from running.
                 tokio::task::coop::consume_budget().await;
             }
@@ -70,6 +70,11 @@ impl Wished {
             // One that has come in between has left word.
             self.0.wished.notified().await;
         }
+    }
+
+    /// Whether there is a wish.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.0.wishes().waiting.is_empty()
     }
 
     /// The next wish, if there is one.
@@ -168,6 +173,16 @@ impl Live {
                 tail.push(Recorded::sheet([entry]), weight);
             }
         }
+    }
+
+    /// Takes in what is durable now where nobody follows: only the fold is kept.
+    pub(super) fn fold_in(&self, entries: impl Iterator<Item = Entry>) {
+        let mut tail = self.tail();
+        tail.shown = None;
+        tail.lost = false;
+        tail.fold();
+        tail.clear();
+        entries.for_each(|entry| tail.take(&entry));
     }
 
     /// Begins again from what the store has.
@@ -274,6 +289,18 @@ impl Tail {
         if news.any(|entry| log.apply(entry).is_err()) {
             self.log = None;
             self.clear();
+        }
+    }
+
+    /// Takes in an entry that nobody reads as such.
+    fn take(&mut self, entry: &Entry) {
+        if entry.seq == Seq(1) {
+            self.log = Some(Log::empty());
+        }
+        let Some(log) = &mut self.log else { return };
+        match log.apply(entry) {
+            Ok(()) => self.end = entry.seq,
+            Err(_) => self.log = None,
         }
     }
 

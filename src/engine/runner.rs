@@ -26,7 +26,7 @@ use crate::store::Head;
 use commit::Birth;
 use recovery::refuse;
 
-pub(super) use commit::status;
+pub(super) use commit::{Sent, status};
 
 /// 04 §4: under this name the metadata of a task have what a client of the first days calls it.
 const LEGACY_ID: &str = "a2a.legacyTaskId";
@@ -346,8 +346,16 @@ impl Runner {
         &self.scope
     }
 
+    /// Whether somebody wants something of the task.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wished.as_ref().is_some_and(Wished::is_wanted)
+    }
+
     /// What happens next, apart from the agent.
     pub(super) async fn news(&mut self) -> News {
+        if !self.engine.journal.store.is_shared() {
+            return News::Wish(next(&mut self.wished).await);
+        }
         let watch = self.watch.get_or_insert_with(|| self.engine.journal.watch(&self.id));
         let known = self.durable.max(self.looked);
         tokio::select! {

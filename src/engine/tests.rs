@@ -4,6 +4,7 @@ mod bounds;
 mod cancel;
 mod elsewhere;
 mod faults;
+mod flow;
 mod kept;
 mod laws;
 mod limits;

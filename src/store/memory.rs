@@ -50,6 +50,10 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn is_durable(&self) -> bool {
         false
     }

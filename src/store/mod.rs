@@ -49,6 +49,12 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
+    /// Whether others than this process may add to a log. Where they do not, a batch may be given to [`append`](Self::append)
+    /// before the one in front of it is durable: a store that says so takes them in the order in which it was asked.
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     /// Whether writes get through, as far as the store knows: where the last one failed it tries again.
     ///
     /// # Errors

@@ -135,6 +135,10 @@ impl Drop for Sqlite {
 
 #[async_trait]
 impl Store for Sqlite {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     async fn check(&self) -> Result<(), Unwritable> {
         if let Some(why) = self.writer.unwritable() {
             let probed = self.writer.ask(|work| work.probe()).await;

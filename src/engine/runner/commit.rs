@@ -1,5 +1,7 @@
 //! Plans and commits: what is folded, then durable, then seen.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -16,6 +18,24 @@ pub(super) struct Birth {
     pub(super) config: Option<Box<Registered>>,
     pub(super) followed: bool,
     pub(super) answer: oneshot::Sender<Result<Accepted>>,
+}
+
+/// A batch that was given to the store, and what became of it.
+pub(in crate::engine) struct Sent {
+    batch: Batch,
+    weight: usize,
+    begun: Instant,
+    written: store::Result<Seq>,
+}
+
+impl Sent {
+    pub(in crate::engine) fn is_written(&self) -> bool {
+        self.written.is_ok()
+    }
+
+    pub(in crate::engine) fn into_events(self) -> Vec<Event> {
+        self.batch.events
+    }
 }
 
 /// How many entries are read at once.
@@ -53,6 +73,54 @@ impl Runner {
         !self.pending.is_empty()
     }
 
+    /// How many events are planned and not given to the store.
+    pub(in crate::engine) fn planned(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Gives what was planned to the store, behind so many events that are on their way to it.
+    pub(in crate::engine) fn send(
+        &mut self,
+        head: &Arc<Head>,
+        ahead: usize,
+    ) -> impl Future<Output = Sent> + Send + use<> {
+        let (engine, head) = (self.engine.clone(), head.clone());
+        let ((batch, weight), begun) = (self.batch(None), Instant::now());
+        let at = Seq(self.durable.0 + ahead as u64);
+        async move {
+            let written = engine.journal.append(&head, at, &batch).await;
+            Sent { batch, weight, begun, written }
+        }
+    }
+
+    /// Lets readers see what was sent, or gives back what the store has not taken.
+    pub(in crate::engine) fn take_result(&mut self, sent: Sent) -> Result<(), (store::Error, Vec<Event>)> {
+        let Sent { batch, weight, begun, written } = sent;
+        match written {
+            Ok(_) => {
+                self.count(&metrics::states(&batch.events), batch.events.len(), begun);
+                self.written(batch.events.len(), Some((batch, weight)));
+                Ok(())
+            }
+            Err(error) => Err((error, batch.events)),
+        }
+    }
+
+    /// Writes what the store has not taken, before all that was planned since; only where others were there first.
+    pub(in crate::engine) async fn write_again(
+        &mut self,
+        error: store::Error,
+        mut events: Vec<Event>,
+    ) -> Result<()> {
+        if !matches!(error, store::Error::Conflict) {
+            return Err(error.into());
+        }
+        events.append(&mut self.pending);
+        self.refresh().await?;
+        self.plan_again(events);
+        self.commit(None, false).await
+    }
+
     /// Writes what was planned in one commit, then lets readers see it. `last` if no work follows.
     pub(in crate::engine) async fn commit(&mut self, key: Option<Key>, last: bool) -> Result<()> {
         if self.head.is_none() {
@@ -62,17 +130,14 @@ impl Runner {
             let (batch, weight) = self.batch(key.clone());
             let Some(head) = &self.head else { return Ok(()) };
             let begun = Instant::now();
-            match self.patiently(self.engine.journal.append(head, self.durable, &batch)).await {
-                Ok(_) => {
-                    self.count(&metrics::states(&batch.events), batch.events.len(), begun);
-                    self.written(batch.events.len(), Some((batch, weight)));
-                    return Ok(());
-                }
-                Err(store::Error::Conflict) => {
+            let written = self.patiently(self.engine.journal.append(head, self.durable, &batch)).await;
+            match self.take_result(Sent { batch, weight, begun, written }) {
+                Ok(()) => return Ok(()),
+                Err((store::Error::Conflict, events)) => {
                     Box::pin(self.refresh()).await?;
-                    self.plan_again(batch.events);
+                    self.plan_again(events);
                 }
-                Err(error) => return Err(error.into()),
+                Err((error, _)) => return Err(error.into()),
             }
         }
         Ok(())

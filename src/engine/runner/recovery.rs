@@ -112,7 +112,7 @@ impl Runner {
     }
 
     /// Tells those who follow that nothing can be recorded for now.
-    pub(super) fn lose(&self) {
+    pub(in crate::engine) fn lose(&self) {
         if let Some(live) = &self.live {
             live.lose();
             self.engine.journal.announce(&self.id, self.durable);

@@ -13,7 +13,7 @@ struct Both {
 
 fn both(settings: Settings) -> Both {
     let agent = Obeys::default();
-    Both { engine: engine_on(Arc::new(Memory::new()), agent.clone(), settings), agent }
+    Both { engine: engine_on(Arc::new(Faulty::shared()), agent.clone(), settings), agent }
 }
 
 impl Both {

@@ -95,6 +95,7 @@ pub(crate) struct Faulty {
     held: AtomicBool,
     reads_held: AtomicBool,
     gate: Option<Semaphore>,
+    asked: AtomicU64,
     writes: AtomicU64,
     panics: AtomicU64,
     forgets: AtomicBool,
@@ -106,9 +107,15 @@ pub(crate) struct Faulty {
     /// How often a fold was to be kept.
     pub(super) folds: AtomicU64,
     keeps: Keeps,
+    shared: bool,
 }
 
 impl Faulty {
+    /// One that other processes write to.
+    pub(super) fn shared() -> Self {
+        Self { shared: true, ..Self::default() }
+    }
+
     /// Fails the calls of these numbers, the first is 1.
     pub(crate) fn failing(calls: std::ops::Range<u64>, fault: Fault) -> Self {
         Self { faults: Mutex::new(Some((calls, fault))), ..Self::default() }
@@ -141,6 +148,11 @@ impl Faulty {
     /// How many writes there were.
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Ordering::SeqCst)
+    }
+
+    /// How many writes have come since they are held.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
     }
 
     /// Writes wait for a permit once it is held.
@@ -178,6 +190,9 @@ impl Faulty {
     }
 
     async fn write<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
+        if self.held.load(Ordering::SeqCst) {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+        }
         self.wait(&self.held).await;
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         assert_ne!(number, self.panics.load(Ordering::SeqCst), "a store that panics");
@@ -222,6 +237,10 @@ fn failed() -> store::Error {
 
 #[async_trait]
 impl Store for Faulty {
+    fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     async fn create(&self, task: &NewTask) -> store::Result<Opened> {
         self.largest.fetch_max(task.batch.events.len() as u64, Ordering::Relaxed);
         self.write(self.memory.create(task)).await

@@ -22,8 +22,8 @@ const EVENTS_PER_ROW: usize = 256;
 /// SQLite takes a billion.
 const BYTES_PER_ROW: usize = 900_000_000;
 
-/// How many scopes the writer remembers the numbers of.
-const SCOPES: usize = 4_096;
+/// How many scopes the writer remembers the numbers of, and how many tasks that are being worked on.
+const REMEMBERED: usize = 4_096;
 
 /// A batch, encoded by whoever asks rather than by the one thread that writes.
 pub(super) struct Addition {
@@ -91,6 +91,8 @@ pub(super) fn checked(body: Vec<u8>) -> Result<Vec<u8>> {
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     scopes: HashMap<Scope, i64>,
+    /// Tasks that were added to and have not ended: most often the next batch is for one of them.
+    rows: HashMap<TaskId, Row>,
     /// By how much the number of tasks in a scope and state has changed in this transaction.
     tally: HashMap<(i64, u8), i64>,
     /// Names of what this transaction has added, and of what it has removed.
@@ -127,6 +129,7 @@ pub(super) struct Work<'a> {
 pub(super) const ALL_SCOPES: i64 = 0;
 
 /// A task as the writer knows it.
+#[derive(Debug)]
 struct Row {
     number: i64,
     scope: i64,
@@ -172,10 +175,12 @@ impl<'a> Work<'a> {
             Some(Err(error)) => return Ok(Err(error)),
             None => {}
         }
-        let row = self.row(scope, id)?.filter(|row| row.position == at);
-        let Some(row) = row else { return Ok(Err(Error::Conflict)) };
+        let known = self.memo.rows.remove(id).filter(|row| row.scope == number);
+        let row = if known.is_some() { known } else { self.row(scope, id)? };
+        let Some(row) = row.filter(|row| row.position == at) else { return Ok(Err(Error::Conflict)) };
         let position = self.add(row.number, row.scope, at, batch)?;
         self.move_head(&row, position, batch)?;
+        self.remember_row(id, row, position, batch);
         let to = Some((position, batch.state, batch.status_time));
         self.memo.changes.push(Change { id: id.clone(), to });
         Ok(Ok(position))
@@ -193,6 +198,7 @@ impl<'a> Work<'a> {
     pub(super) fn remove(&mut self, tasks: &[(Scope, TaskId)]) -> Done<()> {
         for (scope, id) in tasks {
             if let Some(row) = self.row(scope, id)? {
+                self.memo.rows.remove(id);
                 self.memo.removed.push((names::of_task(id), row.number));
                 let keys = self.keys_of(row.number)?;
                 self.memo.removed.extend(keys);
@@ -394,8 +400,19 @@ impl<'a> Work<'a> {
         Ok(number.map(|number| self.remember(scope, number)))
     }
 
+    fn remember_row(&mut self, id: &TaskId, row: Row, position: Seq, batch: &Addition) {
+        if batch.state.is_terminal() {
+            return;
+        }
+        if self.memo.rows.len() >= REMEMBERED {
+            self.memo.rows.clear();
+        }
+        let (state, status_time, parked) = (batch.state, batch.status_time, batch.parked);
+        self.memo.rows.insert(id.clone(), Row { position, state, status_time, parked, ..row });
+    }
+
     fn remember(&mut self, scope: &Scope, number: i64) -> i64 {
-        if self.memo.scopes.len() >= SCOPES {
+        if self.memo.scopes.len() >= REMEMBERED {
             self.memo.scopes.clear();
         }
         self.memo.scopes.insert(scope.clone(), number);

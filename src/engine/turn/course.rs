@@ -1,0 +1,365 @@
+//! The course of a turn: the agent speaks, the log takes it down, and others interrupt.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::future::{MaybeDone, maybe_done};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::scribe::Scribe;
+use super::{Ending, Work, later};
+use crate::agent::{Failure, Setting};
+use crate::engine::live::Wish;
+use crate::engine::runner::{News, Runner, Sent};
+use crate::engine::{Error, Result, reason};
+use crate::metrics;
+use crate::model::{Event, Task, TaskState};
+use crate::store::Head;
+
+/// After so many events a turn lets others run.
+const A_LOT: usize = 256;
+
+/// A turn from its beginning to its end.
+pub(super) struct Course<'a> {
+    setting: &'a Setting,
+    running: &'a metrics::Running,
+    /// The agent, until it was let go.
+    work: Option<Work<'a>>,
+    pub(super) ended: Option<Ending>,
+    stopping: Option<Stopping>,
+    scribe: Scribe,
+    /// What the agent has just said, and room for it.
+    said: Vec<Event>,
+    /// How much it has said since others were let run.
+    spoken: usize,
+    pub(super) begun: Instant,
+    /// When the agent was heard the last time, and whether that is when it began.
+    heard: Instant,
+    silent: bool,
+    /// For what is on its way to the store.
+    head: Option<Arc<Head>>,
+}
+
+/// A cancel that the agent was told of, and how long it may take.
+struct Stopping {
+    until: Option<Instant>,
+    answers: Vec<oneshot::Sender<Result<Task>>>,
+}
+
+/// What a turn that waits for a commit does next.
+enum Step {
+    /// It is there, or has failed.
+    Written,
+    /// The next one is full, and need not wait for it.
+    Full,
+}
+
+impl<'a> Course<'a> {
+    pub(super) fn new(
+        runner: &Runner,
+        setting: &'a Setting,
+        running: &'a metrics::Running,
+        work: Work<'a>,
+    ) -> Self {
+        let stamped = setting.call.trace.as_ref().filter(|_| runner.engine.settings.trace_metadata);
+        let begun = Instant::now();
+        Self {
+            setting,
+            running,
+            work: Some(work),
+            ended: None,
+            stopping: None,
+            scribe: Scribe::new(stamped),
+            said: Vec::new(),
+            spoken: 0,
+            begun,
+            heard: begun,
+            silent: true,
+            head: None,
+        }
+    }
+
+    /// Looks whether somebody else has ended the task, or asked for that.
+    pub(super) fn look_around(&mut self, runner: &mut Runner) {
+        if runner.log.task.is_ended() {
+            // Whatever the agent makes of it comes too late.
+            self.ended = Some(Ending::Elsewhere);
+        } else if runner.was_canceled() && self.stopping.is_none() && self.ended.is_none() {
+            self.stop(runner);
+        }
+    }
+
+    /// Lets the agent go on until it waits, and plans what it has said.
+    pub(super) async fn listen(&mut self, runner: &mut Runner) {
+        if self.ended.is_none() {
+            self.ended = poll_once(&mut self.work).await;
+        }
+        self.take_down(runner);
+    }
+
+    fn take_down(&mut self, runner: &mut Runner) {
+        self.setting.queue.take(&mut self.said);
+        if self.ended.is_none() && is_news(runner, &self.said) {
+            runner.plan([self.scribe.working()]);
+        }
+        if self.said.is_empty() {
+            return;
+        }
+        self.heard = Instant::now();
+        if std::mem::take(&mut self.silent) {
+            self.running.spoke(self.heard - self.begun);
+        }
+        self.spoken += self.said.len();
+        let (weight, fault) = self.scribe.take_down(runner, &mut self.said, self.ended.is_some());
+        runner.plan_weighed(&mut self.said, weight);
+        if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &self.ended) {
+            self.ended = Some(Ending::Fault(fault));
+        }
+    }
+
+    /// Has what was planned written while the agent goes on.
+    pub(super) async fn write(&mut self, runner: &mut Runner) -> Result<()> {
+        match runner.head.as_ref().filter(|_| !runner.engine.journal.store.is_shared()) {
+            Some(head) => {
+                let head = self.head.get_or_insert_with(|| Arc::new(head.clone())).clone();
+                self.flow(runner, &head).await?;
+            }
+            None => self.beside(pin!(runner.commit(None, false))).await?,
+        }
+        if self.spoken >= A_LOT {
+            // An agent that needs no pause, with a store that needs none, must not have the thread for itself.
+            tokio::task::yield_now().await;
+            self.spoken = 0;
+        }
+        Ok(())
+    }
+
+    /// Writes batch after batch: while one commit runs the next batch gathers, and where it is full before that it is sent
+    /// behind it. Nothing is under way when this returns.
+    async fn flow(&mut self, runner: &mut Runner, head: &Arc<Head>) -> Result<()> {
+        let patience = runner.engine.settings.store_timeout;
+        let mut ahead = runner.planned();
+        let mut first = pin!(maybe_done(runner.send(head, 0)));
+        let mut next = pin!(MaybeDone::Gone);
+        let mut limit = pin!(self.limit(None));
+        loop {
+            let may_follow = matches!(*next, MaybeDone::Gone) && !runner.is_wanted();
+            let step = timeout(patience, self.step(first.as_mut(), limit.as_mut(), may_follow)).await;
+            let Ok(step) = step else {
+                tracing::warn!(task = %runner.id, "store hangs");
+                runner.lose();
+                self.step(first.as_mut(), limit.as_mut(), false).await;
+                continue;
+            };
+            if matches!(step, Step::Full) {
+                self.take_down(runner);
+                let behind = std::mem::replace(&mut ahead, runner.planned());
+                next.set(maybe_done(runner.send(head, behind)));
+                // Sent now; looked at again when it is the first.
+                poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_ready())).await;
+                continue;
+            }
+            let Some(sent) = first.as_mut().take_output() else { return Ok(()) };
+            if let Err((error, events)) = runner.take_result(sent) {
+                return Box::pin(unwritten(runner, error, events, next)).await;
+            }
+            std::mem::swap(&mut first, &mut next);
+            if matches!(*first, MaybeDone::Gone) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for a commit while the agent goes on, and says if it cannot because it has said as much as fits.
+    async fn step<F: Future>(
+        &mut self,
+        mut commit: Pin<&mut MaybeDone<F>>,
+        mut limit: Pin<&mut impl Future<Output = Ending>>,
+        may_follow: bool,
+    ) -> Step {
+        poll_fn(|context| {
+            if commit.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Step::Written);
+            }
+            if self.ended.is_none() {
+                if let Poll::Ready(ending) = limit.as_mut().poll(context) {
+                    (self.ended, self.work) = (Some(ending), None);
+                } else if let Some(Poll::Ready(said)) =
+                    self.work.as_mut().map(|work| work.as_mut().poll(context))
+                {
+                    self.ended = Some(Ending::Said(said));
+                } else if may_follow && self.setting.queue.is_full() {
+                    return Poll::Ready(Step::Full);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits for the store while the agent goes on. A store that hangs does not lengthen the turn: at its limit the agent
+    /// is let go.
+    async fn beside<T>(&mut self, mut written: Pin<&mut impl Future<Output = T>>) -> T {
+        let mut limit = pin!(self.limit(None));
+        loop {
+            tokio::select! {
+                biased;
+                written = &mut written => return written,
+                ending = &mut limit, if self.ended.is_none() => {
+                    (self.ended, self.work) = (Some(ending), None);
+                }
+                ending = outcome(&mut self.work), if self.ended.is_none() => self.ended = Some(ending),
+            }
+        }
+    }
+
+    /// Waits until the agent goes on, somebody wants something, or it takes too long.
+    pub(super) async fn wait(&mut self, runner: &mut Runner) -> Result<()> {
+        let silence = later(self.heard, runner.worker.max_silence(&runner.engine.settings));
+        let limit = self.limit(silence);
+        tokio::select! {
+            biased;
+            // Before the agent: one that always has more to say is stopped like any other.
+            news = runner.news() => self.hear(runner, news).await?,
+            ending = limit => self.ended = Some(ending),
+            ending = outcome(&mut self.work) => self.ended = Some(ending),
+            () = self.setting.queue.news() => {}
+        }
+        Ok(())
+    }
+
+    async fn hear(&mut self, runner: &mut Runner, news: News) -> Result<()> {
+        match news {
+            News::Elsewhere => self.beside(Box::pin(runner.refresh()).as_mut()).await?,
+            News::Wish(Wish::Message(incoming)) => {
+                self.beside(Box::pin(runner.take_message(*incoming)).as_mut()).await?;
+            }
+            // Those who had it were told that it could not be done in time.
+            News::Wish(Wish::Cancel { until, answer, .. }) if until <= Instant::now() => {
+                let _ = answer.send(Err(Error::Lost));
+            }
+            News::Wish(Wish::Cancel { metadata, answer, .. }) => {
+                if self.stopping.is_none() {
+                    runner.plan([Event::CancelRequested { metadata }]);
+                    self.stop(runner);
+                }
+                if let Some(stopping) = &mut self.stopping {
+                    stopping.answers.push(answer);
+                }
+            }
+            News::Wish(Wish::Late) => runner.plan(vec![reason::late()]),
+            // Somebody does work on it.
+            News::Wish(Wish::Recover(_) | Wish::Expire | Wish::GiveWay) => {}
+        }
+        Ok(())
+    }
+
+    /// Tells the agent to stop; one that does not listen has ended.
+    fn stop(&mut self, runner: &Runner) {
+        let listens = self.setting.listens.load(Ordering::Acquire);
+        let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
+        self.setting.cancel.get_or_init(CancellationToken::new).cancel();
+        self.stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: Vec::new() });
+        if !listens {
+            self.ended = Some(Ending::Canceled);
+        }
+    }
+
+    /// Ends the turn: what the agent said up to now counts, what comes after does not.
+    pub(super) async fn finish(self, runner: &mut Runner) -> Result<()> {
+        let Self { setting, work, ended, stopping, mut scribe, mut said, .. } = self;
+        let Some(ending) = ended else { return Ok(()) };
+        // What the agent holds is let go before anybody hears that its turn is over.
+        drop(work);
+        setting.queue.close();
+        setting.queue.take(&mut said);
+        let (weight, fault) = scribe.take_down(runner, &mut said, true);
+        runner.plan_weighed(&mut said, weight);
+        // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
+        let ending = match (ending, fault) {
+            (Ending::Said(_) | Ending::Fault(_), _) if stopping.is_some() => Ending::Canceled,
+            (Ending::Said(_), Some(fault)) => Ending::Fault(fault),
+            (ending, _) => ending,
+        };
+        let ending = scribe.ending(runner, ending);
+        runner.plan(ending);
+        let last = runner.log.waiting().is_none();
+        let committed = runner.commit(None, last).await;
+        let failed = committed.is_err();
+        for answer in stopping.into_iter().flat_map(|stopping| stopping.answers) {
+            let outcome = if failed { Err(Error::Lost) } else { Ok(()) };
+            let _ = runner.answer_cancel(answer, outcome);
+        }
+        committed
+    }
+
+    /// Ready when the turn has taken or been silent too long, or has not stopped in time.
+    fn limit(&self, silence: Option<Instant>) -> impl Future<Output = Ending> + use<> {
+        let until = self.stopping.as_ref().and_then(|stopping| stopping.until);
+        let limits = [until, self.setting.deadline, silence].into_iter().enumerate();
+        let first = limits.filter_map(|(which, time)| Some((time?, which))).min();
+        limit(first)
+    }
+}
+
+/// No timer where there is no limit, and one where there are three.
+async fn limit(first: Option<(Instant, usize)>) -> Ending {
+    let Some((time, which)) = first else { return std::future::pending().await };
+    sleep_until(time).await;
+    match which {
+        0 => Ending::Canceled,
+        1 => Ending::Said(Err(Failure::new("deadline", "the turn took longer than max_turn_time"))),
+        _ => {
+            Ending::Said(Err(Failure::new("inactivity", "the agent was silent for longer than max_silence")))
+        }
+    }
+}
+
+/// What could not be written, and what was sent behind it, is written behind what others wrote; or the turn is lost.
+async fn unwritten<F: Future<Output = Sent>>(
+    runner: &mut Runner,
+    error: crate::store::Error,
+    mut events: Vec<Event>,
+    mut next: Pin<&mut MaybeDone<F>>,
+) -> Result<()> {
+    if !matches!(*next, MaybeDone::Gone) {
+        next.as_mut().await;
+    }
+    match next.take_output() {
+        // It cannot be there without what is before it; if it is, the store knows better than we do.
+        Some(sent) if sent.is_written() => return Err(Error::Lost),
+        Some(sent) => events.extend(sent.into_events()),
+        None => {}
+    }
+    runner.write_again(error, events).await
+}
+
+/// Whether nobody has heard yet that the task is worked on, and the agent does not say so itself. A turn that is over
+/// at once is never seen at work.
+fn is_news(runner: &Runner, said: &[Event]) -> bool {
+    runner.log.task.status.state == TaskState::Submitted
+        && !said.iter().any(|event| matches!(event, Event::Status { .. }))
+}
+
+/// How the agent says that the turn ended; one that was let go says nothing.
+async fn outcome(work: &mut Option<Work<'_>>) -> Ending {
+    match work {
+        Some(work) => Ending::Said(work.await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn poll_once(work: &mut Option<Work<'_>>) -> Option<Ending> {
+    let mut outcome = pin!(outcome(work));
+    poll_fn(|context| match outcome.as_mut().poll(context) {
+        Poll::Ready(ending) => Poll::Ready(Some(ending)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
