@@ -70,7 +70,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let served = |number: u32| Served::new(format!("echo-{number}"), card.clone(), Echo);
     let server = (1..agents).map(served).fold(server, Server::agent);
     let server = match rest {
-        ["sqlite", folder] => server.store(Sqlite::open(Path::new(folder).join("tasks.db"), Options::default())?),
+        ["sqlite", folder] => {
+            server.store(Sqlite::open(Path::new(folder).join("tasks.db"), Options::default())?)
+        }
         _ => {
             settings.max_tasks = Some(MAX_TASKS);
             server.store(Memory::new())

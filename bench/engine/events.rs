@@ -15,21 +15,19 @@ use crate::server::{Caller, Running};
 /// As a model writes: a few words at a time.
 const BYTES: usize = 50;
 
-/// As many commands as the store's writer takes at once.
-const GROUP: usize = 256;
-
 pub(crate) fn measure(effort: Effort) {
     let only = std::env::var("TASKS").ok().and_then(|n| n.parse().ok());
     for tasks in [1, 100, 1_000].into_iter().filter(|tasks| only.is_none_or(|only: usize| only == *tasks)) {
         let events = effort.events / tasks * tasks;
-        let (mut bare, mut ours, mut batches) = (Vec::new(), Vec::new(), 0);
+        let (mut bare, mut ours, mut batches, mut all) = (Vec::new(), Vec::new(), 0, 0);
         for _ in 0..effort.rounds {
             let folder = tempfile::tempdir().expect("a folder");
             let file = folder.path().join("tasks.db");
-            ours.push(run(&file, tasks, events / tasks));
+            let (cost, commits) = run(&file, tasks, events / tasks);
+            ours.push(cost);
             let logs = logs(&file);
-            batches = logs.len();
-            bare.push(write(&folder.path().join("bare.db"), &logs, tasks.min(GROUP)));
+            (batches, all) = (logs.len(), commits);
+            bare.push(write(&folder.path().join("bare.db"), &logs, commits));
         }
         let rate = |costs: &[Cost]| median(costs.iter().map(|cost| 1e6 / cost.per(events).0).collect());
         let ratio = |part: fn(&Cost) -> Duration| {
@@ -40,8 +38,9 @@ pub(crate) fn measure(effort: Effort) {
             median(ratios.collect())
         };
         println!(
-            "| (a) events per second, {tasks} running, {:.0} events a batch | {:.0} | {:.0} | {:.2} | {:.2} |",
+            "| (a) events per second, {tasks} running, {:.0} events a batch, {:.1} batches a commit | {:.0} | {:.0} | {:.2} | {:.2} |",
             events as f64 / batches as f64,
+            batches as f64 / all as f64,
             rate(&bare),
             rate(&ours),
             ratio(|cost| cost.time),
@@ -51,22 +50,26 @@ pub(crate) fn measure(effort: Effort) {
 }
 
 /// All tasks are there before the clock starts; it stops when the last one is on disk.
-fn run(file: &Path, tasks: usize, events: usize) -> Cost {
-    let server = Running::start(Sqlite::open(file, Options::default()).expect("a new file"));
+fn run(file: &Path, tasks: usize, events: usize) -> (Cost, usize) {
+    let store = Sqlite::open(file, Options::default()).expect("a new file");
+    let commits = store.commits();
+    let server = Running::start(store);
     let mut caller = Caller::new(server.address);
     for _ in 0..tasks {
         caller.open(events, BYTES);
     }
     let reader = Connection::open(file).expect("the file");
     let mut ended = reader.prepare("SELECT count(*) FROM task WHERE ended = 1").expect("the schema");
+    let before = commits.count();
     let (cost, ()) = cost(|| {
         server.release(tasks);
         while ended.query_row((), |row| row.get::<_, i64>(0)).expect("a count") < tasks as i64 {
             std::thread::sleep(Duration::from_millis(2));
         }
     });
+    let commits = usize::try_from(commits.count() - before).expect("a count");
     server.stop();
-    cost
+    (cost, commits)
 }
 
 /// The batches as they are in the file, in rounds: the first of every task, the second, and so on.
@@ -87,15 +90,16 @@ fn logs(file: &Path) -> Vec<(i64, i64, Vec<u8>)> {
     rounds.into_values().skip(1).flatten().collect()
 }
 
-/// Nothing but the rows, as many batches in a commit as tasks may write at once.
-fn write(file: &Path, logs: &[(i64, i64, Vec<u8>)], group: usize) -> Cost {
+/// Nothing but the rows, in as many commits.
+fn write(file: &Path, logs: &[(i64, i64, Vec<u8>)], commits: usize) -> Cost {
     let connection = Connection::open(file).expect("a new file");
     connection.pragma_update(None, "journal_mode", "wal").expect("WAL");
     connection.pragma_update(None, "synchronous", "full").expect("FULL");
     let schema = "CREATE TABLE batch (task INTEGER, last INTEGER, body BLOB, PRIMARY KEY (task, last)) STRICT, WITHOUT ROWID";
     connection.execute_batch(schema).expect("a table");
     let (cost, ()) = cost(|| {
-        for group in logs.chunks(group) {
+        for commit in 0..commits {
+            let group = &logs[logs.len() * commit / commits..logs.len() * (commit + 1) / commits];
             connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
             let mut insert =
                 connection.prepare_cached("INSERT INTO batch VALUES (?1, ?2, ?3)").expect("the table");

@@ -70,20 +70,28 @@ impl Journal {
         self.store.append(task, at, batch)
     }
 
-    /// Lets readers see what is durable now, and has the fold kept if much has come since the last time.
-    pub(super) fn publish(&self, task: &Head, live: &Arc<Live>, at: Seq, (batch, weight): (Batch, usize)) {
+    /// Lets readers see what is durable now, and has the fold, which may be ahead of that, kept if much has come since the
+    /// last time.
+    pub(super) fn publish(
+        &self,
+        task: &Head,
+        live: &Live,
+        at: Seq,
+        (batch, weight): (Batch, usize),
+        log: &Log,
+    ) {
         let turn_ended = matches!(batch.events.last(), Some(Event::TurnEnded));
         let task_ended = batch.state.is_terminal();
         let end = Seq(at.0 + batch.events.len() as u64);
         // Whoever comes later begins with the fold, or reads the store.
         match self.bus.is_watched(&task.id) {
             true => live.publish(batch.into_entries(at), weight),
-            false => live.fold_in(batch.into_entries(at)),
+            false => live.pass_by(batch.into_entries(at)),
         }
         self.announce(&task.id, end);
-        if live.should_be_kept(self.long, turn_ended, task_ended) {
-            let live = live.clone();
-            self.keeper.keep(task, move || live.log_to_keep());
+        if log.at == end && live.should_be_kept(self.long, turn_ended, task_ended) {
+            self.keeper.keep(task, log.clone());
+            live.is_kept();
         }
     }
 
@@ -104,7 +112,10 @@ impl Journal {
             return Ok(rest.log.clone());
         }
         let log = self.read(task).await?;
-        self.resting.put(&task.id, &log);
+        match self.registry.get(&task.id) {
+            Some(live) => live.fold_from(&log),
+            None => self.resting.put(&task.id, &log),
+        }
         Ok(log)
     }
 
@@ -187,8 +198,7 @@ impl Journal {
             }
         }
         if log.at.0 - from.0 >= self.long {
-            let log = log.clone();
-            self.keeper.keep(task, move || Some(log));
+            self.keeper.keep(task, log.clone());
         }
         Ok(log)
     }
@@ -210,12 +220,28 @@ impl Journal {
 
     /// Every entry after `at`, as it comes.
     pub(super) fn follow(self: &Arc<Self>, task: &Head, at: Seq) -> Follow {
-        Follow { at, ..self.follow_from(task, Vec::new()) }
+        self.follow_on(task, at, None)
+    }
+
+    /// The same for one who watches it already.
+    pub(super) fn follow_on(
+        self: &Arc<Self>,
+        task: &Head,
+        at: Seq,
+        watch: Option<watch::Receiver<Seq>>,
+    ) -> Follow {
+        Follow { at, ..self.follow_from(task, Vec::new(), watch) }
     }
 
     /// Every entry from the first on, where the first ones are at hand.
-    pub(super) fn follow_from(self: &Arc<Self>, task: &Head, known: Vec<Recorded>) -> Follow {
-        let (journal, task, wake) = (self.clone(), task.clone(), self.bus.watch(&task.id));
+    pub(super) fn follow_from(
+        self: &Arc<Self>,
+        task: &Head,
+        known: Vec<Recorded>,
+        watch: Option<watch::Receiver<Seq>>,
+    ) -> Follow {
+        let wake = watch.unwrap_or_else(|| self.bus.watch(&task.id));
+        let (journal, task) = (self.clone(), task.clone());
         Follow { journal, task, at: Seq(0), known, wake }
     }
 }

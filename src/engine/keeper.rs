@@ -30,12 +30,11 @@ impl Keeper {
         Self { store, tracker, stop, busy: Mutex::default() }
     }
 
-    /// Keeps the fold of a task as it is when its turn comes, unless one is on its way.
-    pub(super) fn keep(self: &Arc<Self>, task: &Head, fold: impl FnOnce() -> Option<Log> + Send + 'static) {
+    /// Keeps the fold of a task, unless one is on its way.
+    pub(super) fn keep(self: &Arc<Self>, task: &Head, log: Log) {
         let Some(place) = Place::new(self, &task.id) else { return };
         let task = task.clone();
         self.tracker.spawn(self.stop.clone().run_until_cancelled_owned(async move {
-            let Some(log) = fold() else { return };
             if let Err(error) = place.0.store.keep(&task, log.at, &log.folded()).await {
                 tracing::debug!(task = %task.id, error = &error as &dyn std::error::Error, "fold not kept");
             }

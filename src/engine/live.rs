@@ -95,9 +95,9 @@ impl Drop for Wished {
 }
 
 struct Tail {
-    /// The fold, as far as somebody has asked for it, or the tail does not reach: most of what is said nobody asks for.
+    /// The fold up to where the tail begins, or beyond, if somebody has asked for it: most of what is said nobody asks for.
     log: Option<Log>,
-    /// The end of what is durable.
+    /// The end of what is durable; 0 where that is not known.
     end: Seq,
     /// A copy of the fold, made for those who asked and shared by all who ask until there is more: theirs is the
     /// price of it, never that of an append.
@@ -175,8 +175,9 @@ impl Live {
         }
     }
 
-    /// Takes in what is durable now where nobody follows: only the fold is kept.
-    pub(super) fn fold_in(&self, entries: impl Iterator<Item = Entry>) {
+    /// Takes in what is durable now where nobody follows: it is folded if somebody has asked for the fold before, and in
+    /// any case not kept. Whoever wants it later reads the store.
+    pub(super) fn pass_by(&self, entries: impl Iterator<Item = Entry>) {
         let mut tail = self.tail();
         tail.shown = None;
         tail.lost = false;
@@ -185,11 +186,20 @@ impl Live {
         entries.for_each(|entry| tail.take(&entry));
     }
 
+    /// Goes on from the fold of somebody who has read the store.
+    pub(super) fn fold_from(&self, log: &Log) {
+        let mut tail = self.tail();
+        let reaches = tail.sheets.front().map_or(tail.end, |(sheet, _)| Seq(sheet[0].seq.0 - 1)) <= log.at;
+        if tail.log.is_none() && tail.end > Seq(0) && reaches {
+            tail.log = Some(log.copied());
+        }
+    }
+
     /// Begins again from what the store has.
     pub(super) fn reset(&self, log: &Log) {
         let mut tail = self.tail();
         tail.clear();
-        (tail.log, tail.shown) = (Some(log.clone()), None);
+        (tail.log, tail.shown) = (None, None);
         (tail.end, tail.kept) = (log.at, log.at);
         tail.lost = false;
     }
@@ -224,20 +234,19 @@ impl Live {
             true => long.max(tail.end.0 / 8),
             false => tail.kept.0.max(8 * long),
         };
-        tail.log.is_some() && tail.end.0.saturating_sub(tail.kept.0) >= step
+        tail.end.0.saturating_sub(tail.kept.0) >= step
     }
 
-    /// The fold, to be kept.
-    pub(super) fn log_to_keep(&self) -> Option<Log> {
-        let log = self.log()?;
-        self.tail().kept = log.at;
-        Some(log)
+    /// It was given away to be kept.
+    pub(super) fn is_kept(&self) {
+        let mut tail = self.tail();
+        tail.kept = tail.end;
     }
 
     /// The entries after `at`, none if the reader has them all; `None` when the tail does not reach back so far.
     pub(super) fn after(&self, at: Seq, limit: usize) -> Option<Vec<Recorded>> {
         let tail = self.tail();
-        if tail.log.is_some() && tail.end <= at {
+        if tail.end > Seq(0) && tail.end <= at {
             return Some(Vec::new());
         }
         // The last sheet that begins no later than what comes next; none if that is not kept any more.
@@ -258,7 +267,7 @@ impl Tail {
         if first.seq == Seq(1) {
             self.log = Some(Log::empty());
         }
-        if self.log.is_none() {
+        if self.end == Seq(0) && first.seq != Seq(1) {
             return;
         }
         self.end = last.seq;
@@ -287,21 +296,27 @@ impl Tail {
         let known = log.at;
         let mut news = sheet.iter().filter(|entry| entry.seq > known);
         if news.any(|entry| log.apply(entry).is_err()) {
-            self.log = None;
-            self.clear();
+            self.forget();
         }
     }
 
     /// Takes in an entry that nobody reads as such.
     fn take(&mut self, entry: &Entry) {
-        if entry.seq == Seq(1) {
-            self.log = Some(Log::empty());
+        if self.end == Seq(0) && entry.seq != Seq(1) {
+            return;
         }
-        let Some(log) = &mut self.log else { return };
-        match log.apply(entry) {
-            Ok(()) => self.end = entry.seq,
-            Err(_) => self.log = None,
+        self.end = entry.seq;
+        if let Some(log) = self.log.as_mut().filter(|log| log.at < entry.seq)
+            && log.apply(entry).is_err()
+        {
+            self.forget();
         }
+    }
+
+    /// Nothing is known any more: the store has the truth.
+    fn forget(&mut self) {
+        (self.log, self.end) = (None, Seq(0));
+        self.clear();
     }
 
     fn clear(&mut self) {

@@ -36,6 +36,8 @@ use seal::Seal;
 use write::{Addition, Creation};
 use writer::Writer;
 
+pub use writer::Commits;
+
 pub use error::OpenError;
 pub use upkeep::Inspection;
 
@@ -85,7 +87,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             synchronous: Synchronous::Full,
-            queue: 256,
+            queue: 1024,
             readers: 4,
             busy_timeout: Duration::from_secs(5),
             min_free: 256 << 20,
@@ -117,6 +119,12 @@ impl Sqlite {
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
+    }
+
+    /// Counts the commits, also once the store belongs to a server.
+    #[must_use]
+    pub fn commits(&self) -> Commits {
+        self.writer.commits()
     }
 
     /// What is known of a task; nothing once the store was closed.

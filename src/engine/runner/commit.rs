@@ -213,7 +213,9 @@ impl Runner {
             self.engine.count_parked(&self.scope);
         }
         match (&self.live, &self.head, batch) {
-            (Some(live), Some(head), Some(batch)) => self.engine.journal.publish(head, live, at, batch),
+            (Some(live), Some(head), Some(batch)) => {
+                self.engine.journal.publish(head, live, at, batch, &self.log);
+            }
             _ => self.engine.journal.announce(&self.id, self.durable),
         }
     }
@@ -279,7 +281,8 @@ impl Runner {
 
     pub(super) fn accepted(&self) -> Accepted {
         let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
-        Accepted { head, turn: self.log.last_turn(), log: self.log.clone(), opening: None }
+        let watch = self.live.is_some().then(|| self.engine.journal.watch(&self.id));
+        Accepted { head, turn: self.log.last_turn(), log: self.log.clone(), opening: None, watch }
     }
 
     fn fresh_head(&self) -> Head {

@@ -67,11 +67,13 @@ async fn r14_a_key_that_comes_again_does_not_read_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_runs_is_read_from_memory_and_copied_once_for_all() {
+async fn a_task_that_runs_is_read_once_and_then_from_memory_and_copied_once_for_all() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
     let head = start(&engine, &chunks(3_000, "hang")).await.head;
     settle_down().await;
+    let first = get(&engine, &head).await;
+    assert_eq!(text(&first), 3_000 * "piece".len());
     let before = read(&store);
     let tasks = [get(&engine, &head).await, get(&engine, &head).await];
     assert_eq!(text(&tasks[0]), 3_000 * "piece".len());

@@ -213,7 +213,7 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
     followed.add_permits(1);
     settle_down().await;
     let live = engine.journal.registry.get(&head.id).unwrap();
-    let at = live.log().unwrap().at;
+    let (_, at) = engine.task(&head).await.unwrap();
     assert!(live.after(Seq(at.0 - 4), 9).is_some_and(|tail| tail.len() == 4));
     assert!(live.after(Seq(at.0 - 6), 9).is_none(), "it is not in memory any more");
     let mut seen = Vec::new();
@@ -225,14 +225,16 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_follows_is_only_folded_and_whoever_comes_later_misses_nothing() {
+async fn what_nobody_follows_is_not_kept_and_whoever_comes_later_misses_nothing() {
     let agent = Obeys::default();
     let engine = engine_on(Arc::new(Memory::new()), agent.clone(), Settings::default());
-    let head = start(&engine, "chunk yield chunk yield chunk gate chunk hang").await.head;
+    let head = start(&engine, "chunk gate chunk yield chunk gate chunk hang").await.head;
+    agent.gate.add_permits(1);
     settle_down().await;
     let live = engine.journal.registry.get(&head.id).unwrap();
-    let at = live.log().unwrap().at;
-    assert_eq!(live.log().unwrap().task.artifacts[0].as_text(), "piecepiecepiece");
+    assert!(live.log().is_none(), "nobody has asked");
+    let (task, at) = engine.task(&head).await.unwrap();
+    assert_eq!(task.artifacts[0].as_text(), "piecepiecepiece");
     assert!(live.after(Seq(at.0 - 1), 9).is_none(), "it is not in memory");
     let mut follow = engine.follow(&head, Seq(0));
     agent.gate.add_permits(1);

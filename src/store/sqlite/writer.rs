@@ -3,6 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -26,6 +27,19 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
     /// Why the last write has failed.
     unwritable: Arc<Mutex<Option<Unwritable>>>,
+    commits: Commits,
+}
+
+/// Counts the commits of a store: how many batches share one is what a busy store is quick by.
+#[derive(Debug, Clone, Default)]
+pub struct Commits(Arc<AtomicU64>);
+
+impl Commits {
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 enum Command {
@@ -40,10 +54,11 @@ impl Writer {
         let path = Arc::clone(&held.path);
         let thread = std::thread::Builder::new().name("attache-sqlite".to_owned());
         let unwritable = Arc::<Mutex<_>>::default();
-        let told = Arc::clone(&unwritable);
+        let commits = Commits::default();
+        let told = (Arc::clone(&unwritable), commits.clone());
         let thread = thread.spawn(move || work((held, heads), queue, told));
         let thread = thread.map_err(|error| OpenError::io(&path, error))?;
-        Ok(Self { commands: Some(commands), thread: Some(thread), unwritable })
+        Ok(Self { commands: Some(commands), thread: Some(thread), unwritable, commits })
     }
 
     /// Has something done in the next transaction; answers when that is committed.
@@ -57,7 +72,14 @@ impl Writer {
     {
         let (answer, answered) = oneshot::channel();
         self.send(Command::Do(Box::new(Question { run, result: None, answer }))).await;
-        answered.await.unwrap_or_else(|_| Err(Trouble::closed()))
+        // What was asked comes back with the answer: large pieces of memory are given back where they were taken, and threads
+        // do not wait for each other to do so.
+        answered.await.map_or_else(|_| Err(Trouble::closed()), |(result, _asked)| result)
+    }
+
+    /// Counts the commits from now on.
+    pub(super) fn commits(&self) -> Commits {
+        self.commits.clone()
     }
 
     /// Why the last write has failed, if it has.
@@ -103,15 +125,16 @@ struct Desk {
     heads: Arc<Heads>,
     memo: Memo,
     unwritable: Arc<Mutex<Option<Unwritable>>>,
+    commits: Commits,
 }
 
 fn work(
     (held, heads): (Held, Arc<Heads>),
     mut queue: mpsc::Receiver<Command>,
-    unwritable: Arc<Mutex<Option<Unwritable>>>,
+    (unwritable, commits): (Arc<Mutex<Option<Unwritable>>>, Commits),
 ) {
     let Held { path, connection, names, lock, .. } = held;
-    let mut desk = Desk { path, connection, names, heads, memo: Memo::default(), unwritable };
+    let mut desk = Desk { path, connection, names, heads, memo: Memo::default(), unwritable, commits };
     let (mut closers, mut waiting) = (Vec::new(), Vec::new());
     let most = queue.max_capacity();
     while queue.blocking_recv_many(&mut waiting, most) > 0 {
@@ -164,6 +187,7 @@ impl Desk {
             Ok(()) => {
                 self.memo.committed(&self.names, &self.heads);
                 *last(&self.unwritable) = None;
+                self.commits.0.fetch_add(1, Ordering::Relaxed);
             }
             Err(trouble) => {
                 self.memo.rolled_back(&self.names, &self.heads);
@@ -204,7 +228,7 @@ trait Asked: Send {
 struct Question<T, F> {
     run: F,
     result: Option<Result<T>>,
-    answer: oneshot::Sender<Result<T>>,
+    answer: oneshot::Sender<(Result<T>, F)>,
 }
 
 impl<T: Send, F: FnMut(&mut Work<'_>) -> Done<T> + Send> Asked for Question<T, F> {
@@ -214,11 +238,12 @@ impl<T: Send, F: FnMut(&mut Work<'_>) -> Done<T> + Send> Asked for Question<T, F
     }
 
     fn answer(self: Box<Self>, committed: Result<(), Arc<Trouble>>) {
+        let Self { run, result, answer } = *self;
         let result = match committed {
-            Ok(()) => self.result.unwrap_or_else(|| Err(Trouble::closed())),
+            Ok(()) => result.unwrap_or_else(|| Err(Trouble::closed())),
             Err(trouble) => Err(Error::Failed(Box::new(trouble))),
         };
         // Whoever asked may have left.
-        let _ = self.answer.send(result);
+        let _ = answer.send((result, run));
     }
 }
