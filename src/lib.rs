@@ -77,6 +77,8 @@ pub mod wire;
 #[cfg(feature = "server")]
 mod agent;
 #[cfg(feature = "server")]
+mod bell;
+#[cfg(feature = "server")]
 mod bus;
 #[cfg(feature = "client")]
 mod client;

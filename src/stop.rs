@@ -5,57 +5,30 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::bell::Bell;
+
 /// Does the work, or as much as is done when `stop` is cancelled. What it is in goes with it.
 pub(crate) async fn until(stop: CancellationToken, mut work: Pin<Box<impl Future<Output = ()> + ?Sized>>) {
-    let mut cancelled = pin!(stop.cancelled());
-    let mut told: Option<Arc<Told>> = None;
+    let (mut cancelled, mut bell) = (pin!(stop.cancelled()), Bell::default());
     poll_fn(|context| {
-        let is_news = told.as_ref().is_none_or(|told| told.take());
-        if is_news {
-            let listening = Told::new(context.waker());
-            if cancelled.as_mut().poll(&mut Context::from_waker(&listening.clone().into())).is_ready() {
-                return Poll::Ready(());
-            }
-            told = Some(listening);
+        if let Some(waker) = bell.look(context)
+            && cancelled.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+        {
+            return Poll::Ready(());
         }
         work.as_mut().poll(context)
     })
     .await;
 }
 
-/// Whether the token has called, and whom to wake then.
-struct Told {
-    called: AtomicBool,
-    task: Waker,
-}
-
-impl Told {
-    fn new(task: &Waker) -> Arc<Self> {
-        Arc::new(Self { called: AtomicBool::new(false), task: task.clone() })
-    }
-
-    fn take(&self) -> bool {
-        // Read first: a step that finds nothing writes nothing.
-        self.called.load(Ordering::Acquire) && self.called.swap(false, Ordering::AcqRel)
-    }
-}
-
-impl Wake for Told {
-    fn wake(self: Arc<Self>) {
-        self.called.store(true, Ordering::Release);
-        self.task.wake_by_ref();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use std::time::Duration;
     use tokio::time::timeout;
 

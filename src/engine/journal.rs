@@ -71,7 +71,7 @@ impl Journal {
     }
 
     /// Lets readers see what is durable now, and has the fold, which may be ahead of that, kept if much has come since the
-    /// last time.
+    /// last time. Gives back the room that the events had.
     pub(super) fn publish(
         &self,
         task: &Head,
@@ -79,20 +79,28 @@ impl Journal {
         at: Seq,
         (batch, weight): (Batch, usize),
         log: &Log,
-    ) {
+    ) -> Vec<Event> {
         let turn_ended = matches!(batch.events.last(), Some(Event::TurnEnded));
         let task_ended = batch.state.is_terminal();
         let end = Seq(at.0 + batch.events.len() as u64);
+        let (time, mut events) = (batch.time, batch.events);
         // Whoever comes later begins with the fold, or reads the store.
         match self.bus.is_watched(&task.id) {
-            true => live.publish(batch.into_entries(at), weight),
-            false => live.pass_by(batch.into_entries(at)),
+            true => {
+                let numbered = events.drain(..).zip(at.0 + 1..);
+                live.publish(numbered.map(|(event, seq)| Entry { seq: Seq(seq), time, event }), weight);
+            }
+            false => {
+                live.pass_by(at, time, &events);
+                events.clear();
+            }
         }
         self.announce(&task.id, end);
         if log.at == end && live.should_be_kept(self.long, turn_ended, task_ended) {
             self.keeper.keep(task, log.clone());
             live.is_kept();
         }
+        events
     }
 
     /// Wakes those who follow the task.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::log::Log;
 use super::recorded::{Recorded, Sheet};
 use super::{Accepted, Result};
-use crate::model::{Call, Entry, Message, Object, Seq, Task, TaskId};
+use crate::model::{Call, Entry, Event, Message, Object, Seq, Task, TaskId, Timestamp};
 use crate::store::Key;
 
 /// What others want of the one who works on a task.
@@ -177,13 +177,13 @@ impl Live {
 
     /// Takes in what is durable now where nobody follows: it is folded if somebody has asked for the fold before, and in
     /// any case not kept. Whoever wants it later reads the store.
-    pub(super) fn pass_by(&self, entries: impl Iterator<Item = Entry>) {
+    pub(super) fn pass_by(&self, at: Seq, time: Timestamp, events: &[Event]) {
         let mut tail = self.tail();
         tail.shown = None;
         tail.lost = false;
         tail.fold();
         tail.clear();
-        entries.for_each(|entry| tail.take(&entry));
+        tail.take(at, time, events);
     }
 
     /// Goes on from the fold of somebody who has read the store.
@@ -300,15 +300,16 @@ impl Tail {
         }
     }
 
-    /// Takes in an entry that nobody reads as such.
-    fn take(&mut self, entry: &Entry) {
-        if self.end == Seq(0) && entry.seq != Seq(1) {
+    /// Takes in what nobody reads entry by entry.
+    fn take(&mut self, at: Seq, time: Timestamp, events: &[Event]) {
+        if self.end == Seq(0) && at != Seq(0) {
             return;
         }
-        self.end = entry.seq;
-        if let Some(log) = self.log.as_mut().filter(|log| log.at < entry.seq)
-            && log.apply(entry).is_err()
-        {
+        self.end = Seq(at.0 + events.len() as u64);
+        let Some(log) = &mut self.log else { return };
+        let known = log.at.0;
+        let mut news = events.iter().zip(at.0 + 1..).filter(|(_, seq)| *seq > known);
+        if news.any(|(event, seq)| log.apply_event(Seq(seq), time, event).is_err()) {
             self.forget();
         }
     }

@@ -64,7 +64,7 @@ impl Log {
         self.apply_event(entry.seq, entry.time, &entry.event)
     }
 
-    fn apply_event(&mut self, seq: Seq, time: Timestamp, event: &Event) -> Result<(), Broken> {
+    pub(super) fn apply_event(&mut self, seq: Seq, time: Timestamp, event: &Event) -> Result<(), Broken> {
         match event {
             Event::Created { id, context_id, metadata } if self.at == Seq(0) => {
                 let mut task = Task::submitted(id.clone(), context_id.clone(), time);

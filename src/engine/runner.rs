@@ -31,6 +31,9 @@ pub(super) use commit::{Sent, status};
 /// 04 §4: under this name the metadata of a task have what a client of the first days calls it.
 const LEGACY_ID: &str = "a2a.legacyTaskId";
 
+/// Room for so many events is kept by a task that waits.
+const FEW: usize = 16;
+
 /// Works on one task. While there is one, nobody else in this process writes to its log.
 pub(super) struct Runner {
     pub(super) engine: Engine,
@@ -43,6 +46,8 @@ pub(super) struct Runner {
     /// What is folded and not durable yet, and when the first of it was.
     pending: Vec<Event>,
     pending_weight: usize,
+    /// Room for what is planned next, from what was written before.
+    spare: Vec<Event>,
     since: Timestamp,
     /// The end of what is durable; 0 as long as the task does not exist.
     durable: Seq,
@@ -134,6 +139,7 @@ impl Runner {
             weight: 0,
             pending: Vec::new(),
             pending_weight: 0,
+            spare: Vec::new(),
             since: Timestamp::default(),
             durable: Seq(0),
             head: None,
@@ -349,6 +355,13 @@ impl Runner {
     /// Whether somebody wants something of the task.
     pub(super) fn is_wanted(&self) -> bool {
         self.wished.as_ref().is_some_and(Wished::is_wanted)
+    }
+
+    /// Gives back what it has much more of than one who waits needs.
+    pub(super) fn rest(&mut self) {
+        if self.spare.capacity() > FEW {
+            self.spare = Vec::new();
+        }
     }
 
     /// What happens next, apart from the agent.

@@ -23,8 +23,11 @@ pub(super) struct Work {
 impl Work {
     /// Nothing is done yet; and nothing ever, if the engine stops.
     pub(super) fn new(engine: &Engine, work: impl Future<Output = ()> + Send + 'static) -> Self {
-        let left = (!engine.stop.is_cancelled()).then(|| Box::pin(work) as _);
-        Self { engine: engine.clone(), left }
+        let engine = engine.clone();
+        if engine.stop.is_cancelled() {
+            return Self { engine, left: None };
+        }
+        Self { engine, left: Some(Box::pin(work)) }
     }
 
     /// Does what can be done without waiting; the rest goes on without us.

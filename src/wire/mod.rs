@@ -25,6 +25,7 @@ mod request;
 mod response;
 mod spelling;
 pub mod sse;
+mod straight;
 mod strict;
 mod update;
 mod v03;

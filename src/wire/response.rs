@@ -7,7 +7,7 @@ use super::errors::RestError;
 use super::jsonrpc::{self, Id};
 use super::v03::rest::{Event, Proto};
 use super::v03::{Age, StatusEventOut, V03};
-use super::{Dialect, sse, write};
+use super::{Dialect, sse, straight, write};
 use crate::model::{
     Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse, Task, Version,
 };
@@ -30,7 +30,7 @@ pub fn write_result(out: &mut Vec<u8>, response: &Response, dialect: &Dialect) -
 /// Writes a task that is the result of a call on any JSON binding, as [`write_result`] does.
 pub fn write_task(out: &mut Vec<u8>, task: &Task, dialect: &Dialect) {
     match dialect {
-        Dialect::V1 => write(out, task),
+        Dialect::V1 => straight::write_task(out, task),
         Dialect::V03 => write(out, &V03(task, Age::Today)),
         Dialect::V03Tools => write(out, &V03(task, Age::Tools)),
         Dialect::V01 { alias } => write(out, &V03(task, Age::First(alias.as_ref()))),
@@ -54,8 +54,8 @@ pub fn write_body(out: &mut Vec<u8>, response: &Response, dialect: &Dialect) -> 
 
 fn write_v1(out: &mut Vec<u8>, response: &Response) {
     match response {
-        Response::SendMessage(response) => write(out, response),
-        Response::Task(task) => write(out, task),
+        Response::SendMessage(response) => straight::write_answer(out, response),
+        Response::Task(task) => straight::write_task(out, task),
         Response::ListTasks(page) => write(out, page),
         Response::PushConfig(config) => write(out, config),
         Response::ListPushConfigs(list) => write(out, list),
@@ -115,7 +115,12 @@ impl Serialize for Page<'_> {
 /// Writes an event of a stream; `closes` says whether the stream ends with it, which 0.3 wants to know.
 pub fn write_event(out: &mut Vec<u8>, event: &StreamResponse, closes: bool, dialect: &Dialect) {
     let age = match dialect {
-        Dialect::V1 => return write(out, event),
+        Dialect::V1 => {
+            return match event {
+                StreamResponse::Task(task) => straight::write_as_answer(out, task),
+                event => write(out, event),
+            };
+        }
         Dialect::V03Rest => return write(out, &Event(event, closes)),
         Dialect::V03 => Age::Today,
         Dialect::V03Tools => Age::Tools,

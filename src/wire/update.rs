@@ -3,6 +3,7 @@
 //! A stream is mostly chunks of one text: in 1.0 these are put down without a copy of the artifact, and without a generic
 //! writer. Whatever has more to it is written as the model says.
 
+use super::straight::write_text;
 use super::{Dialect, write, write_event};
 use crate::model::{Artifact, ArtifactId, ContextId, Entry, Event, TaskId};
 
@@ -101,36 +102,6 @@ fn lone_text(artifact: &Artifact) -> Option<&str> {
         [part] if part.is_plain() && extensions.is_empty() => part.as_text(),
         _ => None,
     }
-}
-
-/// Writes a string; one in which nothing has to be escaped is copied as it is.
-fn write_text(out: &mut Vec<u8>, text: &str) {
-    if needs_escapes(text.as_bytes()) {
-        return write(out, text);
-    }
-    out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'"');
-}
-
-fn needs_escapes(text: &[u8]) -> bool {
-    let (whole, rest) = text.as_chunks::<16>();
-    // The end is looked at once more where it does not fill a piece: that is quicker than byte by byte.
-    let end = text.last_chunk::<16>().filter(|_| !rest.is_empty());
-    let end_needs = match end {
-        None => rest.iter().any(|&byte| is_escaped(byte)),
-        Some(end) => has_escaped(end),
-    };
-    end_needs || whole.iter().any(has_escaped)
-}
-
-/// Without branches, so that the compiler looks at all of them at once.
-fn has_escaped(piece: &[u8; 16]) -> bool {
-    piece.iter().fold(false, |found, &byte| found | is_escaped(byte))
-}
-
-fn is_escaped(byte: u8) -> bool {
-    (byte < b' ') | (byte == b'"') | (byte == b'\\')
 }
 
 #[cfg(test)]

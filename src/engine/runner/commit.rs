@@ -53,7 +53,10 @@ impl Runner {
     /// The same for events that were weighed before, all together. Leaves room for more in their place.
     pub(in crate::engine) fn plan_weighed(&mut self, events: &mut Vec<Event>, weight: usize) {
         let folded = self.pending.len();
-        self.pending.append(events);
+        match folded {
+            0 => std::mem::swap(&mut self.pending, events),
+            _ => self.pending.append(events),
+        }
         self.fold(folded, weight);
     }
 
@@ -192,7 +195,8 @@ impl Runner {
     fn batch(&mut self, key: Option<Key>) -> (Batch, usize) {
         let status = &self.log.task.status;
         let status_time = status.timestamp.unwrap_or(self.since);
-        let (state, events) = (status.state, std::mem::take(&mut self.pending));
+        let room = std::mem::take(&mut self.spare);
+        let (state, events) = (status.state, std::mem::replace(&mut self.pending, room));
         let (parked, turn) = (self.log.is_parked(), self.log.last_turn());
         let batch = Batch { time: self.since, events, state, status_time, parked, key, turn };
         (batch, std::mem::take(&mut self.pending_weight))
@@ -214,7 +218,7 @@ impl Runner {
         }
         match (&self.live, &self.head, batch) {
             (Some(live), Some(head), Some(batch)) => {
-                self.engine.journal.publish(head, live, at, batch, &self.log);
+                self.spare = self.engine.journal.publish(head, live, at, batch, &self.log);
             }
             _ => self.engine.journal.announce(&self.id, self.durable),
         }

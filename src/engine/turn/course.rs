@@ -4,17 +4,18 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::{MaybeDone, maybe_done};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::scribe::Scribe;
 use super::{Ending, Work, later};
 use crate::agent::{Failure, Setting};
+use crate::bell::Bell;
 use crate::engine::live::Wish;
 use crate::engine::runner::{News, Runner, Sent};
 use crate::engine::{Error, Result, reason};
@@ -56,6 +57,8 @@ struct Stopping {
 enum Step {
     /// It is there, or has failed.
     Written,
+    /// It takes too long.
+    Late,
     /// The next one is full, and need not wait for it.
     Full,
 }
@@ -143,27 +146,31 @@ impl<'a> Course<'a> {
     /// Writes batch after batch: while one commit runs the next batch gathers, and where it is full before that it is sent
     /// behind it. Nothing is under way when this returns.
     async fn flow(&mut self, runner: &mut Runner, head: &Arc<Head>) -> Result<()> {
-        let patience = runner.engine.settings.store_timeout;
+        let (patience, mut bell) = (runner.engine.settings.store_timeout, Bell::default());
         let mut ahead = runner.planned();
         let mut first = pin!(maybe_done(runner.send(head, 0)));
         let mut next = pin!(MaybeDone::Gone);
         let mut limit = pin!(self.limit(None));
+        let mut late = pin!(sleep(patience));
         loop {
             let may_follow = matches!(*next, MaybeDone::Gone) && !runner.is_wanted();
-            let step = timeout(patience, self.step(first.as_mut(), limit.as_mut(), may_follow)).await;
-            let Ok(step) = step else {
-                tracing::warn!(task = %runner.id, "store hangs");
-                runner.lose();
-                self.step(first.as_mut(), limit.as_mut(), false).await;
-                continue;
-            };
-            if matches!(step, Step::Full) {
-                self.take_down(runner);
-                let behind = std::mem::replace(&mut ahead, runner.planned());
-                next.set(maybe_done(runner.send(head, behind)));
-                // Sent now; looked at again when it is the first.
-                poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_ready())).await;
-                continue;
+            match self.step(&mut bell, first.as_mut(), limit.as_mut(), late.as_mut(), may_follow).await {
+                Step::Written => {}
+                Step::Late => {
+                    tracing::warn!(task = %runner.id, "store hangs");
+                    runner.lose();
+                    wait_anew(late.as_mut(), patience);
+                    bell = Bell::default();
+                    continue;
+                }
+                Step::Full => {
+                    self.take_down(runner);
+                    let behind = std::mem::replace(&mut ahead, runner.planned());
+                    next.set(maybe_done(runner.send(head, behind)));
+                    // Sent now; looked at again when it is the first.
+                    poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_ready())).await;
+                    continue;
+                }
             }
             let Some(sent) = first.as_mut().take_output() else { return Ok(()) };
             if let Err((error, events)) = runner.take_result(sent) {
@@ -173,26 +180,38 @@ impl<'a> Course<'a> {
             if matches!(*first, MaybeDone::Gone) {
                 return Ok(());
             }
+            wait_anew(late.as_mut(), patience);
+            bell = Bell::default();
         }
     }
 
     /// Waits for a commit while the agent goes on, and says if it cannot because it has said as much as fits.
     async fn step<F: Future>(
         &mut self,
+        bell: &mut Bell,
         mut commit: Pin<&mut MaybeDone<F>>,
         mut limit: Pin<&mut impl Future<Output = Ending>>,
+        mut late: Pin<&mut Sleep>,
         may_follow: bool,
     ) -> Step {
         poll_fn(|context| {
-            if commit.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Step::Written);
+            if let Some(waker) = bell.look(context) {
+                // Most often it is the agent that has woken us.
+                let context = &mut Context::from_waker(&waker);
+                if commit.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Step::Written);
+                }
+                if late.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Step::Late);
+                }
+                if self.ended.is_none()
+                    && let Poll::Ready(ending) = limit.as_mut().poll(context)
+                {
+                    (self.ended, self.work) = (Some(ending), None);
+                }
             }
             if self.ended.is_none() {
-                if let Poll::Ready(ending) = limit.as_mut().poll(context) {
-                    (self.ended, self.work) = (Some(ending), None);
-                } else if let Some(Poll::Ready(said)) =
-                    self.work.as_mut().map(|work| work.as_mut().poll(context))
-                {
+                if let Some(Poll::Ready(said)) = self.work.as_mut().map(|work| work.as_mut().poll(context)) {
                     self.ended = Some(Ending::Said(said));
                 } else if may_follow && self.setting.queue.is_full() {
                     return Poll::Ready(Step::Full);
@@ -221,6 +240,7 @@ impl<'a> Course<'a> {
 
     /// Waits until the agent goes on, somebody wants something, or it takes too long.
     pub(super) async fn wait(&mut self, runner: &mut Runner) -> Result<()> {
+        runner.rest();
         let silence = later(self.heard, runner.worker.max_silence(&runner.engine.settings));
         let limit = self.limit(silence);
         tokio::select! {
@@ -318,6 +338,13 @@ async fn limit(first: Option<(Instant, usize)>) -> Ending {
         _ => {
             Ending::Said(Err(Failure::new("inactivity", "the agent was silent for longer than max_silence")))
         }
+    }
+}
+
+/// Begins to wait for as long once more.
+fn wait_anew(late: Pin<&mut Sleep>, patience: Duration) {
+    if let Some(time) = later(Instant::now(), Some(patience)) {
+        late.reset(time);
     }
 }
 
