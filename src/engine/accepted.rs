@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
-use super::journal::Follow;
+use super::journal::{Follow, Watched};
 use super::log::Log;
 use super::recorded::Recorded;
 use super::work::Work;
@@ -21,7 +21,7 @@ pub(crate) struct Accepted {
     /// All that there is in the log, where that is over and somebody wants to read it.
     pub(super) opening: Option<Batch>,
     /// Where somebody works on the task: what comes next is at hand for whoever has this.
-    pub(super) watch: Option<watch::Receiver<Seq>>,
+    pub(super) tail: Option<Watched>,
 }
 
 impl Accepted {
@@ -64,7 +64,7 @@ impl Engine {
     /// Every entry from the first on, as it comes.
     pub(crate) fn follow_accepted(&self, accepted: &mut Accepted) -> Follow {
         let known = accepted.opening.take().map(|batch| Recorded::own(batch.into_entries(Seq(0))));
-        self.journal.follow_from(&accepted.head, known.unwrap_or_default(), accepted.watch.take())
+        self.journal.follow_from(&accepted.head, known.unwrap_or_default(), accepted.tail.take())
     }
 
     /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
@@ -80,8 +80,8 @@ impl Engine {
 
     /// The task at the first entry that is what is waited for.
     async fn followed(&self, accepted: Accepted, is_it: impl Fn(&Log, u64, &Entry) -> bool) -> Result<Task> {
-        let Accepted { head, mut log, turn, opening: _, watch } = accepted;
-        let mut follow = self.journal.follow_on(&head, log.at, watch);
+        let Accepted { head, mut log, turn, opening: _, tail } = accepted;
+        let mut follow = self.journal.follow_on(&head, log.at, tail);
         loop {
             for entry in follow.next().await? {
                 log.apply(&entry)?;

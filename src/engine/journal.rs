@@ -221,6 +221,11 @@ impl Journal {
         Ok(())
     }
 
+    /// The tail of a log, watched from now on.
+    pub(super) fn watched(&self, task: &TaskId, live: &Arc<Live>) -> Watched {
+        Watched { wake: self.bus.watch(task), live: live.clone() }
+    }
+
     /// Wakes when anybody, here or elsewhere, has added to the log.
     pub(super) fn watch(&self, task: &TaskId) -> watch::Receiver<Seq> {
         self.bus.watch(task)
@@ -232,13 +237,8 @@ impl Journal {
     }
 
     /// The same for one who watches it already.
-    pub(super) fn follow_on(
-        self: &Arc<Self>,
-        task: &Head,
-        at: Seq,
-        watch: Option<watch::Receiver<Seq>>,
-    ) -> Follow {
-        Follow { at, ..self.follow_from(task, Vec::new(), watch) }
+    pub(super) fn follow_on(self: &Arc<Self>, task: &Head, at: Seq, tail: Option<Watched>) -> Follow {
+        Follow { at, ..self.follow_from(task, Vec::new(), tail) }
     }
 
     /// Every entry from the first on, where the first ones are at hand.
@@ -246,12 +246,22 @@ impl Journal {
         self: &Arc<Self>,
         task: &Head,
         known: Vec<Recorded>,
-        watch: Option<watch::Receiver<Seq>>,
+        tail: Option<Watched>,
     ) -> Follow {
-        let wake = watch.unwrap_or_else(|| self.bus.watch(&task.id));
+        let (wake, live) = match tail {
+            Some(Watched { wake, live }) => (wake, Some(live)),
+            None => (self.bus.watch(&task.id), self.registry.get(&task.id)),
+        };
         let (journal, task) = (self.clone(), task.clone());
-        Follow { journal, task, at: Seq(0), known, wake }
+        Follow { journal, task, at: Seq(0), known, wake, live }
     }
+}
+
+/// The tail of a log that somebody works on: what is added while there is one of these stays in it.
+#[derive(Debug)]
+pub(super) struct Watched {
+    wake: watch::Receiver<Seq>,
+    live: Arc<Live>,
 }
 
 /// A reader of one log, at its own pace. It slows nobody, and nobody slows it.
@@ -262,6 +272,8 @@ pub(crate) struct Follow {
     /// What is at hand of what comes next.
     known: Vec<Recorded>,
     wake: watch::Receiver<Seq>,
+    /// The tail it reads. Held, so that it is still there for those who have not read the last of it when the work is done.
+    live: Option<Arc<Live>>,
 }
 
 impl Follow {
@@ -303,15 +315,32 @@ impl Follow {
         if !self.known.is_empty() {
             return Ok(std::mem::take(&mut self.known));
         }
-        if let Some(live) = self.journal.registry.get(&self.task.id) {
-            match live.after(self.at, PAGE) {
-                Some(entries) if entries.is_empty() && live.is_lost() => return Err(Error::Lost),
-                Some(entries) => return Ok(entries),
-                None => {}
-            }
+        if let Some(entries) = self.tail()? {
+            return Ok(entries);
         }
         let entries = timeout(self.journal.patience, self.stored()).await.unwrap_or(Err(Error::Lost))?;
         Ok(Recorded::own(entries))
+    }
+
+    /// The next entries, none if there are none now; `None` where the tail does not reach back so far, or there is none.
+    fn tail(&mut self) -> Result<Option<Vec<Recorded>>> {
+        let held = self.live.take();
+        if let Some(live) = held.filter(|live| !live.is_over() || live.reaches_beyond(self.at)) {
+            return self.tail_of(live);
+        }
+        match self.journal.registry.get(&self.task.id) {
+            Some(live) => self.tail_of(live),
+            None => Ok(None),
+        }
+    }
+
+    fn tail_of(&mut self, live: Arc<Live>) -> Result<Option<Vec<Recorded>>> {
+        let entries = live.after(self.at, PAGE);
+        if entries.as_ref().is_some_and(Vec::is_empty) && live.is_lost() {
+            return Err(Error::Lost);
+        }
+        self.live = Some(live);
+        Ok(entries)
     }
 
     async fn stored(&self) -> Result<Vec<Entry>> {

@@ -1,6 +1,7 @@
 //! Logs that somebody works on: their fold and their tail, kept in memory for as long as that lasts.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -118,6 +119,12 @@ struct Tail {
 /// How many entries a tail may have, and how many bytes.
 type Limits = (usize, usize);
 
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live").field("end", &self.tail().end).finish_non_exhaustive()
+    }
+}
+
 impl Live {
     fn new(queue: usize, limits: Limits) -> (Arc<Self>, Wished) {
         let wishes = Mutex::new(Wishes { waiting: VecDeque::new(), most: queue.max(1), closed: false });
@@ -212,6 +219,16 @@ impl Live {
     /// Whether nothing can be recorded for now.
     pub(super) fn is_lost(&self) -> bool {
         self.tail().lost
+    }
+
+    /// Whether nobody works on the task by this any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.wishes().closed
+    }
+
+    /// Whether it has more than a reader who is there.
+    pub(super) fn reaches_beyond(&self, at: Seq) -> bool {
+        self.tail().end > at
     }
 
     /// The fold so far.

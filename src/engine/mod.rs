@@ -296,7 +296,7 @@ impl Engine {
         let log = self.journal.log(&head).await?;
         // A key of before turns were recorded with them stands for the newest.
         let turn = if turn == 0 { log.last_turn().max(1) } else { turn };
-        Ok(Accepted { turn, head, log, opening: None, watch: None })
+        Ok(Accepted { turn, head, log, opening: None, tail: None })
     }
 
     /// Whether a message that comes again under its own id is the same message.

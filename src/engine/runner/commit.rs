@@ -285,8 +285,8 @@ impl Runner {
 
     pub(super) fn accepted(&self) -> Accepted {
         let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
-        let watch = self.live.is_some().then(|| self.engine.journal.watch(&self.id));
-        Accepted { head, turn: self.log.last_turn(), log: self.log.clone(), opening: None, watch }
+        let tail = self.live.as_ref().map(|live| self.engine.journal.watched(&self.id, live));
+        Accepted { head, turn: self.log.last_turn(), log: self.log.clone(), opening: None, tail }
     }
 
     fn fresh_head(&self) -> Head {

@@ -85,6 +85,28 @@ async fn a_task_that_runs_is_read_once_and_then_from_memory_and_copied_once_for_
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_who_follow_read_the_end_from_memory_though_the_work_is_done_by_then() {
+    let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
+    let engine = engine_on(store.clone(), agent.clone(), Settings::default());
+    let accepted = start(&engine, &format!("gate {}", chunks(100, "done"))).await;
+    let head = accepted.head.clone();
+    let mut followers: Vec<_> = (0..10).map(|_| engine.follow(&head, accepted.log.at)).collect();
+    agent.gate.add_permits(1);
+    quiet(&engine).await;
+    assert!(engine.journal.registry.get(&head.id).is_none(), "nobody works on it any more");
+    let before = read(&store);
+    let end = found(&engine, &head).await.position;
+    for follow in &mut followers {
+        let mut at = accepted.log.at;
+        while at < end {
+            at = soon(follow.next()).await.unwrap().last().unwrap().seq;
+        }
+    }
+    assert_eq!(soon(engine.settled(accepted)).await.unwrap().status.state, TaskState::Completed);
+    assert_eq!(read(&store), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_cancelled_or_answered_after_a_restart_is_not_read_whole() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());

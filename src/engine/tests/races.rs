@@ -63,13 +63,15 @@ mod sqlite {
 }
 
 async fn r18_cancel_and_completion_agree(store: Arc<dyn Store>) {
-    let engine = racing(store, Obeys::default(), Settings::default());
+    let agent = Obeys::default();
+    let engine = racing(store, agent.clone(), Settings::default());
     let mut ends = [0; 2];
     for round in 0..ROUNDS {
-        let text = ["yield done", "yield yield done", "say yield done", "yield yield yield yield say done"];
+        let text = ["gate done", "gate yield done", "gate say yield done", "gate yield yield yield say done"];
         let accepted = start(&engine, text[round % text.len()]).await;
         let head = accepted.head.clone();
         let mut race = JoinSet::new();
+        agent.gate.add_permits(1);
         for _ in 0..2 {
             let (engine, head) = (engine.clone(), head.clone());
             race.spawn(async move { engine.cancel(&head, None).await });
