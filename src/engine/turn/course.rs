@@ -292,31 +292,33 @@ impl<'a> Course<'a> {
     }
 
     /// Ends the turn: what the agent said up to now counts, what comes after does not.
-    pub(super) async fn finish(self, runner: &mut Runner) -> Result<()> {
-        let Self { setting, work, ended, stopping, mut scribe, mut said, .. } = self;
-        let Some(ending) = ended else { return Ok(()) };
-        // What the agent holds is let go before anybody hears that its turn is over.
-        drop(work);
-        setting.queue.close();
-        setting.queue.take(&mut said);
-        let (weight, fault) = scribe.take_down(runner, &mut said, true);
-        runner.plan_weighed(&mut said, weight);
-        // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
-        let ending = match (ending, fault) {
-            (Ending::Said(_) | Ending::Fault(_), _) if stopping.is_some() => Ending::Canceled,
-            (Ending::Said(_), Some(fault)) => Ending::Fault(fault),
-            (ending, _) => ending,
-        };
-        let ending = scribe.ending(runner, ending);
-        runner.plan(ending);
+    pub(super) async fn finish(&mut self, runner: &mut Runner) -> Result<()> {
+        self.plan_end(runner);
         let last = runner.log.waiting().is_none();
         let committed = runner.commit(None, last).await;
         let failed = committed.is_err();
-        for answer in stopping.into_iter().flat_map(|stopping| stopping.answers) {
+        for answer in self.stopping.take().into_iter().flat_map(|stopping| stopping.answers) {
             let outcome = if failed { Err(Error::Lost) } else { Ok(()) };
             let _ = runner.answer_cancel(answer, outcome);
         }
         committed
+    }
+
+    fn plan_end(&mut self, runner: &mut Runner) {
+        // What the agent holds is let go before anybody hears that its turn is over.
+        self.work = None;
+        self.setting.queue.close();
+        self.setting.queue.take(&mut self.said);
+        let (weight, fault) = self.scribe.take_down(runner, &mut self.said, true);
+        runner.plan_weighed(&mut self.said, weight);
+        // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
+        let ending = match (self.ended.take(), fault) {
+            (Some(Ending::Said(_) | Ending::Fault(_)), _) if self.stopping.is_some() => Ending::Canceled,
+            (Some(Ending::Said(_)), Some(fault)) => Ending::Fault(fault),
+            (ending, _) => ending.unwrap_or(Ending::Elsewhere),
+        };
+        let ending = self.scribe.ending(runner, ending);
+        runner.plan(ending);
     }
 
     /// Ready when the turn has taken or been silent too long, or has not stopped in time.

@@ -81,7 +81,7 @@ impl Scribe {
     }
 
     /// What the end of a turn becomes in the log.
-    pub(super) fn ending(mut self, runner: &Runner, ending: Ending) -> Vec<Event> {
+    pub(super) fn ending(&mut self, runner: &Runner, ending: Ending) -> Vec<Event> {
         let said = match ending {
             Ending::Elsewhere => {
                 return runner.log.turn_runs().then_some(Event::TurnEnded).into_iter().collect();
@@ -99,7 +99,7 @@ impl Scribe {
         let Event::Status { status, metadata } = said else { return vec![Event::TurnEnded] };
         self.hold(metadata);
         self.hold(self.stamp.clone());
-        let mut said = Event::Status { status, metadata: self.held };
+        let mut said = Event::Status { status, metadata: self.held.take() };
         fill_ids(runner, &mut said);
         vec![said, Event::TurnEnded]
     }
