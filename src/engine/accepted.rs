@@ -67,6 +67,11 @@ impl Engine {
         self.journal.follow_from(&accepted.head, known.unwrap_or_default(), accepted.tail.take())
     }
 
+    /// Every entry behind what was there when the message was taken, as it comes.
+    pub(crate) fn follow_rest(&self, accepted: &mut Accepted) -> Follow {
+        self.journal.follow_on(&accepted.head, accepted.log.at, accepted.tail.take())
+    }
+
     /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
     ///
     /// # Errors

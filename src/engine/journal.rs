@@ -96,8 +96,10 @@ impl Journal {
             }
         }
         self.announce(&task.id, end);
-        if log.at == end && live.should_be_kept(self.long, turn_ended, task_ended) {
-            self.keeper.keep(task, log.clone());
+        if log.at == end
+            && live.should_be_kept(self.long, turn_ended, task_ended)
+            && self.keeper.keep(task, log.clone())
+        {
             live.is_kept();
         }
         events
@@ -119,6 +121,8 @@ impl Journal {
         if let Some(rest) = self.resting.get(&task.id).filter(|rest| rest.log.at == task.position) {
             return Ok(rest.log.clone());
         }
+        // Watched meanwhile, so that what comes is at hand behind what was read.
+        let _watch = self.registry.get(&task.id).map(|_| self.bus.watch(&task.id));
         let log = self.read(task).await?;
         match self.registry.get(&task.id) {
             Some(live) => live.fold_from(&log),
@@ -257,7 +261,7 @@ impl Journal {
     }
 }
 
-/// The tail of a log that somebody works on: what is added while there is one of these stays in it.
+/// The tail of a log that somebody works on: what is added while there is one of these stays in it, within its bounds.
 #[derive(Debug)]
 pub(super) struct Watched {
     wake: watch::Receiver<Seq>,

@@ -30,15 +30,16 @@ impl Keeper {
         Self { store, tracker, stop, busy: Mutex::default() }
     }
 
-    /// Keeps the fold of a task, unless one is on its way.
-    pub(super) fn keep(self: &Arc<Self>, task: &Head, log: Log) {
-        let Some(place) = Place::new(self, &task.id) else { return };
+    /// Keeps the fold of a task; `false` where one is on its way, or too many are.
+    pub(super) fn keep(self: &Arc<Self>, task: &Head, log: Log) -> bool {
+        let Some(place) = Place::new(self, &task.id) else { return false };
         let task = task.clone();
         self.tracker.spawn(self.stop.clone().run_until_cancelled_owned(async move {
             if let Err(error) = place.0.store.keep(&task, log.at, &log.folded()).await {
                 tracing::debug!(task = %task.id, error = &error as &dyn std::error::Error, "fold not kept");
             }
         }));
+        true
     }
 
     fn busy(&self) -> MutexGuard<'_, HashSet<TaskId>> {

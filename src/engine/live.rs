@@ -1,4 +1,4 @@
-//! Logs that somebody works on: their fold and their tail, kept in memory for as long as that lasts.
+//! Logs that somebody works on: the tail for those who follow them, and the fold for those who ask.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -221,6 +221,13 @@ impl Live {
         self.tail().lost
     }
 
+    /// Nobody works on the task by this any more. What is left is the tail, for those who have not read the last of it.
+    fn end(&self) {
+        self.wishes().closed = true;
+        let mut tail = self.tail();
+        (tail.log, tail.shown) = (None, None);
+    }
+
     /// Whether nobody works on the task by this any more.
     pub(super) fn is_over(&self) -> bool {
         self.wishes().closed
@@ -402,8 +409,26 @@ impl Registry {
         // Under the lock nobody can send, so an empty queue stays empty.
         let wish = wished.ready();
         if wish.is_none() {
+            // Before anybody else can begin: whoever still reads here must see that there may be more elsewhere.
+            wished.0.end();
             shard.remove(id);
         }
         wish
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_reads_a_tail_knows_that_it_is_over_before_another_can_begin() {
+        let (registry, id) = (Registry::new(1, (9, 9)), TaskId::from("t"));
+        let (live, mut wished) = registry.claim(&id);
+        assert!(live.wish(Wish::Late));
+        assert!(matches!(registry.retire(&id, &mut wished), Some(Wish::Late)));
+        assert!(!live.is_over());
+        assert!(registry.retire(&id, &mut wished).is_none());
+        assert!(live.is_over() && registry.get(&id).is_none());
     }
 }

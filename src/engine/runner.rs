@@ -357,11 +357,15 @@ impl Runner {
         self.wished.as_ref().is_some_and(Wished::is_wanted)
     }
 
-    /// Gives back what it has much more of than one who waits needs.
+    /// Gives back room that one who waits does not need.
     pub(super) fn rest(&mut self) {
-        if self.spare.capacity() > FEW {
-            self.spare = Vec::new();
-        }
+        rest(&mut self.spare);
+        rest(&mut self.pending);
+    }
+
+    /// Whether the fold should go to the store when nothing is on its way there.
+    pub(super) fn fold_is_due(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.should_be_kept(self.engine.journal.long, false, false))
     }
 
     /// What happens next, apart from the agent.
@@ -433,6 +437,13 @@ async fn grown(watch: &mut watch::Receiver<Seq>, known: Seq) -> Seq {
         if watch.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+/// Gives back the room of much more than comes at once, where there is nothing in it.
+pub(super) fn rest(events: &mut Vec<Event>) {
+    if events.is_empty() && events.capacity() > FEW {
+        *events = Vec::new();
     }
 }
 

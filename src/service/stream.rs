@@ -73,15 +73,14 @@ impl Stream {
     /// A task from the message that continues it.
     pub(super) fn continued(
         engine: &Engine,
-        accepted: Accepted,
+        mut accepted: Accepted,
         history_length: Option<i32>,
         place: Place,
     ) -> Self {
         let (head, turn, turns_ended) = (accepted.head.clone(), accepted.turn(), accepted.turns_ended());
-        let over = accepted.is_over();
+        let follow = (!accepted.is_over()).then(|| engine.follow_rest(&mut accepted));
         let (mut task, at) = accepted.into_task();
         task.limit_history(history_length);
-        let follow = (!over).then(|| engine.follow(&head, at));
         let first = Some(whole(StreamResponse::Task(task), Some(at)));
         let stream = Self::new((head.id, head.context_id), first, follow);
         Self { turn: Some(turn), turns_ended, _place: Some(place), ..stream }

@@ -249,8 +249,11 @@ impl Runner {
                 // A quick turn is over before anybody could follow it, but for whoever began it.
                 let shown = (!last || birth.followed).then_some(task.batch);
                 let (live, opening) = if last { (None, shown) } else { (shown, None) };
+                // Watched before there is anything to see: whoever follows it begins with this.
+                let watch = (birth.followed && !last).then(|| self.engine.journal.watch(&self.id));
                 self.written(events, live.map(|batch| (batch, weight)));
                 let _ = birth.answer.send(Ok(Accepted { opening, ..self.accepted() }));
+                drop(watch);
                 Ok(())
             }
             Ok(Opened::Again(seen)) => {

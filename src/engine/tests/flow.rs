@@ -79,6 +79,24 @@ async fn a_cancel_is_heard_between_two_batches_of_an_agent_that_never_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_fold_of_a_long_log_is_kept_although_its_agent_never_pauses() {
+    let store = Arc::new(Faulty::default());
+    let agent = |turn: Turn| async move {
+        let mut writer = turn.writer("long");
+        for _ in 0..10_000 {
+            writer.write("piece").await;
+        }
+        std::future::pending().await
+    };
+    let engine = engine_on(store.clone(), agent, Settings::default());
+    store.lag();
+    start(&engine, "go").await;
+    let asked = Settings::default().max_queued_events as u64;
+    tokio::time::sleep(Duration::from_secs(10_000 / asked + 60)).await;
+    assert!(store.folds.load(Ordering::SeqCst) >= 3, "at 2,048, twice that, and twice that");
+}
+
+#[tokio::test(start_paused = true)]
 async fn r25_where_one_of_two_batches_fails_the_log_has_no_gap_and_its_task_has_one_end() {
     for fault in [Fault::Before, Fault::After] {
         for number in 1..12 {

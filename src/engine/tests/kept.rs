@@ -107,6 +107,21 @@ async fn those_who_follow_read_the_end_from_memory_though_the_work_is_done_by_th
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_begins_a_task_and_follows_it_reads_it_from_memory_from_the_first_entry_on() {
+    let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
+    let engine = engine_on(store.clone(), agent.clone(), Settings::default());
+    let opening = Opening { followed: true, ..opening("chunk gate chunk done") };
+    let mut accepted = soon(engine.start(call(), opening)).await.unwrap();
+    agent.gate.add_permits(1);
+    quiet(&engine).await;
+    let before = read(&store);
+    let seen = soon(engine.follow_accepted(&mut accepted).next()).await.unwrap();
+    assert!(matches!(seen.first().unwrap().event, Event::Created { .. }));
+    assert!(matches!(seen.last().unwrap().event, Event::TurnEnded));
+    assert_eq!(read(&store), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_cancelled_or_answered_after_a_restart_is_not_read_whole() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());

@@ -17,7 +17,7 @@ use super::{Ending, Work, later};
 use crate::agent::{Failure, Setting};
 use crate::bell::Bell;
 use crate::engine::live::Wish;
-use crate::engine::runner::{News, Runner, Sent};
+use crate::engine::runner::{News, Runner, Sent, rest};
 use crate::engine::{Error, Result, reason};
 use crate::metrics;
 use crate::model::{Event, Task, TaskState};
@@ -147,13 +147,15 @@ impl<'a> Course<'a> {
     /// behind it. Nothing is under way when this returns.
     async fn flow(&mut self, runner: &mut Runner, head: &Arc<Head>) -> Result<()> {
         let (patience, mut bell) = (runner.engine.settings.store_timeout, Bell::default());
+        let mut waits = false;
         let mut ahead = runner.planned();
         let mut first = pin!(maybe_done(runner.send(head, 0)));
         let mut next = pin!(MaybeDone::Gone);
         let mut limit = pin!(self.limit(None));
         let mut late = pin!(sleep(patience));
         loop {
-            let may_follow = matches!(*next, MaybeDone::Gone) && !runner.is_wanted();
+            let may_follow =
+                !waits && matches!(*next, MaybeDone::Gone) && !runner.is_wanted() && !runner.fold_is_due();
             match self.step(&mut bell, first.as_mut(), limit.as_mut(), late.as_mut(), may_follow).await {
                 Step::Written => {}
                 Step::Late => {
@@ -165,23 +167,32 @@ impl<'a> Course<'a> {
                 }
                 Step::Full => {
                     self.take_down(runner);
-                    let behind = std::mem::replace(&mut ahead, runner.planned());
-                    next.set(maybe_done(runner.send(head, behind)));
-                    // Sent now; looked at again when it is the first.
-                    poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_ready())).await;
+                    // Where nothing of it is for the log there is nothing to send, and there may be no end of that.
+                    waits = !runner.has_plans();
+                    if !waits {
+                        let behind = std::mem::replace(&mut ahead, runner.planned());
+                        next.set(maybe_done(runner.send(head, behind)));
+                        // Sent now, behind the first, and looked at again when it is the first.
+                        poll_fn(|context| {
+                            let _ = first.as_mut().poll(context);
+                            Poll::Ready(next.as_mut().poll(context).is_ready())
+                        })
+                        .await;
+                        bell = Bell::default();
+                    }
                     continue;
                 }
             }
             let Some(sent) = first.as_mut().take_output() else { return Ok(()) };
             if let Err((error, events)) = runner.take_result(sent) {
-                return Box::pin(unwritten(runner, error, events, next)).await;
+                return self.beside(Box::pin(unwritten(runner, error, events, next)).as_mut()).await;
             }
             std::mem::swap(&mut first, &mut next);
             if matches!(*first, MaybeDone::Gone) {
                 return Ok(());
             }
             wait_anew(late.as_mut(), patience);
-            bell = Bell::default();
+            (bell, waits) = (Bell::default(), false);
         }
     }
 
@@ -241,6 +252,7 @@ impl<'a> Course<'a> {
     /// Waits until the agent goes on, somebody wants something, or it takes too long.
     pub(super) async fn wait(&mut self, runner: &mut Runner) -> Result<()> {
         runner.rest();
+        rest(&mut self.said);
         let silence = later(self.heard, runner.worker.max_silence(&runner.engine.settings));
         let limit = self.limit(silence);
         tokio::select! {

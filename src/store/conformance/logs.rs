@@ -1,6 +1,11 @@
 //! Opening a log, adding to it, reading it.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+
+use futures::future::maybe_done;
 
 use super::{at, batch, ending, find, given, key, log, new_task, note, open, rule, same, webhook};
 use crate::model::{Artifact, Event, Message, Part, Scope, Seq, TaskId, TaskState};
@@ -10,6 +15,7 @@ pub(super) async fn check<S: Store>(make: &impl AsyncFn() -> S) {
     a_new_log_has_its_first_batch(&make().await).await;
     a_taken_id_is_a_conflict_that_leaves_nothing(&make().await).await;
     batches_are_added_in_order(&make().await).await;
+    batches_may_follow_one_that_is_on_its_way(&make().await).await;
     a_log_that_moved_on_is_a_conflict_that_leaves_nothing(&make().await).await;
     an_empty_batch_moves_only_the_state(&make().await).await;
     a_log_is_read_from_anywhere(&make().await).await;
@@ -93,6 +99,30 @@ async fn a_log_that_moved_on_is_a_conflict_that_leaves_nothing(store: &dyn Store
     same(after, before, "a batch that conflicts leaves log and head as they were");
     let other = Batch { key: key("late", 2), ..ending(TaskState::Completed, 3_000) };
     given(store.append(&head, Seq(2), &other).await, "a batch that conflicts does not use up its key");
+}
+
+/// As the engine asks: both are begun, in order, and the second is not looked at again before the first is there.
+async fn batches_may_follow_one_that_is_on_its_way(store: &dyn Store) {
+    if store.is_shared() {
+        return;
+    }
+    let head = open(store, new_task("t")).await;
+    let batches = [1, 2].map(|number| batch(vec![note(format!("{number}"))], TaskState::Working, number));
+    let mut first = pin!(maybe_done(store.append(&head, Seq(1), &batches[0])));
+    let mut second = pin!(maybe_done(store.append(&head, Seq(2), &batches[1])));
+    poll_fn(|context| {
+        let _ = (first.as_mut().poll(context), second.as_mut().poll(context));
+        Poll::Ready(())
+    })
+    .await;
+    for (mut appended, end) in [(first, Seq(2)), (second, Seq(3))] {
+        appended.as_mut().await;
+        let position = appended.take_output().map(|appended| given(appended, "a batch is added"));
+        same(position, Some(end), "batches are added in the order in which they were begun");
+    }
+    let events: Vec<_> = log(store, &head).await.into_iter().skip(1).map(|entry| entry.event).collect();
+    let expected: Vec<_> = batches.iter().flat_map(|batch| batch.events.clone()).collect();
+    same(events, expected, "none of them is lost");
 }
 
 async fn an_empty_batch_moves_only_the_state(store: &dyn Store) {

@@ -18,9 +18,6 @@ use super::open::Held;
 use super::write::{Memo, Work};
 use crate::store::{Error, Result, Unwritable};
 
-/// So often at most the writer waits for more before it begins.
-const A_FEW: usize = 8;
-
 /// What a command comes to: trouble, after which nothing of it is there, or an answer.
 pub(super) type Done<T> = rusqlite::Result<Result<T>>;
 
@@ -80,7 +77,7 @@ impl Writer {
         answered.await.map_or_else(|_| Err(Trouble::closed()), |(result, _asked)| result)
     }
 
-    /// Counts the commits from now on.
+    /// Counts the commits since the store was opened.
     pub(super) fn commits(&self) -> Commits {
         self.commits.clone()
     }
@@ -163,20 +160,14 @@ fn work(
     }
 }
 
-/// Lets those go first who are about to ask for something, for as long as each time one more does: what shares a commit
-/// costs a fraction of one of its own, and whoever waits for it waits about as long.
+/// Lets those go first who are about to ask for something and share a core with us: what shares a commit costs a fraction
+/// of one of its own, and whoever waits for it waits about as long.
 fn gather(queue: &mut mpsc::Receiver<Command>, waiting: &mut Vec<Command>) {
-    for _ in 0..A_FEW {
-        let before = waiting.len();
-        std::thread::yield_now();
-        while waiting.len() < queue.max_capacity()
-            && let Ok(command) = queue.try_recv()
-        {
-            waiting.push(command);
-        }
-        if waiting.len() == before {
-            return;
-        }
+    std::thread::yield_now();
+    while waiting.len() < queue.max_capacity()
+        && let Ok(command) = queue.try_recv()
+    {
+        waiting.push(command);
     }
 }
 
