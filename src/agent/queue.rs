@@ -113,6 +113,11 @@ impl Queue {
         self.full.load(Ordering::Relaxed)
     }
 
+    /// Whether nothing was said that is not taken yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.said().events.is_empty()
+    }
+
     /// Waits until something was said. May wake for nothing.
     pub(crate) async fn news(&self) {
         self.news.notified().await;

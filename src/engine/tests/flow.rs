@@ -97,6 +97,30 @@ async fn the_fold_of_a_long_log_is_kept_although_its_agent_never_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_speaks_while_the_store_hangs_is_not_silent() {
+    let agent = |turn: Turn| async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for _ in 0..2 {
+            turn.say("still here").await;
+            tokio::time::sleep(Duration::from_secs(40)).await;
+        }
+        Ok::<_, Failure>(Outcome::Completed)
+    };
+    let store = Arc::new(Faulty::gated());
+    let (silence, patience) = (Duration::from_secs(60), Duration::from_secs(600));
+    let settings = Settings { max_silence: Some(silence), store_timeout: patience, ..Settings::default() };
+    let engine = engine_on(store.clone(), agent, settings);
+    let accepted = start(&engine, "go").await;
+    store.hold(true);
+    tokio::time::sleep(Duration::from_secs(65)).await;
+    store.hold(false);
+    store.let_pass(1);
+    let settled = timeout(Duration::from_secs(600), engine.settled(accepted)).await.unwrap();
+    let task = settled.unwrap();
+    assert_eq!(task.status.state, TaskState::Completed, "{:?}", task.status);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r25_where_one_of_two_batches_fails_the_log_has_no_gap_and_its_task_has_one_end() {
     for fault in [Fault::Before, Fault::After] {
         for number in 1..12 {

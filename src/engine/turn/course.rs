@@ -253,7 +253,11 @@ impl<'a> Course<'a> {
     pub(super) async fn wait(&mut self, runner: &mut Runner) -> Result<()> {
         runner.rest();
         rest(&mut self.said);
-        let silence = later(self.heard, runner.worker.max_silence(&runner.engine.settings));
+        // Whoever has spoken while the store was slow was not silent.
+        let silence = match self.setting.queue.is_empty() {
+            true => later(self.heard, runner.worker.max_silence(&runner.engine.settings)),
+            false => None,
+        };
         let limit = self.limit(silence);
         tokio::select! {
             biased;
