@@ -36,10 +36,9 @@ use seal::Seal;
 use write::{Addition, Creation};
 use writer::Writer;
 
-pub use writer::Commits;
-
 pub use error::OpenError;
 pub use upkeep::Inspection;
+pub use writer::Commits;
 
 /// Keeps logs in a SQLite file, for one process at a time.
 ///
