@@ -20,7 +20,8 @@ pub struct Settings {
     pub max_waiting_messages: usize,
     /// Events that an agent may say before it waits for the log.
     pub max_queued_events: usize,
-    /// Entries of a running task that stay in memory for those who follow it; older ones are read from the store.
+    /// Entries of a running task that stay in memory for those who follow it, until the last of them has read its end;
+    /// older ones are read from the store.
     pub max_tail_entries: usize,
     /// The same in bytes, for each running task.
     pub max_tail_bytes: usize,

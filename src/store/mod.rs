@@ -49,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
-    /// Whether others than this process may add to a log. Where they do not, a batch may be given to [`append`](Self::append)
+    /// Whether others than the server that it was given to may add to a log. Where they do not, a batch may be given to [`append`](Self::append)
     /// before the one in front of it is durable: a store that says so takes them in the order in which their futures are polled
     /// for the first time, and needs no second look at one of them to finish the one in front of it.
     fn is_shared(&self) -> bool {

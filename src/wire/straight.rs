@@ -4,7 +4,9 @@
 //! string is looked at sixteen bytes at a time. What is rare is written as the model says, and so is the whole in any other version.
 
 use super::write;
-use crate::model::{Artifact, Message, Object, Part, SendMessageResponse, Task, TaskStatus};
+use crate::model::{
+    Artifact, ContextId, Message, Object, Part, SendMessageResponse, Task, TaskId, TaskStatus,
+};
 
 /// Writes what a message was answered with.
 pub(super) fn write_answer(out: &mut Vec<u8>, answer: &SendMessageResponse) {
@@ -30,10 +32,8 @@ pub(super) fn write_task(out: &mut Vec<u8>, task: &Task) {
     let Task { id, context_id, status, artifacts, history, metadata } = task;
     out.extend_from_slice(br#"{"id":"#);
     write_text(out, id.as_str());
-    if !context_id.is_empty() {
-        out.extend_from_slice(br#","contextId":"#);
-        write_text(out, context_id.as_str());
-    }
+    let context_id = Some(context_id.as_str()).filter(|id| !id.is_empty());
+    write_known(out, br#","contextId":"#, context_id);
     out.extend_from_slice(br#","status":"#);
     write_status(out, status);
     if !artifacts.is_empty() {
@@ -74,14 +74,8 @@ pub(super) fn write_message(out: &mut Vec<u8>, message: &Message) {
     out.extend_from_slice(role.as_str().as_bytes());
     out.extend_from_slice(br#"","parts":"#);
     write_list(out, parts, write_part);
-    if let Some(id) = context_id {
-        out.extend_from_slice(br#","contextId":"#);
-        write_text(out, id.as_str());
-    }
-    if let Some(id) = task_id {
-        out.extend_from_slice(br#","taskId":"#);
-        write_text(out, id.as_str());
-    }
+    write_known(out, br#","contextId":"#, context_id.as_ref().map(ContextId::as_str));
+    write_known(out, br#","taskId":"#, task_id.as_ref().map(TaskId::as_str));
     if !reference_task_ids.is_empty() {
         out.extend_from_slice(br#","referenceTaskIds":"#);
         write(out, reference_task_ids);
@@ -95,14 +89,8 @@ fn write_artifact(out: &mut Vec<u8>, artifact: &Artifact) {
     let Artifact { artifact_id, name, description, parts, extensions, metadata } = artifact;
     out.extend_from_slice(br#"{"artifactId":"#);
     write_text(out, artifact_id.as_str());
-    if let Some(name) = name {
-        out.extend_from_slice(br#","name":"#);
-        write_text(out, name);
-    }
-    if let Some(description) = description {
-        out.extend_from_slice(br#","description":"#);
-        write_text(out, description);
-    }
+    write_known(out, br#","name":"#, name.as_deref());
+    write_known(out, br#","description":"#, description.as_deref());
     out.extend_from_slice(br#","parts":"#);
     write_list(out, parts, write_part);
     write_extensions(out, extensions);
@@ -118,6 +106,14 @@ fn write_part(out: &mut Vec<u8>, part: &Part) {
             out.push(b'}');
         }
         None => write(out, part),
+    }
+}
+
+/// Writes a text that may be left out, behind its name.
+fn write_known(out: &mut Vec<u8>, name: &[u8], text: Option<&str>) {
+    if let Some(text) = text {
+        out.extend_from_slice(name);
+        write_text(out, text);
     }
 }
 

@@ -12,7 +12,7 @@ use super::super::log::Log;
 use super::super::*;
 use crate::agent::{Agent, Failure, Outcome, Turn, Writer};
 use crate::bus::Local;
-use crate::model::{Artifact, Entry, Event, Json, PushConfigId, Timestamp};
+use crate::model::{Artifact, Entry, Event, Json, PushConfigId, TaskState, Timestamp};
 use crate::store::{self, Batch, Folded, Memory, NewTask, Opened, Push, Seen, Which};
 
 pub(crate) use super::{call, scope, soon};
@@ -148,6 +148,14 @@ impl Faulty {
     /// How many writes there were.
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Ordering::SeqCst)
+    }
+
+    /// Adds to a log past everything, as somebody else would.
+    pub(super) async fn write_past(&self, head: &Head, at: Seq, event: Event) {
+        let (state, time) = (TaskState::Working, Timestamp::from_millis(1_000).unwrap());
+        let batch =
+            Batch { time, events: vec![event], state, status_time: time, parked: false, key: None, turn: 0 };
+        self.memory.append(head, at, &batch).await.unwrap();
     }
 
     /// How many writes have come since they are held.

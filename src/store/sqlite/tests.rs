@@ -46,7 +46,9 @@ async fn what_waits_is_committed_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = Arc::new(open(&path));
+    let commits = store.commits();
     create(&store, "first").await.unwrap();
+    assert_eq!(commits.count(), 1);
     let hold = hold(&store).await;
     let mut callers = JoinSet::new();
     for id in ["a", "b", "first", "c"] {
@@ -69,6 +71,8 @@ async fn what_waits_is_committed_together() {
     tokio::task::yield_now().await;
     drop(hold);
     assert_eq!(probe.join_all().await, [(4, 1)], "within one transaction, which nobody else sees yet");
+    // What held the writer, and all that came meanwhile.
+    assert_eq!(commits.count(), 3);
     for (id, result) in callers.join_all().await {
         assert_eq!(result.is_err(), id == "first", "a conflict is the command's own: {id}");
     }
