@@ -16,17 +16,16 @@ use crate::machine::{Cost, cost, memory};
 /// Creates that wait at the same time, and so share a commit.
 const GROUP: usize = 32;
 
-/// A short measurement is done with as many files as give as many creates.
+/// So many creates are one turn of each.
 const SHORT: usize = 4_096;
 
 pub(crate) fn measure(effort: Effort) {
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     for keyed in [false, true] {
         let folder = tempfile::tempdir().expect("a folder");
-        let few = few(&runtime, folder.path(), effort, keyed);
         let file = folder.path().join("many.db");
         let (small, grown) = fill(&runtime, &file, effort.many, keyed);
-        let many = add(&runtime, &file, effort.many, effort.creates, keyed);
+        let (few, many) = few_and_many(&runtime, folder.path(), &file, effort, keyed);
         let ((few, few_cpu), (many, many_cpu)) = (few.per(effort.creates), many.per(effort.creates));
         println!(
             "| (d) create{}, {} stored against {}, {GROUP} at a time | {few:.1} µs, CPU {few_cpu:.1} | {many:.1} µs, CPU {many_cpu:.1} | {:.2} | {:.2} |",
@@ -49,14 +48,22 @@ pub(crate) fn measure(effort: Effort) {
     );
 }
 
-fn few(runtime: &Runtime, folder: &Path, effort: Effort, keyed: bool) -> Cost {
-    let mut sum = Cost::default();
+/// What it costs to add tasks to a file of few and to one of many, in turn, with all that closing has to tidy up. Each time
+/// there is a new file of few.
+fn few_and_many(runtime: &Runtime, folder: &Path, file: &Path, effort: Effort, keyed: bool) -> (Cost, Cost) {
+    let (mut of_few, mut of_many) = (Cost::default(), Cost::default());
+    let tasks = SHORT.min(effort.creates);
+    let many = Arc::new(Sqlite::open(file, Options::default()).expect("the file"));
     for number in 0..effort.creates.div_ceil(SHORT) {
         let file = folder.join(format!("few-{number}.db"));
         fill(runtime, &file, effort.few, keyed);
-        sum.add(add(runtime, &file, effort.few, SHORT.min(effort.creates), keyed));
+        let few = Arc::new(Sqlite::open(&file, Options::default()).expect("the file"));
+        of_few.add(add(runtime, &few, effort.few, tasks, keyed));
+        of_few.add(close(runtime, &few));
+        of_many.add(add(runtime, &many, effort.many + number * tasks, tasks, keyed));
     }
-    sum
+    of_many.add(close(runtime, &many));
+    (of_few, of_many)
 }
 
 /// Fills a file without waiting for the disk; gives the memory at a tenth and at the end.
@@ -71,14 +78,12 @@ fn fill(runtime: &Runtime, file: &Path, tasks: usize, keyed: bool) -> (i64, i64)
     (small, grown)
 }
 
-/// What it costs to add so many tasks, with all that closing has to tidy up.
-fn add(runtime: &Runtime, file: &Path, stored: usize, tasks: usize, keyed: bool) -> Cost {
-    let store = Arc::new(Sqlite::open(file, Options::default()).expect("the file"));
-    let (cost, ()) = cost(|| {
-        runtime.block_on(create(&store, stored..stored + tasks, keyed));
-        runtime.block_on(store.close());
-    });
-    cost
+fn add(runtime: &Runtime, store: &Arc<Sqlite>, stored: usize, tasks: usize, keyed: bool) -> Cost {
+    cost(|| runtime.block_on(create(store, stored..stored + tasks, keyed))).0
+}
+
+fn close(runtime: &Runtime, store: &Sqlite) -> Cost {
+    cost(|| runtime.block_on(store.close())).0
 }
 
 /// Each a millisecond after the one before.

@@ -3,6 +3,7 @@
 //! One thread writes. It takes every command that waits, does them all in one transaction and answers when that is on
 //! disk: under load a flush is shared by many tasks. Readers have connections of their own and wait for nobody.
 
+mod blocks;
 mod error;
 mod heads;
 mod names;
@@ -12,6 +13,7 @@ mod read;
 mod readers;
 mod schema;
 mod seal;
+mod sieve;
 mod upkeep;
 mod write;
 mod writer;

@@ -3,15 +3,17 @@
 //! Both are random. An index that took each as it comes would write a page of its own for nearly every new task. So the
 //! newest names are in memory, and move into a small index in its own order, many to a page, and from there in the same way
 //! into the large one. Nothing is lost with the memory: the rows they name are in the file, behind a mark that says how
-//! far the indexes reach.
+//! far the indexes reach. A sieve knows most of the hashes that nobody has, so that a new name costs no look for it.
 //!
 //! A name is a hint. Whoever follows one compares what it finds with what it looks for.
 
 use std::collections::BTreeSet;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rusqlite::{Connection, Row, TransactionBehavior};
 
+use super::blocks::{self, ALL, RECENT};
+use super::sieve::Sieve;
 use crate::model::TaskId;
 
 /// A hash, and the number of a task or, below zero, of a key.
@@ -20,14 +22,22 @@ pub(super) type Name = (i64, i64);
 /// How many names gather before they move.
 const ROUND: usize = 1 << 15;
 
-/// So many rounds are in the small index: a round has some twenty names for each of its pages, and so has it for each page of
+/// So many rounds are in the small index: a round has some thirty names for each of its blocks, and so has it for each block of
 /// an index of two million.
-const ROUNDS: i64 = 8;
+const ROUNDS: usize = 8;
+
+/// A round moves in this many steps at most: where commits are small, several go by between two of them.
+const STEPS: usize = 512;
+
+/// Regions of the sieve with more blocks than this are not learned: most of their bits would be set.
+const MOST_LEARNED: usize = 16;
 
 /// The names, shared by the writer and all readers.
 #[derive(Debug)]
 pub(super) struct Names {
     newest: RwLock<Newest>,
+    /// The writer's alone.
+    sieve: Mutex<Sieve>,
     round: usize,
 }
 
@@ -44,6 +54,10 @@ struct Newest {
     mark: Numbers,
     /// The hash up to which those in the small index have gone on into the large one.
     swept: i64,
+    /// How many have come since some were moved.
+    come: usize,
+    /// Whether any has moved, ever.
+    indexed: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -96,7 +110,9 @@ impl Names {
             load(connection, &mut newest.young, mark.key, round, "key", "number, scope, text", |row| {
                 Ok((of_key(row.get(1)?, row.get_ref(2)?.as_str()?), -row.get::<_, i64>(0)?))
             })?;
-        Ok(Self { newest: RwLock::new(newest), round })
+        let sql = "SELECT EXISTS (SELECT 1 FROM recent) OR EXISTS (SELECT 1 FROM name)";
+        newest.indexed = connection.query_row(sql, (), |row| row.get(0))?;
+        Ok(Self { newest: RwLock::new(newest), sieve: Mutex::default(), round })
     }
 
     /// A number for a new task.
@@ -116,6 +132,7 @@ impl Names {
     /// Adds the name of a row that is about to be committed. Who follows it too early finds nothing there.
     pub(super) fn add(&self, name: Name) {
         self.write().young.insert(name);
+        self.sieve().add(name.0);
     }
 
     /// Drops names whose rows are gone, or which the index has.
@@ -141,16 +158,34 @@ impl Names {
                 return Ok(Some(found));
             }
         }
-        let sql =
-            "SELECT number FROM recent WHERE hash = ?1 UNION ALL SELECT number FROM name WHERE hash = ?1";
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query([hash])?;
-        while let Some(row) = rows.next()? {
-            if let Some(found) = follow(row.get(0)?)? {
+        for number in blocks::find(connection, hash)? {
+            if let Some(found) = follow(number)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    /// Whether it is certain that nobody has a name of this hash. Asked by the writer, before it adds one.
+    pub(super) fn is_new(&self, connection: &Connection, hash: i64) -> rusqlite::Result<bool> {
+        let mut sieve = self.sieve();
+        if let Some(may_have) = sieve.may_have(hash) {
+            return Ok(!may_have);
+        }
+        let (from, to) = Sieve::around(hash);
+        sieve.learn(hash, |tell| {
+            let newest = self.read();
+            for names in [&newest.young, &newest.old] {
+                names.range((from, i64::MIN)..(to, i64::MIN)).for_each(|(hash, _)| tell(*hash));
+            }
+            if !newest.indexed {
+                return Ok(Some(()));
+            }
+            let small = RECENT.each(connection, from, to, MOST_LEARNED, |(hash, _)| tell(hash))?;
+            let large = ALL.each(connection, from, to, MOST_LEARNED, |(hash, _)| tell(hash))?;
+            Ok::<_, rusqlite::Error>(small.and(large))
+        })?;
+        Ok(sieve.may_have(hash) == Some(false))
     }
 
     fn newest(&self, hash: i64) -> Vec<i64> {
@@ -169,16 +204,14 @@ impl Names {
     /// Moves some names into the small index, within the transaction that has added so many, and about as many from
     /// there into the large one; gives those to be dropped from memory once that is committed.
     pub(super) fn settle(&self, connection: &Connection, added: usize) -> rusqlite::Result<Vec<Name>> {
-        if added == 0 || !self.is_moving() {
-            return Ok(Vec::new());
-        }
+        let Some(come) = self.due(added) else { return Ok(Vec::new()) };
         let newest = self.read();
         // Twice as fast as they come: all have moved when the next round is full.
-        let moving: Vec<Name> = newest.old.iter().copied().take(2 * added).collect();
+        let moving: Vec<Name> = newest.old.iter().copied().take(2 * come).collect();
         let is_last = moving.len() == newest.old.len();
         let mark = newest.mark;
         std::mem::drop(newest);
-        insert(connection, "recent", &moving)?;
+        RECENT.add(connection, &moving)?;
         let swept = self.sweep(connection, moving.len())?;
         if is_last {
             let sql = "UPDATE named SET task = ?1, key = ?2, swept = ?3";
@@ -190,29 +223,35 @@ impl Names {
     /// Moves the names of the next hashes from the small index into the large one. Hashes are even, so those that stand
     /// for as many names as have come keep the small index at its size; what they really hold need not be counted.
     fn sweep(&self, connection: &Connection, come: usize) -> rusqlite::Result<i64> {
-        let size = ROUNDS.saturating_mul(i64::try_from(self.round).unwrap_or(i64::MAX));
-        let step = (HASHES / size).saturating_mul(i64::try_from(come).unwrap_or(i64::MAX));
+        let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        let step = (HASHES / number(ROUNDS * self.round)).saturating_mul(number(come));
         let from = self.read().swept;
         let to = from.saturating_add(step).min(HASHES);
-        let copy =
-            "INSERT OR IGNORE INTO name SELECT hash, number FROM recent WHERE hash >= ?1 AND hash < ?2";
-        connection.prepare_cached(copy)?.execute([from, to])?;
-        let delete = "DELETE FROM recent WHERE hash >= ?1 AND hash < ?2";
-        connection.prepare_cached(delete)?.execute([from, to])?;
+        ALL.add(connection, &RECENT.take(connection, from, to)?)?;
+        // Names of tasks that were removed are still in it.
+        self.sieve().forget(from, to);
         // What a transaction that comes to nothing leaves behind goes on the next time round.
         let swept = if to < HASHES { to } else { 0 };
         self.write().swept = swept;
         Ok(swept)
     }
 
-    /// Whether there is something to move; begins the next round when it is full.
-    fn is_moving(&self) -> bool {
+    /// For how many that have come it is time to move others; begins the next round when it is full.
+    fn due(&self, added: usize) -> Option<usize> {
         let mut newest = self.write();
         if newest.old.is_empty() && newest.young.len() >= self.round {
             newest.old = std::mem::take(&mut newest.young);
             newest.mark = newest.last;
+            newest.indexed = true;
         }
-        !newest.old.is_empty()
+        newest.come += added;
+        let is_due = !newest.old.is_empty() && newest.come > self.round / STEPS;
+        is_due.then(|| std::mem::take(&mut newest.come))
+    }
+
+    fn sieve(&self) -> MutexGuard<'_, Sieve> {
+        // A region is put there whole.
+        self.sieve.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Newest> {
@@ -236,7 +275,8 @@ fn load(
     columns: &str,
     name: fn(&Row<'_>) -> rusqlite::Result<Name>,
 ) -> rusqlite::Result<i64> {
-    let sql = format!("SELECT {columns} FROM {table} WHERE number > ?1 ORDER BY number LIMIT {round}");
+    let most = ROUNDS * round;
+    let sql = format!("SELECT {columns} FROM {table} WHERE number > ?1 ORDER BY number LIMIT {most}");
     loop {
         let mut names =
             connection.prepare(&sql)?.query_map([mark], name)?.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -247,18 +287,8 @@ fn load(
         }
         names.sort_unstable();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        insert(&transaction, "name", &names)?;
+        ALL.add(&transaction, &names)?;
         transaction.execute(&format!("UPDATE named SET {table} = ?1"), [mark])?;
         transaction.commit()?;
     }
-}
-
-fn insert(connection: &Connection, index: &str, names: &[Name]) -> rusqlite::Result<()> {
-    // What a round that was cut short has moved is there already.
-    let sql = format!("INSERT OR IGNORE INTO {index} (hash, number) VALUES (?1, ?2)");
-    let mut statement = connection.prepare_cached(&sql)?;
-    for (hash, number) in names {
-        statement.execute([hash, number])?;
-    }
-    Ok(())
 }

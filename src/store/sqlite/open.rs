@@ -113,7 +113,6 @@ pub(super) fn connect(path: &Path, options: &Options) -> Result<Connection, Open
     }
     set_up(&connection, options).map_err(failed)?;
     schema::migrate(&mut connection, path, version, schema::MIGRATIONS)?;
-    connection.pragma_update(None, "foreign_keys", true).map_err(failed)?;
     Ok(connection)
 }
 
@@ -131,7 +130,8 @@ fn set_up(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
     // Where a flush stops at the drive's own cache (macOS), go on to the disk. Nothing elsewhere.
     connection.pragma_update(None, "fullfsync", options.synchronous == Synchronous::Full)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // Until the schema is ours: it may have to move tables that others point to.
+    // What a row belongs to was looked up, or written, in the same transaction: to have it looked up once more for each row
+    // costs a twentieth of a create. And updates of the schema move tables that others point to.
     connection.pragma_update(None, "foreign_keys", false)?;
     // In KiB. Enough for the ends of all tables and the upper levels of the names.
     connection.pragma_update(None, "cache_size", -16_384)?;

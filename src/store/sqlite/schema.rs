@@ -16,6 +16,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/3.sql"),
     include_str!("../migrations/4.sql"),
     include_str!("../migrations/5.sql"),
+    include_str!("../migrations/6.sql"),
 ];
 
 /// Says to SQLite's own tools, and to us, whose file this is: `A2At`.

@@ -1,3 +1,4 @@
+mod blocks;
 mod files;
 mod heads;
 mod names;
@@ -163,7 +164,10 @@ async fn queries_follow_their_indexes() {
             "SELECT position FROM task INDEXED BY task_context WHERE number >> 10 = 5 AND context_hash = 7",
             "SEARCH task USING INDEX task_context (<expr>=? AND context_hash=?)",
         ),
-        ("SELECT number FROM name WHERE hash = 7", "SEARCH name USING PRIMARY KEY (hash=?)"),
+        (
+            "SELECT body FROM name WHERE first <= 7 ORDER BY first DESC LIMIT 1",
+            "SEARCH name USING INTEGER PRIMARY KEY (rowid<?)",
+        ),
         (
             "SELECT position FROM task WHERE number = 7 AND id = 'x' AND scope = 1",
             "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)",

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, params};
 
+use super::blocks::{ALL, RECENT};
 use super::error::Trouble;
 use super::heads::{Change, Heads};
 use super::names::{self, Name, Names};
@@ -21,6 +22,15 @@ const EVENTS_PER_ROW: usize = 256;
 
 /// SQLite takes a billion.
 const BYTES_PER_ROW: usize = 900_000_000;
+
+/// Removes a task with all that belongs to it.
+const ALL_OF_A_TASK: [&str; 5] = [
+    "DELETE FROM batch WHERE task = ?1",
+    "DELETE FROM snapshot WHERE task = ?1",
+    "DELETE FROM config WHERE task = ?1",
+    "DELETE FROM key WHERE task = ?1",
+    "DELETE FROM task WHERE number = ?1",
+];
 
 /// How many scopes the writer remembers the numbers of, and how many tasks that are being worked on.
 const REMEMBERED: usize = 4_096;
@@ -202,10 +212,9 @@ impl<'a> Work<'a> {
                 self.memo.removed.push((names::of_task(id), row.number));
                 let keys = self.keys_of(row.number)?;
                 self.memo.removed.extend(keys);
-                // All that belongs to it refers to it, and goes with it.
-                self.connection
-                    .prepare_cached("DELETE FROM task WHERE number = ?1")?
-                    .execute([row.number])?;
+                for sql in ALL_OF_A_TASK {
+                    self.connection.prepare_cached(sql)?.execute([row.number])?;
+                }
                 self.count(row.scope, row.state, -1);
                 self.memo.changes.push(Change { id: id.clone(), to: None });
             }
@@ -236,12 +245,9 @@ impl<'a> Work<'a> {
             self.connection.prepare_cached(sql)?.execute(params![scope, state, by])?;
         }
         let moved = self.names.settle(self.connection, self.memo.added.len())?;
-        for (hash, number) in &self.memo.removed {
-            for index in ["recent", "name"] {
-                let sql = format!("DELETE FROM {index} WHERE hash = ?1 AND number = ?2");
-                self.connection.prepare_cached(&sql)?.execute([hash, number])?;
-            }
-        }
+        self.memo.removed.sort_unstable();
+        RECENT.remove(self.connection, &self.memo.removed)?;
+        ALL.remove(self.connection, &self.memo.removed)?;
         self.memo.removed.extend(moved);
         Ok(())
     }
@@ -249,11 +255,17 @@ impl<'a> Work<'a> {
     /// Whether the scope has seen a key: with the same body what it stands for, with another the refusal.
     fn seen(&self, number: i64, scope: &Scope, key: Option<&Key>) -> rusqlite::Result<Option<Result<Seen>>> {
         let Some(key) = key else { return Ok(None) };
+        if self.names.is_new(self.connection, names::of_key(number, &key.text))? {
+            return Ok(None);
+        }
         read::seen_in(self.connection, self.names, number, scope, key)
     }
 
     /// Whether anybody has a task of this id.
     fn is_taken(&self, hash: i64, id: &TaskId) -> rusqlite::Result<bool> {
+        if self.names.is_new(self.connection, hash)? {
+            return Ok(false);
+        }
         let mut statement =
             self.connection.prepare_cached("SELECT 1 FROM task WHERE number = ?1 AND id = ?2")?;
         let found = self.names.find(self.connection, hash, |number| {

@@ -1,5 +1,6 @@
 //! Ids and keys are found wherever their names are: in memory, on the move, in the index.
 
+use super::super::blocks::{ALL, Blocks, RECENT};
 use super::super::names::Names;
 use super::*;
 
@@ -11,8 +12,11 @@ fn open_in_rounds(path: &Path) -> Sqlite {
     Sqlite::over(held, &options).unwrap()
 }
 
+/// With all that may belong to a task.
 fn keyed(number: usize) -> NewTask {
     let mut task = new_task(&format!("t{number}"));
+    task.config =
+        Some(Box::new(Registered { config: PushConfig::new("https://example.org"), version: Version::V1 }));
     task.batch.key = Some(Key { text: format!("k{number}"), body: [7; 32] });
     task
 }
@@ -32,10 +36,22 @@ async fn all_found(store: &Sqlite, there: impl Iterator<Item = usize>) {
 }
 
 /// How many names are in the small index, and in the large one.
-fn indexed(path: &Path) -> (i64, i64) {
-    let sql = "SELECT (SELECT count(*) FROM recent), (SELECT count(*) FROM name)";
-    let counts = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    Connection::open(path).unwrap().query_row(sql, (), counts).unwrap()
+fn indexed(path: &Path) -> (usize, usize) {
+    let connection = Connection::open(path).unwrap();
+    let count = |index: Blocks| {
+        let mut count = 0;
+        index.each(&connection, 0, i64::MAX, usize::MAX, |_| count += 1).unwrap();
+        count
+    };
+    (count(RECENT), count(ALL))
+}
+
+/// How many rows belong to tasks.
+fn rows(path: &Path) -> i64 {
+    let counts =
+        ["task", "batch", "snapshot", "config", "key"].map(|table| format!("(SELECT count(*) FROM {table})"));
+    let sql = format!("SELECT {}", counts.join(" + "));
+    Connection::open(path).unwrap().query_row(&sql, (), |row| row.get(0)).unwrap()
 }
 
 #[tokio::test]
@@ -70,6 +86,7 @@ async fn names_go_with_their_tasks() {
             let Opened::New(head) = store.create(&keyed(number)).await.unwrap() else {
                 panic!("{number} is there in round {round}")
             };
+            store.keep(&head, head.position, &Folded::default()).await.unwrap();
             heads.push(head);
         }
         let (first, second) = heads.split_at(20);
@@ -78,6 +95,7 @@ async fn names_go_with_their_tasks() {
         store.remove(second).await.unwrap();
         assert_eq!(store.find(&scope(), &"t39".into()).await.unwrap(), None);
         assert_eq!(indexed(&path), (0, 0), "nothing is left in the indexes");
+        assert_eq!(rows(&path), 0, "nor of what belonged to the tasks");
         assert_eq!(store.readers.names().len(), 0, "nor in memory");
     }
 }
