@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -20,6 +20,8 @@ pub(super) struct Io<S> {
     write_timeout: Duration,
     /// Set while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Whether what is to be written now has let others go first.
+    has_waited: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
@@ -36,11 +38,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
             }
         }
         let is_http2 = first == HTTP2;
-        Ok((Self { inner, first: first.into(), write_timeout, stalled: None }, is_http2))
+        Ok((Self { inner, first: first.into(), write_timeout, stalled: None, has_waited: false }, is_http2))
     }
 }
 
 impl<S> Io<S> {
+    /// Waits until those who are ready to run have run: whoever has a request there is answered too, and then all answers are
+    /// written one behind the other. A peer that would sleep between them, and be woken for each, stays awake.
+    fn lets_others_go_first(&mut self, context: &Context<'_>) -> Poll<()> {
+        self.has_waited = !self.has_waited;
+        if self.has_waited {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
     fn within<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
@@ -78,6 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        ready!(this.lets_others_go_first(context));
         let written = Pin::new(&mut this.inner).poll_write(context, bytes);
         this.within(context, written)
     }
@@ -88,6 +102,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        ready!(this.lets_others_go_first(context));
         let written = Pin::new(&mut this.inner).poll_write_vectored(context, pieces);
         this.within(context, written)
     }
@@ -139,6 +154,23 @@ mod tests {
             drop(near);
             assert!(Io::open(far, PATIENCE).await.is_err(), "{half}");
         }
+    }
+
+    #[tokio::test]
+    async fn whoever_is_ready_runs_before_anything_is_written() {
+        let (mut near, far) = duplex(64);
+        near.write_all(b"POST").await.unwrap();
+        let (mut io, _) = Io::open(far, PATIENCE).await.unwrap();
+        let order = std::sync::Mutex::new(Vec::new());
+        let write = async {
+            io.write_all(b"hi").await.unwrap();
+            order.lock().unwrap().push("written");
+        };
+        tokio::join!(biased; write, async { order.lock().unwrap().push("ran") });
+        assert_eq!(order.into_inner().unwrap(), ["ran", "written"]);
+        let mut said = [0; 2];
+        near.read_exact(&mut said).await.unwrap();
+        assert_eq!(&said, b"hi");
     }
 
     #[tokio::test(start_paused = true)]
