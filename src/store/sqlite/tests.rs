@@ -42,6 +42,26 @@ async fn a_full_queue_makes_callers_wait_and_nothing_else() {
     assert_eq!(callers.join_all().await, [1; 50]);
 }
 
+#[test]
+fn answers_arrive_also_where_the_runtime_of_those_who_asked_first_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(&folder.path().join("a.db")));
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime().block_on(create(&store, "first")).unwrap();
+    runtime().block_on(async {
+        let (commits, hold) = (store.commits(), hold(&store).await);
+        let mut callers = JoinSet::new();
+        for id in ["a", "b", "c"] {
+            let store = Arc::clone(&store);
+            callers.spawn(async move { create(&store, id).await.is_ok() });
+        }
+        tokio::task::yield_now().await;
+        drop(hold);
+        assert_eq!(callers.join_all().await, [true; 3]);
+        assert_eq!(commits.count(), 3, "the first, what held the writer, and these together");
+    });
+}
+
 #[tokio::test]
 async fn what_waits_is_committed_together() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,10 +4,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Options;
@@ -25,9 +26,24 @@ pub(super) type Done<T> = rusqlite::Result<Result<T>>;
 pub(super) struct Writer {
     commands: Option<mpsc::Sender<Command>>,
     thread: Option<JoinHandle<()>>,
+    known: Known,
+}
+
+/// What the thread and those who ask both know.
+#[derive(Clone, Default)]
+struct Known {
     /// Why the last write has failed.
     unwritable: Arc<Mutex<Option<Unwritable>>>,
     commits: Commits,
+    /// Where those are who ask.
+    runtime: Arc<OnceLock<Handle>>,
+}
+
+impl Known {
+    fn unwritable(&self) -> MutexGuard<'_, Option<Unwritable>> {
+        // A value that is put there whole.
+        self.unwritable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Counts the commits of a store: how many batches share one is what a busy store is quick by.
@@ -53,12 +69,11 @@ impl Writer {
         let (commands, queue) = mpsc::channel(options.queue.max(1));
         let path = Arc::clone(&held.path);
         let thread = std::thread::Builder::new().name("attache-sqlite".to_owned());
-        let unwritable = Arc::<Mutex<_>>::default();
-        let commits = Commits::default();
-        let told = (Arc::clone(&unwritable), commits.clone());
-        let thread = thread.spawn(move || work((held, heads), queue, told));
+        let known = Known::default();
+        let its = known.clone();
+        let thread = thread.spawn(move || work((held, heads), queue, its));
         let thread = thread.map_err(|error| OpenError::io(&path, error))?;
-        Ok(Self { commands: Some(commands), thread: Some(thread), unwritable, commits })
+        Ok(Self { commands: Some(commands), thread: Some(thread), known })
     }
 
     /// Has something done in the next transaction; answers when that is committed.
@@ -70,6 +85,11 @@ impl Writer {
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Done<T> + Send + 'static,
     {
+        if self.known.runtime.get().is_none()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let _ = self.known.runtime.set(runtime);
+        }
         let (answer, answered) = oneshot::channel();
         self.send(Command::Do(Box::new(Question { run, result: None, answer }))).await;
         // What was asked comes back with the answer: large pieces of memory are given back where they were taken, and threads
@@ -79,12 +99,12 @@ impl Writer {
 
     /// Counts the commits since the store was opened.
     pub(super) fn commits(&self) -> Commits {
-        self.commits.clone()
+        self.known.commits.clone()
     }
 
     /// Why the last write has failed, if it has.
     pub(super) fn unwritable(&self) -> Option<Unwritable> {
-        *last(&self.unwritable)
+        *self.known.unwritable()
     }
 
     pub(super) async fn close(&self) {
@@ -124,17 +144,12 @@ struct Desk {
     names: Arc<Names>,
     heads: Arc<Heads>,
     memo: Memo,
-    unwritable: Arc<Mutex<Option<Unwritable>>>,
-    commits: Commits,
+    known: Known,
 }
 
-fn work(
-    (held, heads): (Held, Arc<Heads>),
-    mut queue: mpsc::Receiver<Command>,
-    (unwritable, commits): (Arc<Mutex<Option<Unwritable>>>, Commits),
-) {
+fn work((held, heads): (Held, Arc<Heads>), mut queue: mpsc::Receiver<Command>, known: Known) {
     let Held { path, connection, names, lock, .. } = held;
-    let mut desk = Desk { path, connection, names, heads, memo: Memo::default(), unwritable, commits };
+    let mut desk = Desk { path, connection, names, heads, memo: Memo::default(), known };
     let (mut closers, mut waiting) = (Vec::new(), Vec::new());
     let most = queue.max_capacity();
     while queue.blocking_recv_many(&mut waiting, most) > 0 {
@@ -183,7 +198,7 @@ impl Desk {
                     asked.answer(committed);
                 }
             }
-            committed => group.into_iter().for_each(|asked| asked.answer(committed.clone())),
+            committed => Answers { group, committed }.hand_out(self.known.runtime.get()),
         }
     }
 
@@ -198,13 +213,13 @@ impl Desk {
         match &committed {
             Ok(()) => {
                 self.memo.committed(&self.names, &self.heads);
-                *last(&self.unwritable) = None;
-                self.commits.0.fetch_add(1, Ordering::Relaxed);
+                *self.known.unwritable() = None;
+                self.known.commits.0.fetch_add(1, Ordering::Relaxed);
             }
             Err(trouble) => {
                 self.memo.rolled_back(&self.names, &self.heads);
                 if let Some(why) = trouble.unwritable() {
-                    *last(&self.unwritable) = Some(why);
+                    *self.known.unwritable() = Some(why);
                 }
             }
         }
@@ -246,9 +261,31 @@ impl Drop for Transaction<'_> {
     }
 }
 
-fn last(unwritable: &Mutex<Option<Unwritable>>) -> MutexGuard<'_, Option<Unwritable>> {
-    // A value that is put there whole.
-    unwritable.lock().unwrap_or_else(PoisonError::into_inner)
+/// What became of a group, on its way to those who asked.
+struct Answers {
+    group: Vec<Box<dyn Asked>>,
+    committed: Result<(), Arc<Trouble>>,
+}
+
+impl Answers {
+    /// Hands them out where those are who asked. From here each would wake a worker of the runtime that may have gone to sleep
+    /// again before the next; from there one wake does for all.
+    fn hand_out(self, runtime: Option<&Handle>) {
+        if self.group.len() > 1
+            && let Some(runtime) = runtime
+        {
+            // Done when it is first looked at, and by whoever drops it if that is never.
+            drop(runtime.spawn(async move { drop(self) }));
+        }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        for asked in self.group.drain(..) {
+            asked.answer(self.committed.clone());
+        }
+    }
 }
 
 /// A command whose answer has any type.
