@@ -7,7 +7,7 @@ mod turn;
 
 use crate::model::{Call, Json, Message, Task};
 
-pub(crate) use any::AnyAgent;
+pub(crate) use any::{AnyAgent, Calm};
 pub use failure::Failure;
 pub(crate) use queue::Queue;
 pub(crate) use turn::{Library, Setting};

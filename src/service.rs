@@ -119,8 +119,7 @@ impl Service {
         {
             return Ok(answer);
         }
-        // What may have to wait is large, and not everybody has to make room for it.
-        Box::pin(self.answer(call, request)).await
+        self.answer(call, request).await
     }
 
     async fn answer(&self, call: &Call, request: Request) -> Result<Answer> {

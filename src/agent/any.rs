@@ -4,41 +4,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use tracing::{Instrument, Span};
+
 use super::{Agent, Failure, Outcome, Turn};
 use crate::model::{Call, Message, Task};
 
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
 /// Any agent. A panic in it is a failure like any other: nobody outside this file meets one.
 pub(crate) trait AnyAgent: Send + Sync {
-    fn run(&self, turn: Turn) -> Boxed<'_, Result<Outcome, Failure>>;
-    fn reply<'a>(
-        &'a self,
-        message: &'a Message,
-        call: &'a Call,
-    ) -> Boxed<'a, Result<Option<Message>, Failure>>;
-    fn canceled<'a>(&'a self, task: &'a Task) -> Boxed<'a, Result<(), Failure>>;
+    fn run(&self, turn: Turn) -> Calm<'_, Outcome>;
+    fn reply<'a>(&'a self, message: &'a Message, call: &'a Call) -> Calm<'a, Option<Message>>;
+    fn canceled<'a>(&'a self, task: &'a Task) -> Calm<'a, ()>;
     fn durable_start(&self) -> bool;
 }
 
 impl<A: Agent> AnyAgent for A {
-    fn run(&self, turn: Turn) -> Boxed<'_, Result<Outcome, Failure>> {
-        Box::pin(Calm::new(async move { Agent::run(self, turn).await }))
+    fn run(&self, turn: Turn) -> Calm<'_, Outcome> {
+        Calm::begin(|| Box::pin(Agent::run(self, turn)))
     }
 
-    fn reply<'a>(
-        &'a self,
-        message: &'a Message,
-        call: &'a Call,
-    ) -> Boxed<'a, Result<Option<Message>, Failure>> {
-        Box::pin(Calm::new(async move { Ok(Agent::reply(self, message, call).await) }))
+    fn reply<'a>(&'a self, message: &'a Message, call: &'a Call) -> Calm<'a, Option<Message>> {
+        Calm::begin(|| Box::pin(async move { Ok(Agent::reply(self, message, call).await) }))
     }
 
-    fn canceled<'a>(&'a self, task: &'a Task) -> Boxed<'a, Result<(), Failure>> {
-        Box::pin(Calm::new(async move {
-            Agent::canceled(self, task).await;
-            Ok(())
-        }))
+    fn canceled<'a>(&'a self, task: &'a Task) -> Calm<'a, ()> {
+        Calm::begin(|| {
+            Box::pin(async move {
+                Agent::canceled(self, task).await;
+                Ok(())
+            })
+        })
     }
 
     fn durable_start(&self) -> bool {
@@ -46,18 +42,32 @@ impl<A: Agent> AnyAgent for A {
     }
 }
 
-/// Runs a future to its end, or to its panic. A panic while it is dropped is swallowed.
-///
-/// In a box of its own, where it has room once: an `async` block around it would have room for it twice.
-struct Calm<F>(Option<Pin<Box<F>>>);
+/// Runs a future to its end, or to its panic. A panic while it is made, or dropped, is no other than one while it runs.
+pub(crate) struct Calm<'a, T>(Option<Boxed<'a, T>>);
 
-impl<F> Calm<F> {
-    fn new(future: F) -> Self {
-        Self(Some(Box::pin(future)))
+impl<'a, T: Send + 'a> Calm<'a, T> {
+    fn begin(make: impl FnOnce() -> Boxed<'a, T>) -> Self {
+        // Unwind safe: what was to be made is not there.
+        let made = catch_unwind(AssertUnwindSafe(make));
+        Self(Some(made.unwrap_or_else(|payload| {
+            let failure = Failure::panic(payload);
+            Box::pin(async { Err(failure) })
+        })))
+    }
+
+    /// One that fails with this as soon as it is looked at.
+    pub(crate) fn failed(failure: Failure) -> Self {
+        Self(Some(Box::pin(async { Err(failure) })))
+    }
+
+    /// The same within a span.
+    pub(crate) fn traced(mut self, span: Span) -> Self {
+        self.0 = self.0.take().map(|future| Box::pin(future.instrument(span)) as Boxed<'a, T>);
+        self
     }
 }
 
-impl<T, F: Future<Output = Result<T, Failure>>> Future for Calm<F> {
+impl<T> Future for Calm<'_, T> {
     type Output = Result<T, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -68,7 +78,7 @@ impl<T, F: Future<Output = Result<T, Failure>>> Future for Calm<F> {
     }
 }
 
-impl<F> Drop for Calm<F> {
+impl<T> Drop for Calm<'_, T> {
     fn drop(&mut self) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.0 = None)) {
             let cause = Failure::panic(payload);
@@ -86,11 +96,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_failure() {
-        let panics = Calm::new(async { panic!("at {}", "/etc/secret") });
-        let failure = panics.await.map(|(): ()| ()).unwrap_err();
+        let panics = Calm::<()>::begin(|| Box::pin(async { panic!("at {}", "/etc/secret") }));
+        let failure = panics.await.unwrap_err();
         assert_eq!(failure.to_string(), "Agent execution failed (panic)");
         assert_eq!(failure.cause().to_string(), "at /etc/secret");
-        assert_eq!(Calm::new(async { Ok(7) }).await.unwrap(), 7);
+        let unmade = Calm::<()>::begin(|| panic!("before it began"));
+        assert_eq!(unmade.await.unwrap_err().to_string(), "Agent execution failed (panic)");
+        assert_eq!(Calm::begin(|| Box::pin(async { Ok(7) })).await.unwrap(), 7);
     }
 
     #[tokio::test]
@@ -105,7 +117,7 @@ mod tests {
             let _bomb = Bomb;
             std::future::pending::<Result<(), Failure>>().await
         };
-        let mut calm = Calm::new(armed);
+        let mut calm = Calm::begin(|| Box::pin(armed));
         let pending =
             std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut calm).poll(context).is_pending())).await;
         assert!(pending);

@@ -83,6 +83,11 @@ impl Queue {
             return Err(Unheard::Full(Box::new(event)));
         }
         let is_news = said.events.is_empty();
+        if said.events.len() == said.events.capacity() {
+            // In few steps: what was said is moved at each of them.
+            let more = (3 * said.events.len()).clamp(4, self.limit.max(4));
+            said.events.reserve_exact(more);
+        }
         said.events.push(event);
         drop(said);
         // Whoever takes them takes all: behind the first there is nobody to wake.

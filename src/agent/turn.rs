@@ -12,8 +12,8 @@ use super::Queue;
 use super::queue::Unheard;
 use crate::metrics;
 use crate::model::{
-    Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role, Task, TaskId,
-    TaskState, TaskStatus, Trace,
+    Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role, Scope, Task,
+    TaskId, TaskState, TaskStatus, Trace,
 };
 use crate::trace;
 
@@ -41,15 +41,15 @@ pub(crate) struct Setting {
     pub(crate) library: Arc<dyn Library>,
 }
 
-/// What a turn may look up: only what its caller may see.
+/// Where a turn looks things up, within its own scope.
 #[async_trait]
 pub(crate) trait Library: Send + Sync {
-    /// A task of the same scope; `None` for any other.
-    async fn task(&self, id: &TaskId) -> Option<Task>;
+    /// A task of this scope; `None` for any other.
+    async fn task(&self, scope: &Scope, id: &TaskId) -> Option<Task>;
     /// Records that something of this task was said after the end of its turn.
-    async fn late(&self, id: &TaskId);
-    /// The newest tasks of a conversation in the same scope, oldest first, without the one being worked on.
-    async fn context(&self, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task>;
+    async fn late(self: Arc<Self>, scope: &Scope, id: &TaskId);
+    /// The newest tasks of a conversation in this scope, oldest first, without the one being worked on.
+    async fn context(&self, scope: &Scope, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task>;
 }
 
 impl Turn {
@@ -138,14 +138,14 @@ impl Turn {
 
     /// Earlier tasks of the same conversation and the same caller, oldest first, at most `limit` of them.
     pub async fn context(&self, limit: usize) -> Vec<Task> {
-        self.0.library.context(self.context_id(), self.task_id(), limit).await
+        self.0.library.context(self.scope(), self.context_id(), self.task_id(), limit).await
     }
 
     /// The tasks that the message refers to, as far as the caller may see them.
     pub async fn referenced_tasks(&self) -> Vec<Task> {
         let mut tasks = Vec::new();
         for id in &self.0.message.reference_task_ids {
-            tasks.extend(self.0.library.task(id).await);
+            tasks.extend(self.0.library.task(self.scope(), id).await);
         }
         tasks
     }
@@ -223,12 +223,17 @@ impl Turn {
         }
     }
 
+    /// All that its caller may see.
+    fn scope(&self) -> &Scope {
+        &self.0.call.scope
+    }
+
     async fn wait(&self, unheard: Unheard) {
         let Some(times) = self.0.queue.room(unheard).await else { return };
         tracing::debug!(task = %self.task_id(), times, "said after the end of the turn");
         if times == 1 {
             // Once is enough to know of, and an agent that goes on and on must not fill the log.
-            self.0.library.late(self.task_id()).await;
+            self.0.library.clone().late(self.scope(), self.task_id()).await;
         }
     }
 }

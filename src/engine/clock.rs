@@ -1,7 +1,7 @@
 //! Time and chance: given to the engine, so that a test can hold both still.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::model::{Timestamp, random_id};
 
@@ -23,9 +23,12 @@ pub(crate) struct System;
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock for System {
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that is given")]
     fn now(&self) -> Timestamp {
         // A clock outside the years 1 to 9999 is broken; the log's order does not depend on it.
-        Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
+        let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = i64::try_from(passed.as_millis()).ok();
+        millis.and_then(Timestamp::from_millis).unwrap_or_default()
     }
 
     fn passed(&self) -> Duration {

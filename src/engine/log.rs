@@ -175,11 +175,11 @@ impl Log {
     }
 
     /// What a turn begins with: a task that waited for somebody outside is worked on again.
-    pub(super) fn turn_start(&self) -> Vec<Event> {
+    pub(super) fn turn_start(&self) -> impl Iterator<Item = Event> + use<> {
         let working = TaskStatus::new(TaskState::Working);
         let resumes = self.task.status.state.is_interrupted();
         let status = resumes.then_some(Event::Status { status: working, metadata: None });
-        [Event::TurnStarted].into_iter().chain(status).collect()
+        [Event::TurnStarted].into_iter().chain(status)
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         assert!(log.settles(1, &ask) && !log.settles(2, &ask));
         extend(&mut log, [Event::TurnEnded]);
         assert!(log.waiting().is_some());
-        assert_eq!(log.turn_start(), [Event::TurnStarted, status(TaskState::Working)]);
+        assert_eq!(log.turn_start().collect::<Vec<_>>(), [Event::TurnStarted, status(TaskState::Working)]);
     }
 
     #[test]

@@ -34,6 +34,9 @@ const LEGACY_ID: &str = "a2a.legacyTaskId";
 /// Room for so many events is kept by a task that waits.
 const FEW: usize = 16;
 
+/// How many events there are of a task that is over as soon as it has begun.
+const QUICK: usize = 6;
+
 /// Works on one task. While there is one, nobody else in this process writes to its log.
 pub(super) struct Runner {
     pub(super) engine: Engine,
@@ -89,7 +92,7 @@ impl Runner {
         call: Call,
         opening: Opening,
         answer: oneshot::Sender<Result<Accepted>>,
-    ) -> Result<Self> {
+    ) -> Result<Box<Self>> {
         let Opening { message, key, alias, config, failure, followed } = opening;
         let id = TaskId::from(engine.clock.id());
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
@@ -97,12 +100,13 @@ impl Runner {
         let message = Arc::new(message);
         let metadata = alias.as_ref().map(|alias| [(LEGACY_ID, alias.as_str())].into_iter().collect());
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata };
-        let mut runner = Self::new(engine, id, call.scope.clone());
+        let mut runner = Box::new(Self::new(engine, id, call.scope.clone()));
         (runner.failure, runner.birth) =
             (failure, Some(Birth { context_id, key, alias, config, followed, answer }));
         runner.version = call.version;
         let traced = call.trace.clone().map(Event::Traced);
         runner.calls.push_back((1, call));
+        runner.pending.reserve_exact(QUICK);
         runner.plan([created, Event::Message(message)].into_iter().chain(traced));
         if runner.weight > runner.engine.settings.max_task_bytes {
             metrics::limit("max_task_bytes");
@@ -122,8 +126,8 @@ impl Runner {
     }
 
     /// A runner for a task that nobody works on.
-    pub(super) fn resuming(engine: Engine, head: Head, live: Arc<Live>, wished: Wished) -> Self {
-        let mut runner = Self::new(engine, head.id.clone(), head.scope.clone());
+    pub(super) fn resuming(engine: Engine, head: Head, live: Arc<Live>, wished: Wished) -> Box<Self> {
+        let mut runner = Box::new(Self::new(engine, head.id.clone(), head.scope.clone()));
         (runner.head, runner.live, runner.wished) = (Some(head), Some(live), Some(wished));
         runner
     }
@@ -213,14 +217,19 @@ impl Runner {
                 }
                 turn::run(self, message).await?;
                 self.permit = None;
-                // Somebody else may have their place by now.
-                self.worker = self.engine.staff.of(&self.scope);
+                if self.log.waiting().is_some() {
+                    self.look_who_works();
+                }
             }
-            match self.next_wish() {
-                Some(wish) => Box::pin(self.grant(wish)).await?,
-                None => return Ok(()),
-            }
+            let Some(wish) = self.next_wish() else { return Ok(()) };
+            self.look_who_works();
+            Box::pin(self.grant(wish)).await?;
         }
+    }
+
+    /// Somebody else may have the place of the one who has worked.
+    fn look_who_works(&mut self) {
+        self.worker = self.engine.staff.of(&self.scope);
     }
 
     /// Whether one more task may wait for its turn, or need not wait.

@@ -3,19 +3,18 @@
 mod course;
 mod scribe;
 
-use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 use super::live::Wish;
 use super::runner::Runner;
-use super::{Engine, Result, reason};
-use crate::agent::{Failure, Library, Outcome, Queue, Setting, Turn};
+use super::{Engine, Parts, Result, reason};
+use crate::agent::{Calm, Failure, Library, Outcome, Queue, Setting, Turn};
 use crate::metrics;
 use crate::model::{ContextId, Message, Scope, Task, TaskId, Trace};
 use crate::store::Query;
@@ -24,7 +23,7 @@ use course::Course;
 
 pub(super) use scribe::interrupted;
 
-type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + 'a>>;
+type Work<'a> = Calm<'a, Outcome>;
 
 /// How a turn came to its end.
 pub(super) enum Ending {
@@ -55,9 +54,9 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let _over = Over(&setting.queue);
     let worker = runner.worker.clone();
     let work = match runner.failure.take() {
-        Some(failure) => Box::pin(std::future::ready(Err(failure))) as Work<'_>,
+        Some(failure) => Work::failed(failure),
         None if span.is_disabled() => worker.agent.run(Turn::new(setting.clone())),
-        None => Box::pin(worker.agent.run(Turn::new(setting.clone())).instrument(span.clone())),
+        None => worker.agent.run(Turn::new(setting.clone())).traced(span.clone()),
     };
     tracing::debug!(task = %runner.id, "turn started");
     let waited = std::mem::take(&mut runner.waited);
@@ -107,7 +106,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> (Setting, Span) {
     let span = trace::turn(runner.scope(), &runner.log.task, attempt, call.trace.as_ref());
     // What the agent asks of others is part of its turn.
     call.trace = trace::of(&span).or(call.trace);
-    let (engine, scope) = (&runner.engine, runner.scope().clone());
+    let engine = &runner.engine;
     let setting = Setting {
         task: runner.log.task.clone(),
         timed_out: reason::is_silence(&message),
@@ -118,7 +117,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> (Setting, Span) {
         cancel: OnceLock::new(),
         listens: AtomicBool::new(false),
         deadline: later(Instant::now(), runner.worker.max_turn_time(&engine.settings)),
-        library: Arc::new(Shelf { engine: engine.clone(), scope }),
+        library: engine.0.clone(),
     };
     (setting, span)
 }
@@ -138,35 +137,30 @@ fn told(runner: &Runner, setting: &Setting, took: Duration) {
     );
 }
 
-/// What a turn may look up: only what its caller may see.
-struct Shelf {
-    engine: Engine,
-    scope: Scope,
-}
-
 #[async_trait]
-impl Library for Shelf {
-    async fn task(&self, id: &TaskId) -> Option<Task> {
-        let head = self.engine.journal.find(&self.scope, id).await.ok()??;
-        self.engine.journal.log(&head).await.ok().map(|log| Arc::unwrap_or_clone(log.task))
+impl Library for Parts {
+    async fn task(&self, scope: &Scope, id: &TaskId) -> Option<Task> {
+        let head = self.journal.find(scope, id).await.ok()??;
+        self.journal.log(&head).await.ok().map(|log| Arc::unwrap_or_clone(log.task))
     }
 
-    async fn context(&self, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task> {
+    async fn context(&self, scope: &Scope, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task> {
         let query =
             Query { context_id: Some(id.clone()), limit: limit.saturating_add(1), ..Query::default() };
-        let Ok(page) = self.engine.journal.list(&self.scope, &query).await else { return Vec::new() };
+        let Ok(page) = self.journal.list(scope, &query).await else { return Vec::new() };
         let mut tasks = Vec::new();
         for head in page.tasks.iter().filter(|head| head.id != *but).take(limit) {
-            tasks.extend(self.engine.journal.log(head).await.ok().map(|log| Arc::unwrap_or_clone(log.task)));
+            tasks.extend(self.journal.log(head).await.ok().map(|log| Arc::unwrap_or_clone(log.task)));
         }
         tasks.reverse();
         tasks
     }
 
-    async fn late(&self, id: &TaskId) {
+    async fn late(self: Arc<Self>, scope: &Scope, id: &TaskId) {
+        let engine = Engine(self);
         // A note for whoever reads the log: where it cannot be made, nothing is lost.
-        if let Ok(Some(head)) = self.engine.find(&self.scope, id).await {
-            let _ = self.engine.wish(&head, Wish::Late).await;
+        if let Ok(Some(head)) = engine.find(scope, id).await {
+            let _ = engine.wish(&head, Wish::Late).await;
         }
     }
 }

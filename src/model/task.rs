@@ -356,7 +356,13 @@ impl Task {
     fn put_artifact(&mut self, artifact: &Artifact) {
         match self.artifacts.iter_mut().find(|known| known.artifact_id == artifact.artifact_id) {
             Some(known) => known.clone_from(artifact),
-            None => self.artifacts.push(artifact.clone()),
+            None => {
+                // Most tasks have one.
+                if self.artifacts.is_empty() {
+                    self.artifacts.reserve_exact(1);
+                }
+                self.artifacts.push(artifact.clone());
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 mod pieces;
 
+use std::pin::pin;
+
 use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request as HttpRequest, StatusCode};
@@ -43,7 +45,7 @@ pub(super) async fn answer(
     let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
     let told = Told { operation, binding, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, Box::pin(served(routes, at, &mut guest, (&head, body)))).await;
+    let answer = told.of(&caller, pin!(served(routes, at, &mut guest, (&head, body)))).await;
     answer.unwrap_or_else(|error| {
         let resident = routes.directory.at(at).unwrap_or(routes.directory.first());
         refused(routes.refuse(resident, &mut guest, error))

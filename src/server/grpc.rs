@@ -5,6 +5,7 @@ mod health;
 mod messages;
 mod reflection;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -93,10 +94,13 @@ async fn called(
     let Rpc { operation, version, .. } = rpc;
     let told = Told { operation, binding: Binding::Grpc, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, Box::pin(served(routes, resident, &mut guest, rpc, (&head, body))));
-    let answer = match rpc.deadline {
-        Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
-        None => answer.await,
+    let answer = {
+        let served = pin!(served(routes, resident, &mut guest, rpc, (&head, body)));
+        let answer = told.of(&caller, served);
+        match rpc.deadline {
+            Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
+            None => answer.await,
+        }
     };
     answer.unwrap_or_else(|error| refused(routes.refuse(resident, &mut guest, error), rpc.version))
 }

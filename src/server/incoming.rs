@@ -68,11 +68,11 @@ pub(super) struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// Serves the call, and says how that ended. Boxed, since it is large and would be moved from future to future.
+    /// Serves the call, and says how that ended. It stays where it is, since it is large.
     pub(super) async fn of<T>(
         self,
         caller: &Caller,
-        served: Pin<Box<impl Future<Output = Result<T>>>>,
+        served: Pin<&mut impl Future<Output = Result<T>>>,
     ) -> Result<T> {
         let Self { operation, binding, version, headers } = self;
         let span = trace::call(operation, (binding, version), || trace_of(headers));

@@ -1,6 +1,8 @@
 //! The JSON-RPC binding: decode, call, encode, in the version of the caller. HTTP 200 whatever the answer is, but for
 //! what a caller can only wait for, or has no right to.
 
+use std::pin::pin;
+
 use http::header::ACCEPT;
 use http::request::Parts;
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
@@ -98,7 +100,7 @@ async fn answered(
     let Called { id, method, version, params } = called;
     let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, Box::pin(served(routes, resident, guest, headers, (&id, params)))).await;
+    let answer = told.of(&caller, pin!(served(routes, resident, guest, headers, (&id, params)))).await;
     answer.unwrap_or_else(|error| {
         let error = routes.refuse(resident, guest, error);
         match refuses_in_stream(method.operation, version) {

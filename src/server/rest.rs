@@ -1,5 +1,7 @@
 //! The HTTP+JSON binding, both versions: decode, call, encode.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
@@ -49,8 +51,7 @@ pub(super) async fn answer(
     let told =
         Told { operation: route.operation, binding: Binding::HttpJson, version, headers: &head.headers };
     let caller = guest.caller().clone();
-    let answer =
-        told.of(&caller, Box::pin(served(routes, resident, &mut guest, &route, (&head, body)))).await;
+    let answer = told.of(&caller, pin!(served(routes, resident, &mut guest, &route, (&head, body)))).await;
     answer.unwrap_or_else(|error| refused(routes.refuse(resident, &mut guest, error), version))
 }
 

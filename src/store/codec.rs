@@ -38,8 +38,8 @@ const FORMAT: u8 = 1;
 const USUAL_EVENT: usize = 112;
 
 /// Events that were recorded at one time, in few bytes: ids of the task itself that its messages repeat are one each. On disk
-/// they are written out, as they always were. What goes before them is there already.
-pub(in crate::store) fn write_short(before: Vec<u8>, time: Timestamp, events: &[Event]) -> Vec<u8> {
+/// they are written out, as they always were. This much goes before them.
+pub(in crate::store) fn write_short(before: &[u8], time: Timestamp, events: &[Event]) -> Vec<u8> {
     write_behind(Writer::behind(before, SHORT, events.len() * USUAL_EVENT), time, events)
 }
 

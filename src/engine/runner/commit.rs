@@ -1,6 +1,8 @@
 //! Plans and commits: what is folded, then durable, then seen.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -52,6 +54,9 @@ impl Runner {
 
     /// The same for events that were weighed before, all together. Leaves room for more in their place.
     pub(in crate::engine) fn plan_weighed(&mut self, events: &mut Vec<Event>, weight: usize) {
+        if events.is_empty() {
+            return;
+        }
         let folded = self.pending.len();
         match folded {
             0 => std::mem::swap(&mut self.pending, events),
@@ -183,6 +188,15 @@ impl Runner {
     /// Waits for a commit however long it takes: it may be there in the end. Those who follow are told when that is
     /// too long.
     async fn patiently<T>(&self, mut commit: Underway<'_, T>) -> T {
+        // Without a timer, where the store has it at once.
+        let at_once = poll_fn(|context| Poll::Ready(commit.as_mut().poll(context)));
+        match at_once.await {
+            Poll::Ready(committed) => committed,
+            Poll::Pending => Box::pin(self.more_patiently(commit)).await,
+        }
+    }
+
+    async fn more_patiently<T>(&self, mut commit: Underway<'_, T>) -> T {
         if let Ok(committed) = timeout(self.engine.settings.store_timeout, &mut commit).await {
             return committed;
         }

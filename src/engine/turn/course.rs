@@ -222,7 +222,7 @@ impl<'a> Course<'a> {
                 }
             }
             if self.ended.is_none() {
-                if let Some(Poll::Ready(said)) = self.work.as_mut().map(|work| work.as_mut().poll(context)) {
+                if let Some(Poll::Ready(said)) = self.work.as_mut().map(|work| Pin::new(work).poll(context)) {
                     self.ended = Some(Ending::Said(said));
                 } else if may_follow && self.setting.queue.is_full() {
                     return Poll::Ready(Step::Full);

@@ -81,11 +81,17 @@ impl Scribe {
     }
 
     /// What the end of a turn becomes in the log.
-    pub(super) fn ending(&mut self, runner: &Runner, ending: Ending) -> Vec<Event> {
+    pub(super) fn ending(&mut self, runner: &Runner, ending: Ending) -> impl Iterator<Item = Event> + use<> {
+        let (status, ends) = match ending {
+            Ending::Elsewhere => (None, runner.log.turn_runs()),
+            ending => (self.last_status(runner, ending), true),
+        };
+        status.into_iter().chain(ends.then_some(Event::TurnEnded))
+    }
+
+    fn last_status(&mut self, runner: &Runner, ending: Ending) -> Option<Event> {
         let said = match ending {
-            Ending::Elsewhere => {
-                return runner.log.turn_runs().then_some(Event::TurnEnded).into_iter().collect();
-            }
+            Ending::Elsewhere => return None,
             Ending::Canceled => status(TaskState::Canceled),
             Ending::Said(Ok(outcome)) => outcome_status(outcome),
             Ending::Said(Err(failure)) => failed(runner, &failure, None),
@@ -96,12 +102,12 @@ impl Scribe {
             Some(fault) => broken(runner, fault),
             None => said,
         };
-        let Event::Status { status, metadata } = said else { return vec![Event::TurnEnded] };
+        let Event::Status { status, metadata } = said else { return None };
         self.hold(metadata);
         self.hold(self.stamp.clone());
         let mut said = Event::Status { status, metadata: self.held.take() };
         fill_ids(runner, &mut said);
-        vec![said, Event::TurnEnded]
+        Some(said)
     }
 
     fn hold(&mut self, metadata: Option<Object>) {

@@ -42,8 +42,9 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Begins, behind what is there, with the byte that says which format follows; about so much will.
-    pub(super) fn behind(mut bytes: Vec<u8>, format: u8, about: usize) -> Self {
-        bytes.reserve(about.max(USUAL));
+    pub(super) fn behind(before: &[u8], format: u8, about: usize) -> Self {
+        let mut bytes = Vec::with_capacity(before.len() + about.max(USUAL));
+        bytes.extend_from_slice(before);
         bytes.push(format);
         Self { bytes, short: format == SHORT, own: None }
     }

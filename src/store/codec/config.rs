@@ -8,7 +8,7 @@ use crate::store::Registered;
 /// A webhook.
 pub(in crate::store) fn write_config(registered: &Registered) -> Vec<u8> {
     let Registered { config, version } = registered;
-    let mut out = Writer::behind(Vec::new(), FORMAT, 0);
+    let mut out = Writer::behind(&[], FORMAT, 0);
     out.text(version.as_str());
     out.maybe_text(config.tenant.as_deref());
     out.maybe_text(config.id.as_ref().map(AsRef::as_ref));

@@ -15,7 +15,7 @@ pub(super) const FOLDED_FORMAT: u8 = 3;
 
 /// A log, folded. A cache: what is of another format is folded anew, so there is no need to read it.
 pub(in crate::store) fn write_folded(folded: &Folded) -> Vec<u8> {
-    let mut out = Writer::behind(Vec::new(), FOLDED_FORMAT, 0);
+    let mut out = Writer::behind(&[], FOLDED_FORMAT, 0);
     write_task(&mut out, &folded.task);
     out.list(&folded.waiting, |out, message| write_message(out, message));
     out.list(&folded.traces, |out, (turn, trace)| {

@@ -124,7 +124,7 @@ proptest! {
         let read = read_events(&bytes).unwrap();
         prop_assert_eq!(&read, &(time, events));
         prop_assert_eq!(write_events(read.0, &read.1), bytes);
-        let bytes = write_short(Vec::new(), time, &read.1);
+        let bytes = write_short(&[], time, &read.1);
         prop_assert_eq!(count_events(&bytes), Ok(read.1.len() as u64));
         prop_assert_eq!(read_events(&bytes).unwrap(), read);
     }
@@ -144,10 +144,10 @@ proptest! {
         };
         let message = Event::Message(Arc::new(message));
         let events = vec![message.clone(), created(&id, &context_id), message];
-        let bytes = write_short(Vec::new(), Timestamp::default(), &events);
+        let bytes = write_short(&[], Timestamp::default(), &events);
         prop_assert_eq!(read_events(&bytes).unwrap().1, events.clone());
         prop_assert_eq!(read_created(&bytes), None);
-        let (plain, short) = (write_events(Timestamp::default(), &events[1..]), write_short(Vec::new(), Timestamp::default(), &events[1..]));
+        let (plain, short) = (write_events(Timestamp::default(), &events[1..]), write_short(&[], Timestamp::default(), &events[1..]));
         prop_assert_eq!(read_created(&short), Some((&*id, &*context_id)));
         let saved = [(&id, &task_id), (&context_id, &of)].iter().filter(|(own, said)| said.as_ref() == Some(own))
             .map(|(own, _)| own.len()).sum::<usize>();

@@ -60,7 +60,7 @@ pub(super) struct Packed(Vec<u8>);
 
 impl Packed {
     pub(super) fn new(batch: &Batch) -> Result<Self> {
-        let mut bytes = codec::write_short(vec![0; LENGTH], batch.time, &batch.events);
+        let mut bytes = codec::write_short(&[0; LENGTH], batch.time, &batch.events);
         let length = u32::try_from(bytes.len() - LENGTH).map_err(|error| Error::Failed(Box::new(error)))?;
         bytes[..LENGTH].copy_from_slice(&length.to_le_bytes());
         Ok(Self(bytes))
