@@ -12,7 +12,7 @@ use super::{Engine, Error, Result, reason};
 use crate::model::{Entry, Seq, Task};
 use crate::store::{Batch, Head};
 
-/// A message that is in the log, and the log as it was then.
+/// A message that is in the log, and the log as it was then. It is large and goes through many hands, so it goes in a box.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) head: Head,
@@ -50,13 +50,14 @@ impl Accepted {
     ///
     /// # Errors
     /// The task failed because its agent broke a rule of the protocol.
-    pub(crate) fn into_settled(self) -> Result<Task> {
+    pub(crate) fn into_settled(self: Box<Self>) -> Result<Task> {
         settled(self.into_task().0)
     }
 
     /// The task as it was when it took the message, and the position that stands for.
-    pub(crate) fn into_task(self) -> (Task, Seq) {
-        (Arc::unwrap_or_clone(self.log.task), self.log.at)
+    pub(crate) fn into_task(self: Box<Self>) -> (Task, Seq) {
+        let Self { log, .. } = *self;
+        (Arc::unwrap_or_clone(log.task), log.at)
     }
 }
 
@@ -76,7 +77,7 @@ impl Engine {
     ///
     /// # Errors
     /// The task failed because its agent broke a rule of the protocol, or nothing can be read for now.
-    pub(crate) async fn settled(&self, accepted: Accepted) -> Result<Task> {
+    pub(crate) async fn settled(&self, accepted: Box<Accepted>) -> Result<Task> {
         match accepted.has_settled() {
             true => accepted.into_settled(),
             false => settled(self.followed(accepted, Log::settles).await?),
@@ -84,8 +85,12 @@ impl Engine {
     }
 
     /// The task at the first entry that is what is waited for.
-    async fn followed(&self, accepted: Accepted, is_it: impl Fn(&Log, u64, &Entry) -> bool) -> Result<Task> {
-        let Accepted { head, mut log, turn, opening: _, tail } = accepted;
+    async fn followed(
+        &self,
+        accepted: Box<Accepted>,
+        is_it: impl Fn(&Log, u64, &Entry) -> bool,
+    ) -> Result<Task> {
+        let Accepted { head, mut log, turn, opening: _, tail } = *accepted;
         let mut follow = self.journal.follow_on(&head, log.at, tail);
         loop {
             for entry in follow.next().await? {
@@ -99,7 +104,7 @@ impl Engine {
 
     /// What a turn came to where tasks are not kept: when it is over its task is dropped, whether or not its caller
     /// has waited for it.
-    pub(crate) async fn concluded(&self, accepted: Accepted) -> Result<Task> {
+    pub(crate) async fn concluded(&self, accepted: Box<Accepted>) -> Result<Task> {
         let (answer, told) = oneshot::channel();
         let engine = self.clone();
         let work = Work::new(self, async move {
@@ -112,7 +117,7 @@ impl Engine {
         told.await.unwrap_or(Err(Error::Stopped))
     }
 
-    async fn at_end_of_turn(&self, accepted: Accepted) -> Result<Task> {
+    async fn at_end_of_turn(&self, accepted: Box<Accepted>) -> Result<Task> {
         let over = |log: &Log, turn, _: &Entry| log.task.is_ended() || log.turn() > turn;
         let task = match accepted.is_over() {
             true => accepted.into_task().0,

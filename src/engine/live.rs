@@ -36,7 +36,7 @@ pub(super) struct Incoming {
     pub(super) message: Message,
     pub(super) key: Option<Key>,
     pub(super) until: Instant,
-    pub(super) answer: oneshot::Sender<Result<Accepted>>,
+    pub(super) answer: oneshot::Sender<Result<Box<Accepted>>>,
 }
 
 /// A log that somebody works on.

@@ -9,6 +9,11 @@ use crate::store::Folded;
 /// What is there before the first entry; everybody begins with the same.
 static NOTHING: LazyLock<Arc<Task>> = LazyLock::new(Arc::default);
 
+/// A task of which nothing is known.
+pub(super) fn nothing() -> Arc<Task> {
+    NOTHING.clone()
+}
+
 /// A log up to one of its positions.
 ///
 /// Turns take messages in the order they came, one each, so the n-th `TurnEnded` answers the n-th message. A
@@ -30,7 +35,7 @@ impl Log {
     /// A log of no entries yet.
     pub(super) fn empty() -> Self {
         let (waiting, traces) = (VecDeque::new(), VecDeque::new());
-        Self { task: NOTHING.clone(), at: Seq(0), waiting, traces, turns_ended: 0, attempts: 0 }
+        Self { task: nothing(), at: Seq(0), waiting, traces, turns_ended: 0, attempts: 0 }
     }
 
     /// A log that was kept at a position.

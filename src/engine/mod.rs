@@ -273,7 +273,7 @@ impl Engine {
     }
 
     /// Opens a task with this message and begins to work on it.
-    pub(crate) async fn start(&self, call: Call, opening: Opening) -> Result<Accepted> {
+    pub(crate) async fn start(&self, call: Call, opening: Opening) -> Result<Box<Accepted>> {
         let (answer, accepted) = oneshot::channel();
         let mut runner = Runner::opening(self.clone(), call, opening, answer)?;
         let work = Work::new(self, async move { runner.run_opening().await });
@@ -281,7 +281,7 @@ impl Engine {
     }
 
     /// The message that was sent under this key before, if there was one.
-    pub(crate) async fn again(&self, scope: &Scope, key: &Key) -> Result<Option<Accepted>> {
+    pub(crate) async fn again(&self, scope: &Scope, key: &Key) -> Result<Option<Box<Accepted>>> {
         self.in_time(async {
             match self.journal.store.seen(scope, key).await? {
                 Some(seen) => Ok(Some(self.taken(seen).await?)),
@@ -292,11 +292,11 @@ impl Engine {
     }
 
     /// The task as it is, and the turn that took the message of a key.
-    async fn taken(&self, Seen { head, turn }: Seen) -> Result<Accepted> {
+    async fn taken(&self, Seen { head, turn }: Seen) -> Result<Box<Accepted>> {
         let log = self.journal.log(&head).await?;
         // A key of before turns were recorded with them stands for the newest.
         let turn = if turn == 0 { log.last_turn().max(1) } else { turn };
-        Ok(Accepted { turn, head, log, opening: None, tail: None })
+        Ok(Box::new(Accepted { turn, head, log, opening: None, tail: None }))
     }
 
     /// Whether a message that comes again under its own id is the same message.
@@ -311,7 +311,7 @@ impl Engine {
         head: &Head,
         message: Message,
         key: Option<Key>,
-    ) -> Result<Accepted> {
+    ) -> Result<Box<Accepted>> {
         let (answer, accepted) = oneshot::channel();
         let until = self.until(Duration::ZERO);
         self.wish(head, Wish::Message(Box::new(Incoming { call, message, key, until, answer }))).await?;

@@ -32,7 +32,7 @@ pub(super) use commit::{Sent, status};
 const LEGACY_ID: &str = "a2a.legacyTaskId";
 
 /// Room for so many events is kept by a task that waits.
-const FEW: usize = 16;
+const FEW: usize = 4;
 
 /// How many events there are of a task that is over as soon as it has begun.
 const QUICK: usize = 6;
@@ -91,7 +91,7 @@ impl Runner {
         engine: Engine,
         call: Call,
         opening: Opening,
-        answer: oneshot::Sender<Result<Accepted>>,
+        answer: oneshot::Sender<Result<Box<Accepted>>>,
     ) -> Result<Box<Self>> {
         let Opening { message, key, alias, config, failure, followed } = opening;
         let id = TaskId::from(engine.clock.id());

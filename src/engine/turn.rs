@@ -50,8 +50,6 @@ pub(super) enum Fault {
 pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()> {
     let (setting, span) = setting(runner, message);
     let setting = Arc::new(setting);
-    // However the turn ends: whoever still speaks must not wait for ever.
-    let _over = Over(&setting.queue);
     let worker = runner.worker.clone();
     let work = match runner.failure.take() {
         Some(failure) => Work::failed(failure),
@@ -61,7 +59,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     tracing::debug!(task = %runner.id, "turn started");
     let waited = std::mem::take(&mut runner.waited);
     let running = metrics::turn(&runner.scope().agent, waited);
-    let mut course = Course::new(runner, &setting, &running, work);
+    let mut course = Course::new(runner, setting, &running, work);
     let begun = course.begun;
     loop {
         course.look_around(runner);
@@ -70,7 +68,8 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
             break;
         }
         if runner.has_plans() {
-            course.write(runner).await?;
+            // Apart: a turn that waits need not keep room for it, and one that is over at once has no use for it.
+            Box::pin(course.write(runner)).await?;
         }
         // What was written elsewhere meanwhile may have met what we wrote.
         if course.ended.is_none() && !runner.is_stopped() {
@@ -81,17 +80,8 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let state = runner.log.task.status.state;
     running.ended(&runner.scope().agent, state, begun.elapsed());
     trace::turn_ended(&span, state);
-    told(runner, &setting, begun.elapsed());
+    told(runner, &course.setting, begun.elapsed());
     finished
-}
-
-/// Closes the queue of a turn that is over.
-struct Over<'a>(&'a Queue);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.close();
-    }
 }
 
 /// The time after another one; none if there is no such limit, or it is beyond all time.

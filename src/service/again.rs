@@ -19,7 +19,7 @@ impl Service {
     }
 
     /// What the same message became when it was sent before.
-    pub(super) async fn again(&self, call: &Call, key: Option<&Key>) -> Result<Option<Accepted>> {
+    pub(super) async fn again(&self, call: &Call, key: Option<&Key>) -> Result<Option<Box<Accepted>>> {
         let Some(key) = key else { return Ok(None) };
         let again = self.engine.again(&call.scope, key).await;
         again.map_err(|error| refused(error, call.idempotency_key.is_some()))

@@ -17,9 +17,9 @@ enum Sent<T> {
     /// A plain answer was enough.
     Reply(Message),
     /// It opened a task.
-    Opened(Accepted, T),
+    Opened(Box<Accepted>, T),
     /// It went to a task that was there.
-    Continued(Accepted, T),
+    Continued(Box<Accepted>, T),
 }
 
 impl Service {
@@ -49,14 +49,14 @@ impl Service {
     }
 
     /// What a turn came to, as a message; its task is dropped.
-    async fn told(&self, accepted: Accepted) -> Result<Message> {
+    async fn told(&self, accepted: Box<Accepted>) -> Result<Message> {
         let mut message = self.engine.concluded(accepted).await?.into_message();
         message.message_id = self.engine.fresh_id().into();
         Ok(message)
     }
 
     /// The task at the end of the turn, or as it is when the caller has waited long enough.
-    async fn settled(&self, accepted: Accepted) -> Result<Task> {
+    async fn settled(&self, accepted: Box<Accepted>) -> Result<Task> {
         if accepted.has_settled() {
             return Ok(accepted.into_settled()?);
         }
@@ -64,7 +64,7 @@ impl Service {
         Box::pin(self.settles(accepted)).await
     }
 
-    async fn settles(&self, accepted: Accepted) -> Result<Task> {
+    async fn settles(&self, accepted: Box<Accepted>) -> Result<Task> {
         let Some(max_wait) = self.max_wait else { return Ok(self.engine.settled(accepted).await?) };
         let head = accepted.head.clone();
         match tokio::time::timeout(max_wait, self.engine.settled(accepted)).await {
@@ -205,7 +205,7 @@ impl Service {
         message: Message,
         key: Option<Key>,
         config: Option<Box<Registered>>,
-    ) -> Result<Accepted> {
+    ) -> Result<Box<Accepted>> {
         if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
             return Err(Error::invalid("message.contextId", "does not match the context of the task"));
         }

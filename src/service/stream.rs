@@ -59,7 +59,7 @@ impl Stream {
     /// A task from its first entry on: even if it has ended meanwhile, all that happened is told.
     pub(super) fn opened(
         engine: &Engine,
-        mut accepted: Accepted,
+        mut accepted: Box<Accepted>,
         history_length: Option<i32>,
         place: Place,
     ) -> Self {
@@ -73,7 +73,7 @@ impl Stream {
     /// A task from the message that continues it.
     pub(super) fn continued(
         engine: &Engine,
-        mut accepted: Accepted,
+        mut accepted: Box<Accepted>,
         history_length: Option<i32>,
         place: Place,
     ) -> Self {

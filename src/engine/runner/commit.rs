@@ -19,7 +19,7 @@ pub(super) struct Birth {
     pub(super) alias: Option<TaskId>,
     pub(super) config: Option<Box<Registered>>,
     pub(super) followed: bool,
-    pub(super) answer: oneshot::Sender<Result<Accepted>>,
+    pub(super) answer: oneshot::Sender<Result<Box<Accepted>>>,
 }
 
 /// A batch that was given to the store, and what became of it.
@@ -266,7 +266,9 @@ impl Runner {
                 // Watched before there is anything to see: whoever follows it begins with this.
                 let watch = (birth.followed && !last).then(|| self.engine.journal.watch(&self.id));
                 self.written(events, live.map(|batch| (batch, weight)));
-                let _ = birth.answer.send(Ok(Accepted { opening, ..self.accepted() }));
+                let mut accepted = self.accepted();
+                accepted.opening = opening;
+                let _ = birth.answer.send(Ok(accepted));
                 drop(watch);
                 Ok(())
             }
@@ -300,10 +302,11 @@ impl Runner {
         Ok(())
     }
 
-    pub(super) fn accepted(&self) -> Accepted {
+    pub(super) fn accepted(&self) -> Box<Accepted> {
         let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
         let tail = self.live.as_ref().map(|live| self.engine.journal.watched(&self.id, live));
-        Accepted { head, turn: self.log.last_turn(), log: self.log.clone(), opening: None, tail }
+        let (turn, log) = (self.log.last_turn(), self.log.clone());
+        Box::new(Accepted { head, turn, log, opening: None, tail })
     }
 
     fn fresh_head(&self) -> Head {

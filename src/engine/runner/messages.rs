@@ -73,7 +73,7 @@ impl Runner {
     }
 
     /// The answer to a message that was taken before.
-    async fn repeated(&mut self, key: Option<Key>, begun: bool) -> Result<Accepted> {
+    async fn repeated(&mut self, key: Option<Key>, begun: bool) -> Result<Box<Accepted>> {
         self.undo(begun).await?;
         match self.seen(key).await? {
             Some(seen) => self.engine.taken(seen).await,
@@ -89,7 +89,7 @@ impl Runner {
     }
 
     /// What a message gets that its task has no place for: the task if it was taken before, as its key says, else a refusal.
-    async fn or_seen(&self, key: Option<Key>, refusal: Error) -> Result<Accepted> {
+    async fn or_seen(&self, key: Option<Key>, refusal: Error) -> Result<Box<Accepted>> {
         match self.seen(key).await? {
             Some(_) => Ok(self.accepted()),
             None => Err(refusal),

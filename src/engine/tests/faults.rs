@@ -28,7 +28,7 @@ async fn insist<T>(mut ask: impl AsyncFnMut() -> Result<T>) -> Result<T> {
     panic!("the store works again, the engine does not");
 }
 
-async fn settled(engine: &Engine, accepted: Accepted) -> Task {
+async fn settled(engine: &Engine, accepted: Box<Accepted>) -> Task {
     let head = accepted.head.clone();
     match patiently(engine.settled(accepted)).await {
         Ok(task) => task,

@@ -27,7 +27,7 @@ fn counts(gate: Arc<Semaphore>) -> impl Agent {
 }
 
 /// An agent that has begun to write, and a store that takes nothing down yet: two batches are on their way.
-async fn held_up() -> (Arc<Faulty>, Engine, Accepted) {
+async fn held_up() -> (Arc<Faulty>, Engine, Box<Accepted>) {
     let (store, gate) = (Arc::new(Faulty::gated()), Arc::new(Semaphore::new(0)));
     let engine = engine_on(store.clone(), counts(gate.clone()), few());
     let accepted = start(&engine, "go").await;

@@ -14,14 +14,14 @@ fn two(store: &Arc<Memory>, own: AgentSettings, all: Settings, clock: &Arc<Hands
     Engine::new(store.clone(), Arc::new(Local::default()), staff, clock.clone(), all, owned)
 }
 
-async fn begin(engine: &Engine, agent: &str, text: &str) -> Accepted {
+async fn begin(engine: &Engine, agent: &str, text: &str) -> Box<Accepted> {
     let mut call = call();
     call.scope.agent = agent.into();
     soon(engine.start(call, opening(text))).await.unwrap()
 }
 
 /// Begins the same with both.
-async fn begin_both(engine: &Engine, text: &str) -> [Accepted; 2] {
+async fn begin_both(engine: &Engine, text: &str) -> [Box<Accepted>; 2] {
     [begin(engine, "own", text).await, begin(engine, "other", text).await]
 }
 

@@ -477,7 +477,7 @@ pub(super) fn key(text: &str, body: u8) -> Option<Key> {
 }
 
 /// Sends a text to a new task.
-pub(super) async fn start(engine: &Engine, text: &str) -> Accepted {
+pub(super) async fn start(engine: &Engine, text: &str) -> Box<Accepted> {
     soon(engine.start(call(), opening(text))).await.unwrap()
 }
 

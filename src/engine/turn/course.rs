@@ -17,6 +17,7 @@ use super::{Ending, Work, later};
 use crate::agent::{Failure, Setting};
 use crate::bell::Bell;
 use crate::engine::live::Wish;
+use crate::engine::log::nothing;
 use crate::engine::runner::{News, Runner, Sent, rest};
 use crate::engine::{Error, Result, reason};
 use crate::metrics;
@@ -28,7 +29,7 @@ const A_LOT: usize = 256;
 
 /// A turn from its beginning to its end.
 pub(super) struct Course<'a> {
-    setting: &'a Setting,
+    pub(super) setting: Arc<Setting>,
     running: &'a metrics::Running,
     /// The agent, until it was let go.
     work: Option<Work<'a>>,
@@ -66,19 +67,19 @@ enum Step {
 impl<'a> Course<'a> {
     pub(super) fn new(
         runner: &Runner,
-        setting: &'a Setting,
+        setting: Arc<Setting>,
         running: &'a metrics::Running,
         work: Work<'a>,
     ) -> Self {
         let stamped = setting.call.trace.as_ref().filter(|_| runner.engine.settings.trace_metadata);
-        let begun = Instant::now();
+        let (scribe, begun) = (Scribe::new(stamped), Instant::now());
         Self {
             setting,
             running,
             work: Some(work),
             ended: None,
             stopping: None,
-            scribe: Scribe::new(stamped),
+            scribe,
             said: Vec::new(),
             spoken: 0,
             begun,
@@ -103,7 +104,19 @@ impl<'a> Course<'a> {
         if self.ended.is_none() {
             self.ended = poll_once(&mut self.work).await;
         }
+        if self.ended.is_some() {
+            self.let_go();
+        }
         self.take_down(runner);
+    }
+
+    /// Drops the agent. Where it has left nothing behind, nobody looks any more at the task as it was when the turn began, and
+    /// the fold goes on in its place instead of in a copy.
+    fn let_go(&mut self) {
+        self.work = None;
+        if let Some(setting) = Arc::get_mut(&mut self.setting) {
+            setting.task = nothing();
+        }
     }
 
     fn take_down(&mut self, runner: &mut Runner) {
@@ -322,7 +335,7 @@ impl<'a> Course<'a> {
 
     fn plan_end(&mut self, runner: &mut Runner) {
         // What the agent holds is let go before anybody hears that its turn is over.
-        self.work = None;
+        self.let_go();
         self.setting.queue.close();
         self.setting.queue.take(&mut self.said);
         let (weight, fault) = self.scribe.take_down(runner, &mut self.said, true);
@@ -343,6 +356,13 @@ impl<'a> Course<'a> {
         let limits = [until, self.setting.deadline, silence].into_iter().enumerate();
         let first = limits.filter_map(|(which, time)| Some((time?, which))).min();
         limit(first)
+    }
+}
+
+impl Drop for Course<'_> {
+    /// However the turn ends: whoever still speaks must not wait for ever.
+    fn drop(&mut self) {
+        self.setting.queue.close();
     }
 }
 
