@@ -277,7 +277,7 @@ impl Engine {
         let (answer, accepted) = oneshot::channel();
         let mut runner = Runner::opening(self.clone(), call, opening, answer)?;
         let work = Work::new(self, async move { runner.run_opening().await });
-        work.answer(accepted, self.until(Duration::ZERO)).await
+        work.answer(accepted).await
     }
 
     /// The message that was sent under this key before, if there was one.

@@ -78,9 +78,10 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     }
     let finished = course.finish(runner).await;
     let state = runner.log.task.status.state;
-    running.ended(&runner.scope().agent, state, begun.elapsed());
+    let took = begun.elapsed();
+    running.ended(&runner.scope().agent, state, took);
     trace::turn_ended(&span, state);
-    told(runner, &course.setting, begun.elapsed());
+    told(runner, &course.setting, took);
     finished
 }
 

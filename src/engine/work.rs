@@ -5,10 +5,11 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, error::TryRecvError};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::{Engine, Error, Result};
 use crate::stop;
@@ -41,12 +42,8 @@ impl Work {
 
     /// Works until there is an answer, or has waited long enough for one. Whoever waits for the store waits here, and no
     /// other task has to be woken first.
-    pub(super) async fn answer<T>(
-        mut self,
-        mut answer: oneshot::Receiver<Result<T>>,
-        until: Instant,
-    ) -> Result<T> {
-        let stop = self.engine.stop.clone();
+    pub(super) async fn answer<T>(mut self, mut answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+        let engine = self.engine.clone();
         let mut answered = poll_fn(|context| {
             self.go_on(context);
             // Looked at first: an agent that never pauses may have used up what this task may do before it lets others run,
@@ -66,10 +63,10 @@ impl Work {
             tokio::select! {
                 biased;
                 answered = answered => answered,
-                () = stop.cancelled() => Err(Error::Stopped),
+                () = engine.stop.cancelled() => Err(Error::Stopped),
             }
         };
-        timeout_at(until, waited).await.unwrap_or(Err(Error::Lost))
+        timeout_at(engine.until(Duration::ZERO), waited).await.unwrap_or(Err(Error::Lost))
     }
 
     fn go_on(&mut self, context: &mut Context<'_>) {
