@@ -42,7 +42,7 @@ impl<A: Agent> AnyAgent for A {
     }
 }
 
-/// Runs a future to its end, or to its panic. A panic while it is made, or dropped, is no other than one while it runs.
+/// Runs a future to its end, or to its panic, which may come while it is made. A panic while it is dropped is swallowed.
 pub(crate) struct Calm<'a, T>(Option<Boxed<'a, T>>);
 
 impl<'a, T: Send + 'a> Calm<'a, T> {
@@ -72,7 +72,7 @@ impl<T> Future for Calm<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(future) = &mut self.0 else { return Poll::Pending };
-        // Unwind safe: after a panic the future is dropped and never polled again.
+        // Unwind safe: after a panic the future is only dropped.
         catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)))
             .unwrap_or_else(|payload| Poll::Ready(Err(Failure::panic(payload))))
     }

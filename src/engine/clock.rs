@@ -25,7 +25,7 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 impl Clock for System {
     #[expect(clippy::disallowed_methods, reason = "this is the clock that is given")]
     fn now(&self) -> Timestamp {
-        // A clock outside the years 1 to 9999 is broken; the log's order does not depend on it.
+        // A clock outside the years 1970 to 9999 is broken; the log's order does not depend on it.
         let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let millis = i64::try_from(passed.as_millis()).ok();
         millis.and_then(Timestamp::from_millis).unwrap_or_default()

@@ -54,7 +54,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let work = match runner.failure.take() {
         Some(failure) => Work::failed(failure),
         None if span.is_disabled() => worker.agent.run(Turn::new(setting.clone())),
-        None => worker.agent.run(Turn::new(setting.clone())).traced(span.clone()),
+        None => span.in_scope(|| worker.agent.run(Turn::new(setting.clone()))).traced(span.clone()),
     };
     tracing::debug!(task = %runner.id, "turn started");
     let waited = std::mem::take(&mut runner.waited);

@@ -55,6 +55,8 @@ impl Runner {
     /// The same for events that were weighed before, all together. Leaves room for more in their place.
     pub(in crate::engine) fn plan_weighed(&mut self, events: &mut Vec<Event>, weight: usize) {
         if events.is_empty() {
+            // What waits for the next status counts from now on.
+            self.weight += weight;
             return;
         }
         let folded = self.pending.len();

@@ -143,6 +143,25 @@ async fn r44_an_agent_that_speaks_faster_than_the_log_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r44_metadata_that_waits_for_the_next_status_counts_too() {
+    let agent = |turn: Turn| async move {
+        turn.auth_required("credentials, please").await;
+        for number in 0..100 {
+            tokio::task::yield_now().await;
+            turn.metadata([(number.to_string(), &*"x".repeat(10_000))].into_iter().collect()).await;
+        }
+        Ok(Outcome::Completed)
+    };
+    let settings = Settings { max_task_bytes: 100_000, ..Settings::default() };
+    let engine = engine_on(Arc::new(Memory::new()), agent, settings);
+    let head = start(&engine, "go").await.head;
+    quiet(&engine).await;
+    let task = lawful(&engine, &head).await;
+    let expected = (TaskState::Failed, "Agent execution failed (too-large)");
+    assert_eq!((task.status.state, &*why(&task)), expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r44_a_task_that_grows_too_large_fails_and_what_it_has_is_within_its_bound() {
     let agent = |turn: Turn| async move {
         let size = turn.text().parse::<usize>()?;

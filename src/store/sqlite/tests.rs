@@ -43,23 +43,32 @@ async fn a_full_queue_makes_callers_wait_and_nothing_else() {
 }
 
 #[test]
-fn answers_arrive_also_where_the_runtime_of_those_who_asked_first_is_gone() {
+fn answers_arrive_wherever_those_are_who_asked() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&folder.path().join("a.db")));
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime().block_on(create(&store, "first")).unwrap();
-    runtime().block_on(async {
-        let (commits, hold) = (store.commits(), hold(&store).await);
-        let mut callers = JoinSet::new();
-        for id in ["a", "b", "c"] {
+    let many = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let one = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+    // One that is there and does nothing, and one that is gone.
+    let idle = one();
+    idle.block_on(create(&store, "idle")).unwrap();
+    many().block_on(create(&store, "gone")).unwrap();
+    let (here, there) = (many(), many());
+    for (ids, there) in [(["a", "b"], &here), (["c", "d"], &there)] {
+        let (commits, hold) = (store.commits(), here.block_on(hold(&store)));
+        let before = commits.count();
+        let callers = [(&here, ids[0]), (there, ids[1])].map(|(runtime, id)| {
             let store = Arc::clone(&store);
-            callers.spawn(async move { create(&store, id).await.is_ok() });
+            runtime.spawn(async move { create(&store, id).await.is_ok() })
+        });
+        while store.writer.queued() < callers.len() {
+            std::thread::yield_now();
         }
-        tokio::task::yield_now().await;
         drop(hold);
-        assert_eq!(callers.join_all().await, [true; 3]);
-        assert_eq!(commits.count(), 3, "the first, what held the writer, and these together");
-    });
+        for caller in callers {
+            assert!(here.block_on(caller).unwrap());
+        }
+        assert_eq!(commits.count(), before + 2, "what held the writer, and these together");
+    }
 }
 
 #[tokio::test]

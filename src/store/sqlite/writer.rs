@@ -4,11 +4,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rusqlite::Connection;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Options;
@@ -35,8 +35,6 @@ struct Known {
     /// Why the last write has failed.
     unwritable: Arc<Mutex<Option<Unwritable>>>,
     commits: Commits,
-    /// Where those are who ask.
-    runtime: Arc<OnceLock<Handle>>,
 }
 
 impl Known {
@@ -79,22 +77,26 @@ impl Writer {
     /// Has something done in the next transaction; answers when that is committed.
     ///
     /// What was asked for is done even if nobody waits for the answer any more. It may be done twice, where the first
-    /// time was rolled back.
+    /// time was rolled back. Whoever asks later may hear first.
     pub(super) async fn ask<T, F>(&self, run: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnMut(&mut Work<'_>) -> Done<T> + Send + 'static,
     {
-        if self.known.runtime.get().is_none()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let _ = self.known.runtime.set(runtime);
-        }
         let (answer, answered) = oneshot::channel();
-        self.send(Command::Do(Box::new(Question { run, result: None, answer }))).await;
+        // One that runs only while somebody waits for something may never come to hand out what others wait for.
+        let runtime =
+            Handle::try_current().ok().filter(|its| its.runtime_flavor() == RuntimeFlavor::MultiThread);
+        self.send(Command::Do(Box::new(Question { run, result: None, answer, runtime }))).await;
         // What was asked comes back with the answer: large pieces of memory are given back where they were taken, and threads
         // do not wait for each other to do so.
         answered.await.map_or_else(|_| Err(Trouble::closed()), |(result, _asked)| result)
+    }
+
+    /// How many commands wait.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.commands.as_ref().map_or(0, |commands| commands.max_capacity() - commands.capacity())
     }
 
     /// Counts the commits since the store was opened.
@@ -198,7 +200,7 @@ impl Desk {
                     asked.answer(committed);
                 }
             }
-            committed => Answers { group, committed }.hand_out(self.known.runtime.get()),
+            committed => Answers { group, committed }.hand_out(),
         }
     }
 
@@ -268,15 +270,21 @@ struct Answers {
 }
 
 impl Answers {
-    /// Hands them out where those are who asked. From here each would wake a worker of the runtime that may have gone to sleep
-    /// again before the next; from there one wake does for all.
-    fn hand_out(self, runtime: Option<&Handle>) {
-        if self.group.len() > 1
-            && let Some(runtime) = runtime
-        {
+    /// Hands them out where those are who asked, if all are in one place. From here each would wake a worker of their runtime that
+    /// may have gone to sleep again before the next; from there one wake does for all.
+    fn hand_out(self) {
+        if let Some(runtime) = self.runtime() {
             // Done when it is first looked at, and by whoever drops it if that is never.
             drop(runtime.spawn(async move { drop(self) }));
         }
+    }
+
+    /// The one runtime of several who asked.
+    fn runtime(&self) -> Option<Handle> {
+        let (first, others) = self.group.split_first()?;
+        let runtime = first.runtime().filter(|_| !others.is_empty())?;
+        let is_theirs = |its: &Handle| its.id() == runtime.id();
+        others.iter().all(|asked| asked.runtime().is_some_and(is_theirs)).then(|| runtime.clone())
     }
 }
 
@@ -290,6 +298,9 @@ impl Drop for Answers {
 
 /// A command whose answer has any type.
 trait Asked: Send {
+    /// Where whoever asked is, if answers can be handed out there.
+    fn runtime(&self) -> Option<&Handle>;
+
     /// Does it, and keeps the result until the commit.
     fn run(&mut self, work: &mut Work<'_>) -> rusqlite::Result<()>;
 
@@ -301,16 +312,21 @@ struct Question<T, F> {
     run: F,
     result: Option<Result<T>>,
     answer: oneshot::Sender<(Result<T>, F)>,
+    runtime: Option<Handle>,
 }
 
 impl<T: Send, F: FnMut(&mut Work<'_>) -> Done<T> + Send> Asked for Question<T, F> {
+    fn runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
+    }
+
     fn run(&mut self, work: &mut Work<'_>) -> rusqlite::Result<()> {
         self.result = Some((self.run)(work)?);
         Ok(())
     }
 
     fn answer(self: Box<Self>, committed: Result<(), Arc<Trouble>>) {
-        let Self { run, result, answer } = *self;
+        let Self { run, result, answer, .. } = *self;
         let result = match committed {
             Ok(()) => result.unwrap_or_else(|| Err(Trouble::closed())),
             Err(trouble) => Err(Error::Failed(Box::new(trouble))),
