@@ -48,7 +48,8 @@ pub(super) enum Fault {
 /// Runs the agent on a message and records what it says at the same time. On an error nothing more can be recorded,
 /// and the agent is dropped.
 pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()> {
-    let (setting, span) = setting(runner, message);
+    let begun = Instant::now();
+    let (setting, span) = setting(runner, message, begun);
     let setting = Arc::new(setting);
     let worker = runner.worker.clone();
     let work = match runner.failure.take() {
@@ -59,8 +60,7 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     tracing::debug!(task = %runner.id, "turn started");
     let waited = std::mem::take(&mut runner.waited);
     let running = metrics::turn(&runner.scope().agent, waited);
-    let mut course = Course::new(runner, setting, &running, work);
-    let begun = course.begun;
+    let mut course = Course::new(runner, setting, &running, (work, begun));
     loop {
         course.look_around(runner);
         course.listen(runner).await;
@@ -90,7 +90,7 @@ fn later(from: Instant, time: Option<Duration>) -> Option<Instant> {
     from.checked_add(time?)
 }
 
-fn setting(runner: &mut Runner, message: Arc<Message>) -> (Setting, Span) {
+fn setting(runner: &mut Runner, message: Arc<Message>, begun: Instant) -> (Setting, Span) {
     let mut call = runner.call();
     runner.version = call.version;
     let attempt = runner.log.attempts.max(1);
@@ -107,7 +107,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>) -> (Setting, Span) {
         queue: Queue::new(engine.settings.max_queued_events.max(1)),
         cancel: OnceLock::new(),
         listens: AtomicBool::new(false),
-        deadline: later(Instant::now(), runner.worker.max_turn_time(&engine.settings)),
+        deadline: later(begun, runner.worker.max_turn_time(&engine.settings)),
         library: engine.0.clone(),
     };
     (setting, span)

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
+use tokio::time::Instant;
 
 use crate::model::{ErrorKind, Event, Operation, TaskState, Version};
 use book::{Book, By, Pushed, Tokens, Told};
@@ -130,10 +131,19 @@ impl Drop for Running {
     }
 }
 
+/// When something began that is counted by how long it takes.
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+}
+
 /// A batch of so many events is durable.
-pub(crate) fn commit(events: usize, took: Duration) {
+pub(crate) fn commit(events: usize, begun: &Stopwatch) {
     note(|book| {
-        book.commit_seconds.observe(took.as_secs_f64());
+        book.commit_seconds.observe(begun.0.elapsed().as_secs_f64());
         book.batch_events.observe(events as f64);
     });
 }

@@ -34,7 +34,16 @@ pub(crate) fn turn(_: &str, _: Duration) -> Running {
     Running
 }
 
-pub(crate) fn commit(_: usize, _: Duration) {}
+/// No clock is looked at for what nobody counts.
+pub(crate) struct Stopwatch;
+
+impl Stopwatch {
+    pub(crate) fn start() -> Self {
+        Self
+    }
+}
+
+pub(crate) fn commit(_: usize, _: &Stopwatch) {}
 
 pub(crate) fn stream_opened() {}
 

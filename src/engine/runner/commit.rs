@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{Accepted, Error, Result, Runner};
-use crate::metrics;
+use crate::metrics::{self, Stopwatch};
 use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
 use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered, Underway};
 
@@ -26,7 +26,7 @@ pub(super) struct Birth {
 pub(in crate::engine) struct Sent {
     batch: Batch,
     weight: usize,
-    begun: Instant,
+    begun: Stopwatch,
     written: store::Result<Seq>,
 }
 
@@ -95,7 +95,7 @@ impl Runner {
         ahead: usize,
     ) -> impl Future<Output = Sent> + Send + use<> {
         let (engine, head) = (self.engine.clone(), head.clone());
-        let ((batch, weight), begun) = (self.batch(None), Instant::now());
+        let ((batch, weight), begun) = (self.batch(None), Stopwatch::start());
         let at = Seq(self.durable.0 + ahead as u64);
         async move {
             let written = engine.journal.append(&head, at, &batch).await;
@@ -108,7 +108,7 @@ impl Runner {
         let Sent { batch, weight, begun, written } = sent;
         match written {
             Ok(_) => {
-                self.count(&metrics::states(&batch.events), batch.events.len(), begun);
+                self.count(&metrics::states(&batch.events), batch.events.len(), &begun);
                 self.written(batch.events.len(), Some((batch, weight)));
                 Ok(())
             }
@@ -139,7 +139,7 @@ impl Runner {
         while self.has_plans() {
             let (batch, weight) = self.batch(key.clone());
             let Some(head) = &self.head else { return Ok(()) };
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let written = self.patiently(self.engine.journal.append(head, self.durable, &batch)).await;
             match self.take_result(Sent { batch, weight, begun, written }) {
                 Ok(()) => return Ok(()),
@@ -218,8 +218,8 @@ impl Runner {
         (batch, std::mem::take(&mut self.pending_weight))
     }
 
-    fn count(&self, states: &metrics::States, events: usize, begun: Instant) {
-        metrics::commit(events, begun.elapsed());
+    fn count(&self, states: &metrics::States, events: usize, begun: &Stopwatch) {
+        metrics::commit(events, begun);
         states.count(&self.scope.agent, self.version);
     }
 
@@ -249,7 +249,7 @@ impl Runner {
             let (live, wished) = self.engine.journal.registry.claim(&self.id);
             (self.live, self.wished) = (Some(live), Some(wished));
         }
-        let (events, begun) = (batch.events.len(), Instant::now());
+        let (events, begun) = (batch.events.len(), Stopwatch::start());
         let task = NewTask {
             id: self.id.clone(),
             scope: self.scope.clone(),
@@ -261,7 +261,7 @@ impl Runner {
         match self.patiently(self.engine.journal.open(&task)).await {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
-                self.count(&metrics::states(&task.batch.events), events, begun);
+                self.count(&metrics::states(&task.batch.events), events, &begun);
                 // A quick turn is over before anybody could follow it, but for whoever began it.
                 let shown = (!last || birth.followed).then_some(task.batch);
                 let (live, opening) = if last { (None, shown) } else { (shown, None) };

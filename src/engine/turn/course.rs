@@ -40,7 +40,7 @@ pub(super) struct Course<'a> {
     said: Vec<Event>,
     /// How much it has said since others were let run.
     spoken: usize,
-    pub(super) begun: Instant,
+    begun: Instant,
     /// When the agent was heard the last time, and whether that is when it began.
     heard: Instant,
     silent: bool,
@@ -69,10 +69,10 @@ impl<'a> Course<'a> {
         runner: &Runner,
         setting: Arc<Setting>,
         running: &'a metrics::Running,
-        work: Work<'a>,
+        (work, begun): (Work<'a>, Instant),
     ) -> Self {
         let stamped = setting.call.trace.as_ref().filter(|_| runner.engine.settings.trace_metadata);
-        let (scribe, begun) = (Scribe::new(stamped), Instant::now());
+        let scribe = Scribe::new(stamped);
         Self {
             setting,
             running,

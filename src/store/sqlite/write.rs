@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, params};
+use rusqlite::{CachedStatement, Connection, params};
 
 use super::blocks::{ALL, RECENT};
 use super::error::Trouble;
@@ -133,6 +133,9 @@ pub(super) struct Work<'a> {
     pub(super) connection: &'a Connection,
     names: &'a Names,
     memo: &'a mut Memo,
+    /// What nearly every command does, looked up once for all of them.
+    new_task: Option<CachedStatement<'a>>,
+    new_batch: Option<CachedStatement<'a>>,
 }
 
 /// The scope number that stands for all of them.
@@ -151,7 +154,7 @@ struct Row {
 
 impl<'a> Work<'a> {
     pub(super) fn new(connection: &'a Connection, names: &'a Names, memo: &'a mut Memo) -> Self {
-        Self { connection, names, memo }
+        Self { connection, names, memo, new_task: None, new_batch: None }
     }
 
     /// Writes what is there once more.
@@ -300,7 +303,7 @@ impl<'a> Work<'a> {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
         let position = task.batch.rows.iter().map(|(count, _)| count).sum();
         let number = self.names.next_task();
-        let inserted = self.connection.prepare_cached(sql)?.execute(params![
+        let inserted = kept(&mut self.new_task, self.connection, sql)?.execute(params![
             task.id.as_str(),
             scope,
             task.context_id.as_str(),
@@ -326,7 +329,7 @@ impl<'a> Work<'a> {
         for (count, body) in &batch.rows {
             last.0 += count;
             let sql = "INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)";
-            self.connection.prepare_cached(sql)?.execute(params![task, signed(last), body])?;
+            kept(&mut self.new_batch, self.connection, sql)?.execute(params![task, signed(last), body])?;
         }
         if let Some(key) = &batch.key {
             let sql =
@@ -430,6 +433,18 @@ impl<'a> Work<'a> {
         self.memo.scopes.insert(scope.clone(), number);
         number
     }
+}
+
+/// A statement that is at hand once it was used.
+fn kept<'a, 'b>(
+    statement: &'b mut Option<CachedStatement<'a>>,
+    connection: &'a Connection,
+    sql: &str,
+) -> rusqlite::Result<&'b mut CachedStatement<'a>> {
+    Ok(match statement {
+        Some(statement) => statement,
+        none => none.insert(connection.prepare_cached(sql)?),
+    })
 }
 
 /// No log is longer than SQLite counts.
