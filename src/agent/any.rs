@@ -48,11 +48,10 @@ pub(crate) struct Calm<'a, T>(Option<Boxed<'a, T>>);
 impl<'a, T: Send + 'a> Calm<'a, T> {
     fn begin(make: impl FnOnce() -> Boxed<'a, T>) -> Self {
         // Unwind safe: what was to be made is not there.
-        let made = catch_unwind(AssertUnwindSafe(make));
-        Self(Some(made.unwrap_or_else(|payload| {
-            let failure = Failure::panic(payload);
-            Box::pin(async { Err(failure) })
-        })))
+        match catch_unwind(AssertUnwindSafe(make)) {
+            Ok(future) => Self(Some(future)),
+            Err(payload) => Self::failed(Failure::panic(payload)),
+        }
     }
 
     /// One that fails with this as soon as it is looked at.

@@ -46,7 +46,8 @@ async fn a_full_queue_makes_callers_wait_and_nothing_else() {
 fn answers_arrive_wherever_those_are_who_asked() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&folder.path().join("a.db")));
-    let many = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let many =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     let one = || tokio::runtime::Builder::new_current_thread().build().unwrap();
     // One that is there and does nothing, and one that is gone.
     let idle = one();
@@ -65,7 +66,8 @@ fn answers_arrive_wherever_those_are_who_asked() {
         }
         drop(hold);
         for caller in callers {
-            assert!(here.block_on(caller).unwrap());
+            let answered = async { tokio::time::timeout(Duration::from_secs(60), caller).await };
+            assert!(here.block_on(answered).expect("an answer").unwrap());
         }
         assert_eq!(commits.count(), before + 2, "what held the writer, and these together");
     }
