@@ -17,6 +17,10 @@ use tokio::net::TcpStream;
 const MAX_TASKS: u64 = 1_000_000;
 const MAX_BODY_BYTES: usize = 64 << 20;
 
+/// The one that the program `attache` has on Linux.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 struct Echo;
 
 impl Agent for Echo {
