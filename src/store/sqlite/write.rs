@@ -1,10 +1,10 @@
-//! What is done within the writer's transaction.
+//! What is done within the writer's transactions.
 //!
 //! Every command looks before it writes: one that is refused has changed nothing, so its neighbours may be committed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{CachedStatement, Connection, params};
+use rusqlite::{CachedStatement, Connection, Params, params};
 
 use super::blocks::{ALL, RECENT};
 use super::error::Trouble;
@@ -22,6 +22,10 @@ const EVENTS_PER_ROW: usize = 256;
 
 /// SQLite takes a billion.
 const BYTES_PER_ROW: usize = 900_000_000;
+
+const NEW_TASK: &str =
+    "INSERT INTO task (id, scope, context, context_hash, alias, position, state, ended, status_time, parked, number)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
 
 /// Removes a task with all that belongs to it.
 const ALL_OF_A_TASK: [&str; 5] = [
@@ -99,12 +103,12 @@ pub(super) fn checked(body: Vec<u8>) -> Result<Vec<u8>> {
 
 /// What the writer knows without asking; as good when it is empty.
 #[derive(Debug, Default)]
-pub(super) struct Memo {
+struct Memo {
     scopes: HashMap<Scope, i64>,
     /// Tasks that were added to and have not ended: most often the next batch is for one of them.
     rows: HashMap<TaskId, Row>,
     /// By how much the number of tasks in a scope and state has changed in this transaction.
-    tally: HashMap<(i64, u8), i64>,
+    tally: BTreeMap<(i64, u8), i64>,
     /// Names of what this transaction has added, and of what it has removed.
     added: Vec<Name>,
     removed: Vec<Name>,
@@ -112,30 +116,14 @@ pub(super) struct Memo {
     changes: Vec<Change>,
 }
 
-impl Memo {
-    /// After a commit.
-    pub(super) fn committed(&mut self, names: &Names, heads: &Heads) {
-        heads.committed(self.changes.drain(..));
-        self.added.clear();
-        names.drop(self.removed.drain(..));
-    }
-
-    /// After a transaction that came to nothing: scopes may have numbers that were given out in vain.
-    pub(super) fn rolled_back(&mut self, names: &Names, heads: &Heads) {
-        heads.failed(self.changes.drain(..));
-        names.drop(self.added.drain(..));
-        *self = Self::default();
-    }
-}
-
-/// One transaction.
+/// What one transaction after the other is made with.
 pub(super) struct Work<'a> {
     pub(super) connection: &'a Connection,
     names: &'a Names,
-    memo: &'a mut Memo,
-    /// What nearly every command does, looked up once for all of them.
-    new_task: Option<CachedStatement<'a>>,
-    new_batch: Option<CachedStatement<'a>>,
+    memo: Memo,
+    new_task: Kept<'a>,
+    new_batch: Kept<'a>,
+    tally: Kept<'a>,
 }
 
 /// The scope number that stands for all of them.
@@ -153,8 +141,29 @@ struct Row {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(connection: &'a Connection, names: &'a Names, memo: &'a mut Memo) -> Self {
-        Self { connection, names, memo, new_task: None, new_batch: None }
+    pub(super) fn new(connection: &'a Connection, names: &'a Names) -> Self {
+        Self {
+            connection,
+            names,
+            memo: Memo::default(),
+            new_task: Kept::new(NEW_TASK),
+            new_batch: Kept::new("INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)"),
+            tally: Kept::new("UPDATE tally SET tasks = tasks + ?3 WHERE scope = ?1 AND state = ?2"),
+        }
+    }
+
+    /// After a commit.
+    pub(super) fn committed(&mut self, heads: &Heads) {
+        heads.committed(self.memo.changes.drain(..));
+        self.memo.added.clear();
+        self.names.drop(self.memo.removed.drain(..));
+    }
+
+    /// After a transaction that came to nothing: scopes may have numbers that were given out in vain.
+    pub(super) fn rolled_back(&mut self, heads: &Heads) {
+        heads.failed(self.memo.changes.drain(..));
+        self.names.drop(self.memo.added.drain(..));
+        self.memo = Memo::default();
     }
 
     /// Writes what is there once more.
@@ -242,10 +251,11 @@ impl<'a> Work<'a> {
 
     /// Writes down what was counted. The last thing before the commit.
     pub(super) fn finish(&mut self) -> rusqlite::Result<()> {
-        let sql = "INSERT INTO tally (scope, state, tasks) VALUES (?1, ?2, ?3)
-                   ON CONFLICT (scope, state) DO UPDATE SET tasks = tasks + excluded.tasks";
-        for ((scope, state), by) in self.memo.tally.drain().filter(|(_, by)| *by != 0) {
-            self.connection.prepare_cached(sql)?.execute(params![scope, state, by])?;
+        for ((scope, state), by) in std::mem::take(&mut self.memo.tally) {
+            if by != 0 && self.tally.execute(self.connection, params![scope, state, by])? == 0 {
+                let sql = "INSERT INTO tally (scope, state, tasks) VALUES (?1, ?2, ?3)";
+                self.connection.prepare_cached(sql)?.execute(params![scope, state, by])?;
+            }
         }
         let moved = self.names.settle(self.connection, self.memo.added.len())?;
         self.memo.removed.sort_unstable();
@@ -298,12 +308,9 @@ impl<'a> Work<'a> {
         if self.is_taken(hash, &task.id)? {
             return Ok(None);
         }
-        let sql = "INSERT INTO task
-                   (id, scope, context, context_hash, alias, position, state, ended, status_time, parked, number)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (scope, alias) WHERE alias IS NOT NULL DO NOTHING";
         let position = task.batch.rows.iter().map(|(count, _)| count).sum();
         let number = self.names.next_task();
-        let inserted = kept(&mut self.new_task, self.connection, sql)?.execute(params![
+        let values = params![
             task.id.as_str(),
             scope,
             task.context_id.as_str(),
@@ -315,8 +322,8 @@ impl<'a> Work<'a> {
             task.batch.status_time.as_millis(),
             task.batch.parked,
             number,
-        ])?;
-        if inserted == 0 {
+        ];
+        if self.new_task.execute(self.connection, values)? == 0 {
             return Ok(None);
         }
         self.name((hash, number));
@@ -328,8 +335,7 @@ impl<'a> Work<'a> {
         let mut last = at;
         for (count, body) in &batch.rows {
             last.0 += count;
-            let sql = "INSERT INTO batch (task, last, body) VALUES (?1, ?2, ?3)";
-            kept(&mut self.new_batch, self.connection, sql)?.execute(params![task, signed(last), body])?;
+            self.new_batch.execute(self.connection, params![task, signed(last), body])?;
         }
         if let Some(key) = &batch.key {
             let sql =
@@ -435,16 +441,32 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A statement that is at hand once it was used.
-fn kept<'a, 'b>(
-    statement: &'b mut Option<CachedStatement<'a>>,
-    connection: &'a Connection,
-    sql: &str,
-) -> rusqlite::Result<&'b mut CachedStatement<'a>> {
-    Ok(match statement {
-        Some(statement) => statement,
-        none => none.insert(connection.prepare_cached(sql)?),
-    })
+/// A statement that nearly every transaction has: prepared when it is first used, and at hand from then on.
+pub(super) struct Kept<'a> {
+    sql: &'static str,
+    statement: Option<CachedStatement<'a>>,
+}
+
+impl<'a> Kept<'a> {
+    pub(super) fn new(sql: &'static str) -> Self {
+        Self { sql, statement: None }
+    }
+
+    /// How many rows it has changed.
+    pub(super) fn execute(
+        &mut self,
+        connection: &'a Connection,
+        values: impl Params,
+    ) -> rusqlite::Result<usize> {
+        let statement = match &mut self.statement {
+            Some(statement) => statement,
+            none => none.insert(connection.prepare_cached(self.sql)?),
+        };
+        let changed = statement.execute(values);
+        // It has copies of the values, and some are large.
+        statement.clear_bindings();
+        changed
+    }
 }
 
 /// No log is longer than SQLite counts.

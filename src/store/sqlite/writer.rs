@@ -14,9 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::Options;
 use super::error::{OpenError, Trouble};
 use super::heads::Heads;
-use super::names::Names;
 use super::open::Held;
-use super::write::{Memo, Work};
+use super::write::{Kept, Work};
 use crate::store::{Error, Result, Unwritable};
 
 /// What a command comes to: trouble, after which nothing of it is there, or an answer.
@@ -140,18 +139,25 @@ impl fmt::Debug for Writer {
 }
 
 /// What the thread works with.
-struct Desk {
+struct Desk<'a> {
     path: Arc<Path>,
-    connection: Connection,
-    names: Arc<Names>,
+    begin: Kept<'a>,
+    commit: Kept<'a>,
+    work: Work<'a>,
     heads: Arc<Heads>,
-    memo: Memo,
     known: Known,
 }
 
 fn work((held, heads): (Held, Arc<Heads>), mut queue: mpsc::Receiver<Command>, known: Known) {
     let Held { path, connection, names, lock, .. } = held;
-    let mut desk = Desk { path, connection, names, heads, memo: Memo::default(), known };
+    let mut desk = Desk {
+        path,
+        begin: Kept::new("BEGIN IMMEDIATE"),
+        commit: Kept::new("COMMIT"),
+        work: Work::new(&connection, &names),
+        heads,
+        known,
+    };
     let (mut closers, mut waiting) = (Vec::new(), Vec::new());
     let most = queue.max_capacity();
     while queue.blocking_recv_many(&mut waiting, most) > 0 {
@@ -168,9 +174,10 @@ fn work((held, heads): (Held, Arc<Heads>), mut queue: mpsc::Receiver<Command>, k
         }
         desk.answer(group);
     }
-    // All of it is durable as it is; this only makes the next start quicker and the files fewer.
-    let _ = desk.connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
     drop(desk);
+    // All of it is durable as it is; this only makes the next start quicker and the files fewer.
+    let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
+    drop(connection);
     drop(lock);
     for closed in closers {
         let _ = closed.send(());
@@ -188,7 +195,7 @@ fn gather(queue: &mut mpsc::Receiver<Command>, waiting: &mut Vec<Command>) {
     }
 }
 
-impl Desk {
+impl Desk<'_> {
     /// Does a group of commands in one transaction and tells each how it went. Where one of them fails, each has a
     /// transaction of its own: its neighbours are committed.
     fn answer(&mut self, mut group: Vec<Box<dyn Asked>>) {
@@ -214,12 +221,12 @@ impl Desk {
         };
         match &committed {
             Ok(()) => {
-                self.memo.committed(&self.names, &self.heads);
+                self.work.committed(&self.heads);
                 *self.known.unwritable() = None;
                 self.known.commits.0.fetch_add(1, Ordering::Relaxed);
             }
             Err(trouble) => {
-                self.memo.rolled_back(&self.names, &self.heads);
+                self.work.rolled_back(&self.heads);
                 if let Some(why) = trouble.unwritable() {
                     *self.known.unwritable() = Some(why);
                 }
@@ -229,32 +236,22 @@ impl Desk {
     }
 
     fn transact(&mut self, group: &mut [Box<dyn Asked>]) -> rusqlite::Result<()> {
-        let transaction = Transaction::begin(&self.connection)?;
-        let mut work = Work::new(&self.connection, &self.names, &mut self.memo);
+        let connection = self.work.connection;
+        self.begin.execute(connection, ())?;
+        let _open = Open(connection);
         for asked in group {
-            asked.run(&mut work)?;
+            asked.run(&mut self.work)?;
         }
-        work.finish()?;
-        transaction.commit()
-    }
-}
-
-/// Rolled back when it is dropped before its commit. Unlike the library's own it is not parsed anew each time.
-struct Transaction<'a>(&'a Connection);
-
-impl<'a> Transaction<'a> {
-    fn begin(connection: &'a Connection) -> rusqlite::Result<Self> {
-        connection.prepare_cached("BEGIN IMMEDIATE")?.execute(())?;
-        Ok(Self(connection))
-    }
-
-    fn commit(self) -> rusqlite::Result<()> {
-        self.0.prepare_cached("COMMIT")?.execute(())?;
+        self.work.finish()?;
+        self.commit.execute(connection, ())?;
         Ok(())
     }
 }
 
-impl Drop for Transaction<'_> {
+/// A transaction. Rolled back when it is dropped before its commit.
+struct Open<'a>(&'a Connection);
+
+impl Drop for Open<'_> {
     fn drop(&mut self) {
         if !self.0.is_autocommit() {
             // Where even that fails, the next one finds a transaction open and fails too: it says so.

@@ -91,6 +91,21 @@ async fn others_may_copy_a_file_in_use() {
     assert_eq!(copy.find(&scope(), &"later".into()).await.unwrap(), None);
 }
 
+#[tokio::test]
+async fn others_may_change_the_schema_of_a_file_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    create(&store, "before").await.unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE INDEX another ON task (position); ANALYZE")
+        .unwrap();
+    let head = create(&store, "after").await.unwrap();
+    let page = store.list(&head.scope, &Query { limit: 9, ..Query::default() }).await.unwrap();
+    assert_eq!((page.tasks.len(), page.total), (2, 2), "what the writer has at hand is made anew");
+}
+
 #[test]
 fn r27_a_newer_file_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
