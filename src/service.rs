@@ -14,13 +14,14 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Engine, Worker};
 use crate::model::{
     Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Limits, ListTasksRequest, ListTasksResponse,
-    Request, Response, Result, Seq, SubscribeToTaskRequest, Task, TaskId,
+    Request, Response, Result, SendMessageResponse, Seq, SubscribeToTaskRequest, Task, TaskId,
 };
 use crate::push::Pushes;
 use crate::store::Head;
@@ -58,6 +59,34 @@ pub(crate) enum Answer {
     Task(Standing),
     /// As it happens.
     Stream(Box<Stream>),
+}
+
+impl From<Stream> for Answer {
+    fn from(stream: Stream) -> Self {
+        Self::Stream(Box::new(stream))
+    }
+}
+
+impl From<SendMessageResponse> for Answer {
+    fn from(response: SendMessageResponse) -> Self {
+        Self::One(Response::SendMessage(response))
+    }
+}
+
+/// An operation that is under way.
+type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
+
+/// An operation that may be done.
+pub(crate) enum Called<'a> {
+    /// It is done: that needed no waiting.
+    Done(Answer),
+    /// It is done by whoever waits for it.
+    Waits(Answering<'a>),
+}
+
+/// An operation whose answer comes in one piece.
+fn one<'a>(response: impl Future<Output = Result<Response>> + Send + 'a) -> Answering<'a> {
+    Box::pin(async { Ok(Answer::One(response.await?)) })
 }
 
 impl Service {
@@ -108,8 +137,12 @@ impl Service {
         })
     }
 
-    /// Any operation: what is wrong with the request itself comes first, then what the agent does not offer.
-    pub(crate) async fn call(&self, call: &Call, mut request: Request) -> Result<Answer> {
+    /// Any operation: what is wrong with the request itself comes first, then what the agent does not offer. All that is checked
+    /// when this returns.
+    ///
+    /// # Errors
+    /// The request is wrong, or not for this agent.
+    pub(crate) fn call<'a>(&'a self, call: &'a Call, mut request: Request) -> Result<Called<'a>> {
         request.validate(&self.limits)?;
         request.drop_reserved();
         self.offer.check(request.operation(), call)?;
@@ -117,43 +150,45 @@ impl Service {
         if let Request::GetTask(request) = &request
             && let Some(answer) = self.known_task(call, request)
         {
-            return Ok(answer);
+            return Ok(Called::Done(answer));
         }
-        self.answer(call, request).await
+        Ok(Called::Waits(self.answer(call, request)))
     }
 
-    async fn answer(&self, call: &Call, request: Request) -> Result<Answer> {
-        let response = match request {
-            Request::SendMessage(request) => Response::SendMessage(self.send_message(call, request).await?),
-            Request::SendStreamingMessage(request) => {
-                return Ok(Answer::Stream(Box::new(self.send_streaming_message(call, request).await?)));
+    /// Each in a box of its own size: nobody who waits for one keeps room for another.
+    fn answer<'a>(&'a self, call: &'a Call, request: Request) -> Answering<'a> {
+        match request {
+            Request::SendMessage(request) => Box::pin(self.send_message(call, request)),
+            Request::SendStreamingMessage(request) => Box::pin(self.send_streaming_message(call, request)),
+            Request::GetTask(request) => Box::pin(self.get_task(call, request)),
+            Request::SubscribeToTask(request) => Box::pin(self.subscribe_to_task(call, request)),
+            Request::ListTasks(request) => {
+                one(async { Ok(Response::ListTasks(self.list_tasks(call, request).await?)) })
             }
-            Request::GetTask(request) => return self.get_task(call, request).await,
-            Request::ListTasks(request) => Response::ListTasks(self.list_tasks(call, request).await?),
-            Request::CancelTask(request) => Response::Task(self.cancel_task(call, request).await?),
-            Request::SubscribeToTask(request) => {
-                return Ok(Answer::Stream(Box::new(self.subscribe_to_task(call, request).await?)));
+            Request::CancelTask(request) => {
+                one(async { Ok(Response::Task(self.cancel_task(call, request).await?)) })
             }
             Request::CreatePushConfig(config) => {
-                Response::PushConfig(self.create_push_config(call, *config).await?)
+                one(async { Ok(Response::PushConfig(self.create_push_config(call, *config).await?)) })
             }
             Request::GetPushConfig(request) => {
-                Response::PushConfig(self.get_push_config(call, request).await?)
+                one(async { Ok(Response::PushConfig(self.get_push_config(call, request).await?)) })
             }
             Request::ListPushConfigs(request) => {
-                Response::ListPushConfigs(self.list_push_configs(call, request).await?)
+                one(async { Ok(Response::ListPushConfigs(self.list_push_configs(call, request).await?)) })
             }
-            Request::DeletePushConfig(request) => {
+            Request::DeletePushConfig(request) => one(async {
                 self.delete_push_config(call, request).await?;
-                Response::Empty
+                Ok(Response::Empty)
+            }),
+            Request::GetExtendedAgentCard(_) => {
+                one(async { Ok(Response::AgentCard(self.offer.extended_card(call.version)?)) })
             }
-            Request::GetExtendedAgentCard(_) => Response::AgentCard(self.offer.extended_card(call.version)?),
-        };
-        Ok(Answer::One(response))
+        }
     }
 
     /// Streams what happens to a task that is there: from where it stands, or from where the caller was cut off.
-    async fn subscribe_to_task(&self, call: &Call, request: SubscribeToTaskRequest) -> Result<Stream> {
+    async fn subscribe_to_task(&self, call: &Call, request: SubscribeToTaskRequest) -> Result<Answer> {
         let head = self.find(call, &request.id).await?;
         let place = self.places.take(call.caller())?.at(&head.id)?;
         // 01 §6: what can be refused before a stream begins is.
@@ -166,7 +201,7 @@ impl Service {
         if let Some(seen) = call.last_seen.filter(within_reach) {
             let follow = self.engine.follow(&head, seen);
             if !head.state.is_terminal() || self.has_news(&head, seen).await? {
-                return Ok(Stream::resumed(&head, follow, self.patience, place));
+                return Ok(Stream::resumed(&head, follow, self.patience, place).into());
             }
         }
         let (task, at) = self.engine.task(&head).await?;
@@ -177,7 +212,7 @@ impl Service {
                 .with("state", task.status.state.as_str()));
         }
         let task = shown(&task, self.limits.history(None), true);
-        Ok(Stream::subscribed(&self.engine, &head, (task, at), self.patience, place))
+        Ok(Stream::subscribed(&self.engine, &head, (task, at), self.patience, place).into())
     }
 
     /// Whether something that callers are told of came after a position of a task that has ended. All of it is in the

@@ -8,6 +8,9 @@ use tokio::sync::Notify;
 
 use crate::model::Event;
 
+/// From so many events on, room for them grows in smaller steps.
+const MANY: usize = 64;
+
 /// A bounded queue between a turn and its log. Costs a lock, and no channel.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -84,8 +87,10 @@ impl Queue {
         }
         let is_news = said.events.is_empty();
         if said.events.len() == said.events.capacity() {
-            // In few steps: what was said is moved at each of them.
-            let more = (3 * said.events.len()).clamp(4, self.limit.max(4));
+            // In few steps, since what was said is moved at each of them; and not in leaps where that is much.
+            let length = said.events.len();
+            let more = if length < MANY { 3 * length } else { length };
+            let more = more.clamp(4, self.limit.max(4));
             said.events.reserve_exact(more);
         }
         said.events.push(event);

@@ -89,7 +89,8 @@ pub(crate) struct Parts {
 
 /// A message that opens a task.
 pub(crate) struct Opening {
-    pub(crate) message: Message,
+    /// Shared from the start, since it goes through many hands.
+    pub(crate) message: Arc<Message>,
     /// What makes it the same message when it is sent again.
     pub(crate) key: Option<Key>,
     /// The name that a client of the first days gave the task.
@@ -104,6 +105,7 @@ pub(crate) struct Opening {
 
 impl From<Message> for Opening {
     fn from(message: Message) -> Self {
+        let message = Arc::new(message);
         Self { message, key: None, alias: None, config: None, failure: None, followed: false }
     }
 }
@@ -272,12 +274,17 @@ impl Engine {
         self.clock.now()
     }
 
-    /// Opens a task with this message and begins to work on it.
-    pub(crate) async fn start(&self, call: Call, opening: Opening) -> Result<Box<Accepted>> {
+    /// Opens a task with this message and begins to work on it, whether or not somebody waits for that. What it is given is put
+    /// where it belongs at once.
+    pub(crate) fn start(
+        &self,
+        call: Call,
+        opening: Opening,
+    ) -> impl Future<Output = Result<Box<Accepted>>> + Send + use<> {
         let (answer, accepted) = oneshot::channel();
-        let mut runner = Runner::opening(self.clone(), call, opening, answer)?;
-        let work = Work::new(self, async move { runner.run_opening().await });
-        work.answer(accepted).await
+        let runner = Runner::opening(self.clone(), call, opening, answer);
+        let work = runner.map(|runner| Work::new(self, runner.run_opening()));
+        async { work?.answer(accepted).await }
     }
 
     /// The message that was sent under this key before, if there was one.
@@ -371,8 +378,8 @@ impl Engine {
 
     /// Works on a task that nobody works on, beginning with a wish.
     async fn work_on(&self, head: &Head, wish: Wish, (live, wished): (Arc<Live>, Wished)) {
-        let mut runner = Runner::resuming(self.clone(), head.clone(), live, wished);
-        Work::new(self, async move { runner.run_from(wish).await }).begin().await;
+        let runner = Runner::resuming(self.clone(), head.clone(), live, wished);
+        Work::new(self, runner.run_from(wish)).begin().await;
     }
 }
 

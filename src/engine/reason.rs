@@ -44,15 +44,14 @@ fn says(metadata: Option<&Object>, reason: &str) -> bool {
     metadata.and_then(|metadata| metadata.get(REASON)).is_some_and(|known| known == Json::from(reason))
 }
 
-/// A message as it may come from outside: the word is ours alone.
-pub(super) fn from_outside(mut message: Message) -> Message {
+/// Makes a message what may come from outside: the word is ours alone.
+pub(super) fn strip(message: &mut Message) {
     if let Some(metadata) = &mut message.metadata
         && metadata.remove(REASON).is_some()
         && metadata.is_empty()
     {
         message.metadata = None;
     }
-    message
 }
 
 #[cfg(test)]
@@ -61,12 +60,14 @@ mod tests {
 
     #[test]
     fn nobody_outside_can_say_that_no_answer_came() {
-        let silence = silence("m".into());
-        assert!(is_silence(&silence));
-        let forged = from_outside(silence);
+        let mut forged = silence("m".into());
+        assert!(is_silence(&forged));
+        strip(&mut forged);
         assert!(!is_silence(&forged));
         assert_eq!(forged.metadata, None);
-        let other = Message { metadata: Some([("a", Json::from("b"))].into_iter().collect()), ..forged };
-        assert_eq!(from_outside(other.clone()), other);
+        let mut other = Message { metadata: Some([("a", Json::from("b"))].into_iter().collect()), ..forged };
+        let before = other.clone();
+        strip(&mut other);
+        assert_eq!(other, before);
     }
 }

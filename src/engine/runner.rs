@@ -86,33 +86,41 @@ impl Runner {
     /// A runner for a task that does not exist yet; it has leave to run, or a place among those that wait.
     ///
     /// # Errors
-    /// Enough wait already.
+    /// Enough wait already, or the message is larger than a task may be.
     pub(super) fn opening(
         engine: Engine,
         call: Call,
         opening: Opening,
         answer: oneshot::Sender<Result<Box<Accepted>>>,
     ) -> Result<Box<Self>> {
-        let Opening { message, key, alias, config, failure, followed } = opening;
+        let Opening { mut message, key, alias, config, failure, followed } = opening;
         let id = TaskId::from(engine.clock.id());
         let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
-        let message = reason::from_outside(message).in_task(id.clone()).in_context(context_id.clone());
-        let message = Arc::new(message);
+        let own = Arc::make_mut(&mut message);
+        reason::strip(own);
+        (own.task_id, own.context_id) = (Some(id.clone()), Some(context_id.clone()));
         let metadata = alias.as_ref().map(|alias| [(LEGACY_ID, alias.as_str())].into_iter().collect());
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata };
-        let mut runner = Box::new(Self::new(engine, id, call.scope.clone()));
+        let mut runner = Self::new(engine, id, call.scope.clone());
         (runner.failure, runner.birth) =
             (failure, Some(Birth { context_id, key, alias, config, followed, answer }));
         runner.version = call.version;
-        let traced = call.trace.clone().map(Event::Traced);
-        runner.calls.push_back((1, call));
         runner.pending.reserve_exact(QUICK);
-        runner.plan([created, Event::Message(message)].into_iter().chain(traced));
-        if runner.weight > runner.engine.settings.max_task_bytes {
+        runner.pending.push(created);
+        runner.pending.push(Event::Message(message));
+        runner.pending.extend(call.trace.clone().map(Event::Traced));
+        runner.calls.push_back((1, call));
+        let weight: usize = runner.pending.iter().map(Event::weight).sum();
+        if weight > runner.engine.settings.max_task_bytes {
             metrics::limit("max_task_bytes");
             return Err(Error::TooLarge);
         }
-        runner.begin_turn();
+        // Not `begin_turn`: all of it is folded at once.
+        runner.permit = runner.worker.try_leave(&runner.engine.turns);
+        if runner.permit.is_some() {
+            runner.pending.extend(runner.log.turn_start());
+        }
+        runner.plan_from(0);
         if runner.permit.is_none() {
             // Taken before the first wait, so that a thousand who come at once count as a thousand.
             let place = Waiting::new(&runner.engine);
@@ -127,14 +135,14 @@ impl Runner {
 
     /// A runner for a task that nobody works on.
     pub(super) fn resuming(engine: Engine, head: Head, live: Arc<Live>, wished: Wished) -> Box<Self> {
-        let mut runner = Box::new(Self::new(engine, head.id.clone(), head.scope.clone()));
+        let mut runner = Self::new(engine, head.id.clone(), head.scope.clone());
         (runner.head, runner.live, runner.wished) = (Some(head), Some(live), Some(wished));
         runner
     }
 
-    /// A runner that knows nothing yet.
-    fn new(engine: Engine, id: TaskId, scope: Scope) -> Self {
-        Self {
+    /// A runner that knows nothing yet. In a box from the start: it is large.
+    fn new(engine: Engine, id: TaskId, scope: Scope) -> Box<Self> {
+        Box::new(Self {
             worker: engine.staff.of(&scope),
             engine,
             id,
@@ -160,11 +168,11 @@ impl Runner {
             pause: FIRST_PAUSE,
             waited: Duration::ZERO,
             version: Version::V1,
-        }
+        })
     }
 
     /// Opens the log and works until nothing is left to do.
-    pub(super) async fn run_opening(&mut self) {
+    pub(super) async fn run_opening(mut self: Box<Self>) {
         // Where a second run must not happen, and where the turn cannot begin, the record comes first.
         let named = |birth: &Birth| birth.key.is_some() || birth.alias.is_some();
         let named = self.birth.as_ref().is_some_and(named);
@@ -182,7 +190,7 @@ impl Runner {
     }
 
     /// Reads the log, grants the wish, and works until nothing is left to do.
-    pub(super) async fn run_from(&mut self, wish: Wish) {
+    pub(super) async fn run_from(mut self: Box<Self>, wish: Wish) {
         let mut pause = FIRST_PAUSE;
         while let Err(error) = self.reload().await {
             tracing::error!(task = %self.id, error = &error as &dyn std::error::Error, "log unreadable");

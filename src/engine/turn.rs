@@ -50,7 +50,6 @@ pub(super) enum Fault {
 pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()> {
     let begun = Instant::now();
     let (setting, span) = setting(runner, message, begun);
-    let setting = Arc::new(setting);
     let worker = runner.worker.clone();
     let work = match runner.failure.take() {
         Some(failure) => Work::failed(failure),
@@ -78,10 +77,9 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     }
     let finished = course.finish(runner).await;
     let state = runner.log.task.status.state;
-    let took = begun.elapsed();
-    running.ended(&runner.scope().agent, state, took);
+    running.ended(&runner.scope().agent, state, begun);
     trace::turn_ended(&span, state);
-    told(runner, &course.setting, took);
+    told(runner, &course.setting, begun);
     finished
 }
 
@@ -90,7 +88,7 @@ fn later(from: Instant, time: Option<Duration>) -> Option<Instant> {
     from.checked_add(time?)
 }
 
-fn setting(runner: &mut Runner, message: Arc<Message>, begun: Instant) -> (Setting, Span) {
+fn setting(runner: &mut Runner, message: Arc<Message>, begun: Instant) -> (Arc<Setting>, Span) {
     let mut call = runner.call();
     runner.version = call.version;
     let attempt = runner.log.attempts.max(1);
@@ -98,7 +96,7 @@ fn setting(runner: &mut Runner, message: Arc<Message>, begun: Instant) -> (Setti
     // What the agent asks of others is part of its turn.
     call.trace = trace::of(&span).or(call.trace);
     let engine = &runner.engine;
-    let setting = Setting {
+    let setting = Arc::new(Setting {
         task: runner.log.task.clone(),
         timed_out: reason::is_silence(&message),
         message,
@@ -109,12 +107,12 @@ fn setting(runner: &mut Runner, message: Arc<Message>, begun: Instant) -> (Setti
         listens: AtomicBool::new(false),
         deadline: later(begun, runner.worker.max_turn_time(&engine.settings)),
         library: engine.0.clone(),
-    };
+    });
     (setting, span)
 }
 
 /// The one line that the log has of every turn: whose it was and how it ended, and nothing of what was said.
-fn told(runner: &Runner, setting: &Setting, took: Duration) {
+fn told(runner: &Runner, setting: &Setting, begun: Instant) {
     let (scope, task) = (runner.scope(), &runner.log.task);
     tracing::info!(
         task = %runner.id,
@@ -123,7 +121,7 @@ fn told(runner: &Runner, setting: &Setting, took: Duration) {
         caller = setting.call.caller().name(),
         trace = setting.call.trace.as_ref().map(Trace::trace_id),
         state = %task.status.state,
-        took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         "turn ended"
     );
 }

@@ -103,16 +103,18 @@ pub(crate) fn turn(agent: &str, waited: Duration) -> Running {
 }
 
 impl Running {
-    /// The agent said the first thing.
-    pub(crate) fn spoke(&self, after: Duration) {
-        self.note(|book, by| book.first_event_seconds.get_or_create(by).observe(after.as_secs_f64()));
+    /// The agent, which began then, said the first thing.
+    pub(crate) fn spoke(&self, begun: Instant) {
+        self.note(|book, by| {
+            book.first_event_seconds.get_or_create(by).observe(begun.elapsed().as_secs_f64());
+        });
     }
 
-    /// The turn is over, and the task in this state.
-    pub(crate) fn ended(&self, agent: &str, state: TaskState, after: Duration) {
-        self.note(|book, by| book.turn_seconds.get_or_create(by).observe(after.as_secs_f64()));
+    /// The turn that began then is over, and the task in this state.
+    pub(crate) fn ended(&self, agent: &str, state: TaskState, begun: Instant) {
+        self.note(|book, by| book.turn_seconds.get_or_create(by).observe(begun.elapsed().as_secs_f64()));
         if let Some(listener) = LISTENER.get() {
-            listener.turn_ended(agent, state, after);
+            listener.turn_ended(agent, state, begun.elapsed());
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::model::{ErrorKind, Event, Operation, TaskState, Version};
 
 pub(crate) const MEDIA_TYPE: &str = "text/plain";
@@ -13,9 +15,9 @@ pub(crate) fn text() -> Option<String> {
 pub(crate) struct Running;
 
 impl Running {
-    pub(crate) fn spoke(&self, _: Duration) {}
+    pub(crate) fn spoke(&self, _: Instant) {}
 
-    pub(crate) fn ended(&self, _: &str, _: TaskState, _: Duration) {}
+    pub(crate) fn ended(&self, _: &str, _: TaskState, _: Instant) {}
 }
 
 pub(crate) fn call(_: &str, _: Operation, _: Version, _: Option<ErrorKind>) {}

@@ -59,7 +59,7 @@ struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// Takes as much as has arrived. What nearly every body is within is not counted.
+    /// Takes as much as there is room for. What nearly every body is within is not counted.
     fn grow(&mut self, length: usize) -> Result<()> {
         let more = length.saturating_sub(self.taken + FREE);
         self.taken += more;
@@ -105,23 +105,37 @@ enum Gathered {
 }
 
 impl Gathered {
-    /// The same with another piece behind it; so much is going to come in all.
-    fn and(self, data: Bytes, room: usize) -> Self {
+    /// How much room there has to be with so much more; so much was announced.
+    fn room(&self, more: usize, announced: usize) -> usize {
+        let all = match self {
+            Self::Nothing => return more,
+            Self::Piece(first) => return announced.min(ROOM).max(first.len() + more),
+            Self::Pieces(all) => all,
+        };
+        if all.capacity() - all.len() >= more {
+            return all.capacity();
+        }
+        // As much as was announced, but no more than sixteen times of what has come.
+        let room = if announced > all.len() { announced.min(16 * all.len()) } else { 2 * all.capacity() };
+        room.max(all.len() + more)
+    }
+
+    /// The same with another piece behind it. The room that is made for it is part of the share, before it is made.
+    fn and(self, data: Bytes, announced: usize, share: &mut Share<'_>) -> Result<Self> {
+        let room = self.room(data.len(), announced);
+        share.grow(room)?;
         let mut all = match self {
-            Self::Nothing => return Self::Piece(data),
+            Self::Nothing => return Ok(Self::Piece(data)),
             Self::Piece(first) => {
-                let mut all = Vec::with_capacity(room.min(ROOM).max(first.len() + data.len()));
+                let mut all = Vec::with_capacity(room);
                 all.extend_from_slice(&first);
                 all
             }
             Self::Pieces(all) => all,
         };
-        if all.capacity() - all.len() < data.len() {
-            // As much as was announced, but no more than four times of what has come.
-            all.reserve(data.len().max(room.saturating_sub(all.len()).min(3 * all.len())));
-        }
+        all.reserve_exact(room.saturating_sub(all.len()));
         all.extend_from_slice(&data);
-        Self::Pieces(all)
+        Ok(Self::Pieces(all))
     }
 
     fn whole(self) -> Bytes {
@@ -142,8 +156,7 @@ async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) ->
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length <= limit {
-            share.grow(length)?;
-            bytes = bytes.and(data, announced.min(limit));
+            bytes = bytes.and(data, announced.min(limit), &mut share)?;
         } else if length > limit.saturating_add(MAX_DISCARDED) {
             break;
         }
@@ -171,6 +184,35 @@ mod tests {
         drop((one, two));
         share().grow(FREE + 1_000).unwrap();
         assert_eq!(reading.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn s62_room_is_made_for_what_comes_and_counts_before_it_is_made() {
+        let piece = |length| Bytes::from(vec![b' '; length]);
+        for (announced, lengths, most) in [
+            (8 << 20, &[1, FREE][..], FREE + 1),
+            (8 << 20, &[1, FREE, FREE], 16 * (FREE + 1)),
+            (8 << 20, &[1, FREE, FREE, 15 * FREE], 8 << 20),
+            (0, &[1, 1_000, 5_000, 20_000, 70_000, 70_000], 2 * 166_001),
+            (100_000, &[60_000, 40_000], 100_000),
+        ] {
+            let reading = Reading::default();
+            let mut share = Share { reading: &reading, taken: 0, most: usize::MAX };
+            let mut gathered = Gathered::Nothing;
+            for length in lengths {
+                gathered = gathered.and(piece(*length), announced, &mut share).unwrap();
+            }
+            let Gathered::Pieces(all) = &gathered else { panic!("there are several") };
+            assert!(all.capacity() <= most, "{} of {announced}", all.capacity());
+            assert_eq!(reading.0.load(Ordering::Relaxed), all.capacity().saturating_sub(FREE));
+            assert_eq!(gathered.whole().len(), lengths.iter().sum::<usize>());
+        }
+        let reading = Reading::default();
+        let mut share = Share { reading: &reading, taken: 0, most: 2 * FREE };
+        let gathered = Gathered::Nothing.and(piece(1), 8 << 20, &mut share).unwrap();
+        let gathered = gathered.and(piece(FREE), 8 << 20, &mut share).unwrap();
+        let refused = gathered.and(piece(1), 8 << 20, &mut share).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use super::reply::Reply;
 use super::running::Current;
 use super::settings::ServerSettings;
 use super::taken;
+use super::timer::Lazy;
 use crate::stop;
 
 /// How long those may take to say so whose turn was dropped when the server stopped.
@@ -202,7 +203,7 @@ impl Http {
         let mut one = http1::Builder::new();
         // Flat writes: an answer is one piece, and small. Not `pipeline_flush`, which is flat too, but buffers for a peer
         // that does not read without a limit, and holds streams back from one that has asked for more.
-        one.timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).writev(false);
+        one.header_read_timeout(settings.header_timeout).writev(false);
         one.max_header_size(settings.max_header_bytes);
         Self { one, tasks: tasks.clone() }
     }
@@ -227,7 +228,9 @@ impl Http {
                 let Visit { current, peer, watcher, _place, .. } = visit;
                 let peer = Arc::new(peer);
                 let service = service_fn(move |request| answer(current.clone(), peer.clone(), request));
-                watcher.watch(self.one.serve_connection(TokioIo::new(io), service)).await
+                let mut one = self.one.clone();
+                one.timer(Lazy::default());
+                watcher.watch(one.serve_connection(TokioIo::new(io), service)).await
             }
         };
         if let Err(error) = ended {

@@ -16,7 +16,7 @@ use super::routes::Routes;
 use crate::auth::{Access, Credentials, Identity, Left, Spender, UnderWay, Word};
 use crate::metrics;
 use crate::model::{Call, Caller, Error, ErrorKind, Operation, Request, Response, Result, Version};
-use crate::service::{Answer, Resident};
+use crate::service::{Answer, Called, Resident};
 
 /// Somebody whom we serve, and what they have sent.
 pub(super) struct Guest {
@@ -145,19 +145,25 @@ impl Routes {
 }
 
 impl Entered<'_> {
-    /// Does what is asked.
-    pub(super) async fn call(&self, request: Request) -> Result<Answer> {
-        let answer = self.resident.service.call(&self.call, request).await;
-        let failed = answer.as_ref().err().map(Error::kind);
-        metrics::call(&self.resident.name, self.operation, self.call.version, failed);
-        let answer = answer?;
-        Ok(match (answer, self.access) {
-            (Answer::One(Response::AgentCard(card)), Some(access)) => {
-                let card = access.shown(self.identity, &self.resident.name, *card);
-                Answer::One(Response::AgentCard(Box::new(card)))
-            }
-            (answer, _) => answer,
-        })
+    /// Does what is asked. Whoever waits for it keeps no room for the request.
+    pub(super) fn call(&self, request: Request) -> impl Future<Output = Result<Answer>> + Send {
+        let called = self.resident.service.call(&self.call, request);
+        async {
+            let answer = match called {
+                Ok(Called::Done(answer)) => Ok(answer),
+                Ok(Called::Waits(answering)) => answering.await,
+                Err(error) => Err(error),
+            };
+            let failed = answer.as_ref().err().map(Error::kind);
+            metrics::call(&self.resident.name, self.operation, self.call.version, failed);
+            Ok(match (answer?, self.access) {
+                (Answer::One(Response::AgentCard(card)), Some(access)) => {
+                    let card = access.shown(self.identity, &self.resident.name, *card);
+                    Answer::One(Response::AgentCard(Box::new(card)))
+                }
+                (answer, _) => answer,
+            })
+        }
     }
 
     /// Says in the answer what goes with every one: its version, what is left to the caller, and that a card which is not for

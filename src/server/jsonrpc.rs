@@ -51,10 +51,23 @@ pub(super) async fn answer(
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
     let (head, body) = (*request).into_parts();
-    match read(routes, guest, &head, body).await {
-        Ok(called) => answered(routes, resident, guest, &head.headers, called).await,
-        Err(NoCall { id, error, form }) => refused(&id, routes.refuse(resident, guest, error), form),
-    }
+    // Not in the match, which would have room for it until its end.
+    let called = read(routes, guest, &head, body).await;
+    let Called { id, method, version, params } = match called {
+        Ok(called) => called,
+        Err(NoCall { id, error, form }) => return refused(&id, routes.refuse(resident, guest, error), form),
+    };
+    let headers = &head.headers;
+    let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
+    let caller = guest.caller().clone();
+    let answer = told.of(&caller, pin!(served(routes, resident, guest, headers, (&id, params)))).await;
+    answer.unwrap_or_else(|error| {
+        let error = routes.refuse(resident, guest, error);
+        match refuses_in_stream(method.operation, version) {
+            true => refused_stream(&id, error, version),
+            false => refused(&id, error, version),
+        }
+    })
 }
 
 /// Answers a request of somebody whom we do not serve; what else it says is not even read.
@@ -88,26 +101,6 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
     })?;
     let params = read_params(method, request.params);
     Ok(Called { id: request.id.into_owned(), method, version, params })
-}
-
-async fn answered(
-    routes: &Routes,
-    resident: &Resident,
-    guest: &mut Guest,
-    headers: &HeaderMap,
-    called: Called,
-) -> Reply {
-    let Called { id, method, version, params } = called;
-    let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
-    let caller = guest.caller().clone();
-    let answer = told.of(&caller, pin!(served(routes, resident, guest, headers, (&id, params)))).await;
-    answer.unwrap_or_else(|error| {
-        let error = routes.refuse(resident, guest, error);
-        match refuses_in_stream(method.operation, version) {
-            true => refused_stream(&id, error, version),
-            false => refused(&id, error, version),
-        }
-    })
 }
 
 fn version(

@@ -54,7 +54,8 @@ impl Server {
     /// # Errors
     /// The store does not answer, or two agents have one name.
     pub async fn local(self) -> Result<Local> {
-        let Built { running, tasks, stop, .. } = self.build(NOWHERE).await?;
+        let (plan, rest) = self.parts()?;
+        let Built { running, tasks, stop, .. } = rest.build(plan, NOWHERE).await?;
         let (engine, delivering) = (running.engine().clone(), running.pushes().clone());
         let house = async move { match engine.keep_house().await {} };
         tasks.spawn(stop.clone().run_until_cancelled_owned(house));

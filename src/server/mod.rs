@@ -36,6 +36,7 @@ mod seal;
 mod served;
 mod settings;
 mod taken;
+mod timer;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -245,13 +246,16 @@ impl Server {
     /// Takes an address; port 0 takes any that is free.
     ///
     /// # Errors
-    /// The address cannot be listened on; the source says why.
+    /// Something that cannot be so, whatever the address; or it cannot be listened on, and the source says why.
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
+        #[cfg(unix)]
+        let admin = self.admin.clone();
+        let (plan, rest) = self.parts()?;
         let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
         #[cfg(unix)]
-        let doors = match self.admin.clone() {
-            Some(admin) => Some(admin.bind(self.handshake.clone()).await.map_err(cannot_listen)?),
+        let doors = match admin {
+            Some(admin) => Some(admin.bind(rest.handshake.clone()).await.map_err(cannot_listen)?),
             None => None,
         };
         Ok(Bound {
@@ -259,54 +263,14 @@ impl Server {
             #[cfg(unix)]
             doors,
             address,
-            built: self.build(address).await?,
+            built: rest.build(plan, address).await?,
         })
-    }
-
-    /// Puts everything together for callers who come to this address.
-    async fn build(self, address: SocketAddr) -> Result<Built> {
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let (plan, rest) = self.parts()?;
-        let Rest { store, settings, push, handshake, .. } = rest;
-        #[cfg(feature = "jws")]
-        let push_signer = rest.push_signer;
-        let root = plan.root(address, handshake.is_some())?;
-        let engine = Engine::new(
-            store,
-            Arc::new(bus::Local::default()),
-            Staff::new(plan.hires()),
-            Arc::new(System),
-            settings,
-            (tasks.clone(), stop.clone()),
-        );
-        engine.recover().await?;
-        #[cfg(feature = "jws")]
-        let signature = push_signer.clone().map(|signer| seal::signature(signer, &root));
-        #[cfg(not(feature = "jws"))]
-        let signature = None;
-        let pushes = pushes(&engine, push, signature, &stop);
-        let ground = Ground {
-            address,
-            is_secure: handshake.is_some(),
-            places: plan.places(),
-            reading: Arc::default(),
-            #[cfg(feature = "jws")]
-            push_signer,
-            leaving: CancellationToken::new(),
-            drain: CancellationToken::new(),
-            engine,
-            pushes,
-        };
-        let team = ground.engine.team();
-        let routes = plan.routes(&ground, &team, None)?;
-        let current = Arc::new(Current::new(routes));
-        Ok(Built { root, running: Running::new(ground, current), handshake, tasks, stop })
     }
 
     /// What may change while it runs, and what may not.
     ///
     /// # Errors
-    /// Invalid: agents whose names cannot be.
+    /// Invalid: agents whose names cannot be, or a public url that is none.
     fn parts(self) -> Result<(Plan, Rest)> {
         let plan = Plan {
             agents: [self.first].into_iter().chain(self.others).collect(),
@@ -341,6 +305,47 @@ struct Rest {
     #[cfg(feature = "jws")]
     push_signer: Option<crate::jws::Signer>,
     handshake: Option<Arc<dyn Handshake>>,
+}
+
+impl Rest {
+    /// Puts everything together for callers who come to this address.
+    async fn build(self, plan: Plan, address: SocketAddr) -> Result<Built> {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let Self { store, settings, push, handshake, .. } = self;
+        #[cfg(feature = "jws")]
+        let push_signer = self.push_signer;
+        let root = plan.root(address, handshake.is_some())?;
+        let engine = Engine::new(
+            store,
+            Arc::new(bus::Local::default()),
+            Staff::new(plan.hires()),
+            Arc::new(System),
+            settings,
+            (tasks.clone(), stop.clone()),
+        );
+        engine.recover().await?;
+        #[cfg(feature = "jws")]
+        let signature = push_signer.clone().map(|signer| seal::signature(signer, &root));
+        #[cfg(not(feature = "jws"))]
+        let signature = None;
+        let pushes = pushes(&engine, push, signature, &stop);
+        let ground = Ground {
+            address,
+            is_secure: handshake.is_some(),
+            places: plan.places(),
+            reading: Arc::default(),
+            #[cfg(feature = "jws")]
+            push_signer,
+            leaving: CancellationToken::new(),
+            drain: CancellationToken::new(),
+            engine,
+            pushes,
+        };
+        let team = ground.engine.team();
+        let routes = plan.routes(&ground, &team, None)?;
+        let current = Arc::new(Current::new(routes));
+        Ok(Built { root, running: Running::new(ground, current), handshake, tasks, stop })
+    }
 }
 
 /// Who calls webhooks, beside what the server waits for when it is to stop.

@@ -6,13 +6,15 @@ use std::vec;
 
 use tokio_util::sync::ReusableBoxFuture;
 
-use super::taken::PIECE;
 use crate::metrics;
 use crate::model::Result;
 use crate::service::{Item, Stream};
 
 /// What an event takes when it is written, mostly: room that is there from the start need not grow step by step.
-const USUAL: usize = 320;
+const USUAL: usize = 384;
+
+/// A piece is about so large: what is larger than that, our allocator does not keep at hand.
+const PIECE: usize = 32 << 10;
 
 /// A stream, and what came out of it.
 type Next = (Stream, Option<Result<Vec<Item>>>);
@@ -76,7 +78,8 @@ fn piece<S, I>(
     mut write: impl FnMut(&mut Vec<u8>, &S, &I),
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity((items.len() * USUAL).clamp(1024, PIECE));
-    while out.len() < PIECE
+    // One more that is as large as most still fits.
+    while out.len() + USUAL <= PIECE
         && let Some(item) = items.next()
     {
         write(&mut out, stream, &item);

@@ -167,12 +167,13 @@ impl Plan {
         })
     }
 
-    /// Two agents of one name would be one and the same, and a tenant of the first hides an agent of its name. A card for those
-    /// who are known is for nobody where nobody is asked.
+    /// Says what cannot be so, whatever it listens on. Two agents of one name would be one and the same, and a tenant of the first
+    /// hides an agent of its name. A card for those who are known is for nobody where nobody is asked.
     ///
     /// # Errors
     /// Invalid: which.
     pub(super) fn check(&self) -> Result<()> {
+        self.public_url.as_deref().map(Place::public).transpose()?;
         let agents = &self.agents;
         let first = agents.first().map_or(&[][..], |served| &served.tenants);
         for (at, served) in agents.iter().enumerate() {

@@ -112,10 +112,13 @@ impl Routes {
         if *request.method() != Method::POST {
             return not_allowed("POST");
         }
-        match self.admit(peer, &request).await {
-            Ok(mut guest) => jsonrpc::answer(self, resident, &mut guest, request).await,
-            Err(error) => jsonrpc::turned_away(&request, error),
-        }
+        // Not in the match, which would have room for it until its end.
+        let admitted = self.admit(peer, &request).await;
+        let mut guest = match admitted {
+            Ok(guest) => guest,
+            Err(error) => return jsonrpc::turned_away(&request, error),
+        };
+        jsonrpc::answer(self, resident, &mut guest, request).await
     }
 
     async fn chat(&self, at: usize, path: &str, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::sleep;
 
 /// What is handed over at once: a slow peer takes this much well within the timeout, and shows that it does.
-pub(super) const PIECE: usize = 64 << 10;
+const PIECE: usize = 64 << 10;
 
 tokio::task_local! {
     /// Whether something was handed over, and nothing has been asked for since.

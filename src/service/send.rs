@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::again::{of_key, refused};
-use super::{Service, Stream, not_found};
+use super::{Answer, Service, Stream, not_found};
 use crate::agent::Failure;
 use crate::engine::{Accepted, Opening};
 use crate::model::{
-    Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageRequest, SendMessageResponse, Task,
-    TaskId,
+    Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageConfiguration, SendMessageRequest,
+    SendMessageResponse, Task, TaskId,
 };
 use crate::store::{Head, Key, Registered};
 
@@ -24,19 +24,15 @@ enum Sent<T> {
 
 impl Service {
     /// Sends a message, to a new task or to one that is there; waits for the answer unless asked not to.
-    pub(super) async fn send_message(
-        &self,
-        call: &Call,
-        request: Box<SendMessageRequest>,
-    ) -> Result<SendMessageResponse> {
+    pub(super) async fn send_message(&self, call: &Call, request: Box<SendMessageRequest>) -> Result<Answer> {
         let (history_length, at_once) =
             (self.limits.history(request.history_length()), request.returns_immediately());
         let accepted = match self.accept(call, request, false, |_| Ok(())).await? {
-            Sent::Reply(message) => return Ok(SendMessageResponse::Message(message)),
+            Sent::Reply(message) => return Ok(SendMessageResponse::Message(message).into()),
             Sent::Opened(accepted, ()) | Sent::Continued(accepted, ()) => accepted,
         };
         if !self.engine.keeps_tasks() {
-            return Ok(SendMessageResponse::Message(Box::pin(self.told(accepted)).await?));
+            return Ok(SendMessageResponse::Message(Box::pin(self.told(accepted)).await?).into());
         }
         let id = accepted.head.id.clone();
         let mut task = match at_once {
@@ -45,7 +41,7 @@ impl Service {
             false => self.settled(accepted).await.map_err(|error| of_task(error, &id))?,
         };
         task.limit_history(history_length);
-        Ok(SendMessageResponse::Task(task))
+        Ok(SendMessageResponse::Task(task).into())
     }
 
     /// What a turn came to, as a message; its task is dropped.
@@ -82,7 +78,7 @@ impl Service {
         &self,
         call: &Call,
         request: Box<SendMessageRequest>,
-    ) -> Result<Stream> {
+    ) -> Result<Answer> {
         let history_length = self.limits.history(request.history_length());
         // Before anything is written: whoever finds no place has sent nothing.
         let place = self.places.take(call.caller())?;
@@ -90,16 +86,17 @@ impl Service {
             Some(head) => place.at(&head.id),
             None => Ok(place),
         });
-        match sent.await? {
-            Sent::Reply(message) => Ok(Stream::message(message)),
+        let stream = match sent.await? {
+            Sent::Reply(message) => Stream::message(message),
             Sent::Opened(accepted, place) => {
                 let place = place.at(&accepted.head.id)?;
-                Ok(Stream::opened(&self.engine, accepted, history_length, place))
+                Stream::opened(&self.engine, accepted, history_length, place)
             }
             Sent::Continued(accepted, place) => {
-                Ok(Stream::continued(&self.engine, accepted, history_length, place))
+                Stream::continued(&self.engine, accepted, history_length, place)
             }
-        }
+        };
+        Ok(stream.into())
     }
 
     /// Takes a message in, for somebody who follows what comes of it or not. `prepare` is called before anything is written,
@@ -121,9 +118,8 @@ impl Service {
             true => None,
             false => Box::pin(self.continued(call, &request)).await?,
         };
-        let hook =
-            request.configuration.as_mut().and_then(|inner| inner.task_push_notification_config.take());
-        let config = match hook {
+        let hook = |inner: &mut SendMessageConfiguration| inner.task_push_notification_config.take();
+        let config = match request.configuration.as_mut().and_then(hook) {
             Some(hook) => {
                 let config = self.inline_config(call, hook, key.as_ref(), continued.as_ref());
                 Some(Box::new(Box::pin(config).await?))
@@ -158,6 +154,7 @@ impl Service {
             Box::pin(self.budget.check(&self.engine, &call.scope)).await?;
         }
         let SendMessageRequest { message, alias, .. } = *request;
+        let message = Arc::new(message);
         let webhook = config.as_ref().and_then(|config| config.config.id.clone());
         let opened =
             self.engine.start(call.clone(), Opening { message, key, alias, config, failure, followed }).await;

@@ -1,7 +1,7 @@
 //! Logs in memory: gone with the process.
 //!
 //! Most tasks that are here have ended, and nobody asks for most of these: they are kept in the form in which they would be
-//! written down, which takes a quarter of the room and is read when somebody does.
+//! written down, which takes a quarter of the room and is read when somebody does. A message that is heavy alone stays as it is.
 
 mod hook;
 mod index;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use self::hook::Hook;
-use self::log::{Log, Packed};
+use self::log::{Form, Log};
 use self::shelf::Shelf;
 use super::{
     Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store,
@@ -63,13 +63,13 @@ impl Store for Memory {
     }
 
     async fn create(&self, task: &NewTask) -> Result<Opened> {
-        let first = Packed::new(&task.batch)?;
+        let first = Form::new(&task.batch)?;
         self.shelf().create(task, first)
     }
 
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq> {
-        let packed = Packed::new(batch)?;
-        self.shelf().append(task, at, batch, packed)
+        let form = Form::new(batch)?;
+        self.shelf().append(task, at, batch, form)
     }
 
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
@@ -178,8 +178,10 @@ impl Store for Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::model::{Caller, ContextId, Event, TaskState};
+    use crate::model::{Caller, ContextId, Event, Message, TaskState};
     use crate::store::conformance;
 
     #[tokio::test(flavor = "multi_thread")]
@@ -188,9 +190,12 @@ mod tests {
     }
 
     fn batch(number: u64) -> Batch {
-        // Every now and then one that is larger than a page.
+        // Every now and then one that is larger than a page, and one with a message that is kept as it is.
         let text = "x".repeat(if number % 90 == 50 { 20_000 } else { 150 });
-        let events = vec![Event::Ignored { reason: format!("{number} {text}") }; 2];
+        let mut events = vec![Event::Ignored { reason: format!("{number} {text}") }; 2];
+        if number % 90 == 70 {
+            events[1] = Event::Message(Arc::new(Message::user("y".repeat(100_000))));
+        }
         let (time, state) = (Timestamp::default(), TaskState::Working);
         Batch { time, events, state, status_time: time, parked: false, key: None, turn: 0 }
     }
@@ -219,5 +224,24 @@ mod tests {
         }
         let found = store.find(&head.scope, &head.id).await.unwrap().unwrap();
         assert_eq!(found, Head { position: Seq(801), state: TaskState::Working, ..head });
+    }
+
+    #[tokio::test]
+    async fn a_heavy_message_is_shared_and_its_task_is_found_by_its_names() {
+        let scope = Scope { agent: "a".into(), tenant: "".into(), owner: Caller::anonymous() };
+        let (id, context_id) = (TaskId::from("t"), ContextId::from("c"));
+        let message = Arc::new(Message::user("y".repeat(100_000)));
+        let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
+        let batch = Batch { events: vec![created, Event::Message(message.clone())], ..batch(0) };
+        let store = Memory::new();
+        let task = NewTask { id, scope, context_id: context_id.clone(), alias: None, config: None, batch };
+        let Opened::New(head) = store.create(&task).await.unwrap() else { panic!("it is new") };
+        drop(task);
+        assert_eq!(Arc::strong_count(&message), 2, "one is here and one is kept");
+        assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head.clone()));
+        let query = Query { context_id: Some(context_id), limit: 9, ..Query::default() };
+        assert_eq!(store.list(&head.scope, &query).await.unwrap().tasks, std::slice::from_ref(&head));
+        let read = store.read(&head, Seq(1), 9).await.unwrap();
+        assert!(matches!(&read[..], [Entry { event: Event::Message(read), .. }] if *read == message));
     }
 }

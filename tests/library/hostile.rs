@@ -397,6 +397,17 @@ async fn s63_idle_connections_make_room_for_those_who_ask() {
 }
 
 #[tokio::test]
+async fn s63_a_request_that_never_ends_is_given_up_whatever_was_answered_before_it() {
+    let settings = serving(|settings| settings.header_timeout = Duration::from_millis(200));
+    let server = start_with(Echo, |server| server.serving(settings)).await;
+    let answered = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3);
+    for unfinished in ["", "GET /healthz HT"] {
+        let said = to_end(say(&server, format!("{answered}{unfinished}").as_bytes()).await).await;
+        assert_eq!(said.matches("200 OK").count(), 3, "{said}");
+    }
+}
+
+#[tokio::test]
 async fn s71_numbers_and_texts_of_any_length_are_kept_or_refused_as_they_are() {
     let server = start(Echo).await;
     let (digits, escapes) = ("9".repeat(300_000), "\\u00e9".repeat(100_000));

@@ -1,5 +1,7 @@
 //! `attache serve`.
 
+use std::net::TcpListener;
+
 use serde_json::json;
 
 use crate::harness::{call, complaint, say, send, serve};
@@ -67,7 +69,11 @@ fn the_card_says_where_the_operator_says_it_is() {
     assert_eq!(server.line("Public: "), "https://agents.example.com/echo/");
     let card = send(&server.line("Card: "), "GET", &["Accept: application/json"], "");
     assert_eq!(card["url"], "https://agents.example.com/echo/");
-    let (code, said) = complaint(&["serve", "--echo", "--store", "memory", "--public-url", "example.com"]);
+    // Said before the address is tried, which is taken.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let wrong = ["--listen", &address, "--public-url", "example.com"];
+    let (code, said) = complaint(&[&["serve", "--echo", "--store", "memory"][..], &wrong].concat());
     assert_eq!(code, Some(1));
     assert!(said.contains("public_url") && said.contains("absolute"), "{said}");
 }

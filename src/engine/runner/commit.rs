@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{Accepted, Error, Result, Runner};
 use crate::metrics::{self, Stopwatch};
 use crate::model::{ContextId, Event, Seq, TaskId, TaskState, TaskStatus};
-use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered, Underway};
+use crate::store::{self, Batch, Head, Key, NewTask, Opened, Registered, Seen, Underway};
 
 /// What rides with the opening of a log.
 pub(super) struct Birth {
@@ -19,7 +19,19 @@ pub(super) struct Birth {
     pub(super) alias: Option<TaskId>,
     pub(super) config: Option<Box<Registered>>,
     pub(super) followed: bool,
-    pub(super) answer: oneshot::Sender<Result<Box<Accepted>>>,
+    pub(super) answer: Answer,
+}
+
+/// Who waits for a log to be open.
+type Answer = oneshot::Sender<Result<Box<Accepted>>>;
+
+/// A log that is about to be opened, and who waits for that.
+struct Unopened {
+    task: NewTask,
+    weight: usize,
+    followed: bool,
+    answer: Answer,
+    begun: Stopwatch,
 }
 
 /// A batch that was given to the store, and what became of it.
@@ -48,6 +60,11 @@ impl Runner {
     pub(in crate::engine) fn plan(&mut self, events: impl IntoIterator<Item = Event>) {
         let folded = self.pending.len();
         self.pending.extend(events);
+        self.plan_from(folded);
+    }
+
+    /// The same for those behind this, which are in their place already.
+    pub(super) fn plan_from(&mut self, folded: usize) {
         let weight = self.pending[folded..].iter().map(Event::weight).sum();
         self.fold(folded, weight);
     }
@@ -62,6 +79,11 @@ impl Runner {
         let folded = self.pending.len();
         match folded {
             0 => std::mem::swap(&mut self.pending, events),
+            // The fewer of them are moved to where the others are.
+            few if few < events.len() => {
+                events.splice(..0, self.pending.drain(..));
+                std::mem::swap(&mut self.pending, events);
+            }
             _ => self.pending.append(events),
         }
         self.fold(folded, weight);
@@ -190,12 +212,11 @@ impl Runner {
     /// Waits for a commit however long it takes: it may be there in the end. Those who follow are told when that is
     /// too long.
     async fn patiently<T>(&self, mut commit: Underway<'_, T>) -> T {
-        // Without a timer, where the store has it at once.
-        let at_once = poll_fn(|context| Poll::Ready(commit.as_mut().poll(context)));
-        match at_once.await {
-            Poll::Ready(committed) => committed,
-            Poll::Pending => Box::pin(self.more_patiently(commit)).await,
+        // Without a timer, where the store has it at once; and without room for it, where not.
+        if let Poll::Ready(committed) = poll_fn(|context| Poll::Ready(commit.as_mut().poll(context))).await {
+            return committed;
         }
+        Box::pin(self.more_patiently(commit)).await
     }
 
     async fn more_patiently<T>(&self, mut commit: Underway<'_, T>) -> T {
@@ -242,51 +263,64 @@ impl Runner {
 
     /// Opens the log with all that was planned. Where a key finds an earlier task, that one is the answer.
     async fn open(&mut self, last: bool) -> Result<()> {
-        let Some(birth) = self.birth.take() else { return Ok(()) };
-        let (batch, weight) = self.batch(birth.key);
+        let Some(unopened) = self.unopened(last) else { return Ok(()) };
+        let opened = self.patiently(self.engine.journal.open(&unopened.task)).await;
+        let Some((answer, seen)) = self.opened(*unopened, opened, last)? else { return Ok(()) };
+        let _ = answer.send(Box::pin(self.engine.taken(seen)).await);
+        Ok(())
+    }
+
+    /// What goes to the store. In a box: a turn keeps no room for it.
+    fn unopened(&mut self, last: bool) -> Option<Box<Unopened>> {
+        let Birth { context_id, key, alias, config, followed, answer } = self.birth.take()?;
+        let (batch, weight) = self.batch(key);
         if !last {
             // Before anybody can find the task, so that nobody else begins to work on it.
             let (live, wished) = self.engine.journal.registry.claim(&self.id);
             (self.live, self.wished) = (Some(live), Some(wished));
         }
-        let (events, begun) = (batch.events.len(), Stopwatch::start());
-        let task = NewTask {
-            id: self.id.clone(),
-            scope: self.scope.clone(),
-            context_id: birth.context_id,
-            alias: birth.alias,
-            config: birth.config,
-            batch,
-        };
-        match self.patiently(self.engine.journal.open(&task)).await {
+        let (id, scope) = (self.id.clone(), self.scope.clone());
+        let task = NewTask { id, scope, context_id, alias, config, batch };
+        Some(Box::new(Unopened { task, weight, followed, answer, begun: Stopwatch::start() }))
+    }
+
+    /// Tells whoever waits for it that the log is open, or why it is not; but for the task of before, where there is one.
+    fn opened(
+        &mut self,
+        unopened: Unopened,
+        opened: store::Result<Opened>,
+        last: bool,
+    ) -> Result<Option<(Answer, Seen)>> {
+        let Unopened { task, weight, followed, answer, begun } = unopened;
+        match opened {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
+                let events = task.batch.events.len();
                 self.count(&metrics::states(&task.batch.events), events, &begun);
                 // A quick turn is over before anybody could follow it, but for whoever began it.
-                let shown = (!last || birth.followed).then_some(task.batch);
+                let shown = (!last || followed).then_some(task.batch);
                 let (live, opening) = if last { (None, shown) } else { (shown, None) };
                 // Watched before there is anything to see: whoever follows it begins with this.
-                let watch = (birth.followed && !last).then(|| self.engine.journal.watch(&self.id));
+                let watch = (followed && !last).then(|| self.engine.journal.watch(&self.id));
                 self.written(events, live.map(|batch| (batch, weight)));
                 let mut accepted = self.accepted();
                 accepted.opening = opening;
-                let _ = birth.answer.send(Ok(accepted));
+                let _ = answer.send(Ok(accepted));
                 drop(watch);
-                Ok(())
+                Ok(None)
             }
             Ok(Opened::Again(seen)) => {
                 self.next_wish();
-                let _ = birth.answer.send(Box::pin(self.engine.taken(seen)).await);
-                Ok(())
+                Ok(Some((answer, seen)))
             }
             // Refused, and nothing was written: there is no task.
             Err(error @ (store::Error::Conflict | store::Error::Repeated | store::Error::KeyReused)) => {
                 self.next_wish();
-                let _ = birth.answer.send(Err(error.into()));
-                Ok(())
+                let _ = answer.send(Err(error.into()));
+                Ok(None)
             }
             Err(error @ store::Error::Failed(_)) => {
-                let _ = birth.answer.send(Err(error.into()));
+                let _ = answer.send(Err(error.into()));
                 Err(Error::Lost)
             }
         }

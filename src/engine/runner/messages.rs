@@ -12,7 +12,7 @@ use crate::store::{self, Key, Seen};
 impl Runner {
     /// Records a message; its turn comes when those before it are over.
     pub(in crate::engine) async fn take_message(&mut self, incoming: Incoming) -> Result<()> {
-        let Incoming { call, message, key, until, answer } = incoming;
+        let Incoming { call, mut message, key, until, answer } = incoming;
         if until <= Instant::now() {
             // They were told that it could not be done in time.
             let _ = answer.send(Err(Error::Lost));
@@ -33,7 +33,8 @@ impl Runner {
             let _ = answer.send(Err(Error::Overloaded));
             return Ok(());
         }
-        let message = Arc::new(self.addressed(reason::from_outside(message)));
+        reason::strip(&mut message);
+        let message = Arc::new(self.addressed(message));
         if self.is_too_much(&message) {
             metrics::limit("max_task_bytes");
             let _ = answer.send(self.or_seen(key, Error::TooLarge).await);

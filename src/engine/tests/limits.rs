@@ -424,3 +424,18 @@ async fn a_task_is_seen_at_work_unless_its_turn_is_over_at_once() {
     }
     quiet(&engine).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn s72_whether_a_message_is_too_large_depends_on_nothing_else() {
+    let settings = |max_turns| Settings { max_task_bytes: 10_000, max_turns, ..Settings::default() };
+    let (free, busy) = (obeying(settings(1_000)), obeying(settings(1)));
+    start(&busy, "hang").await;
+    let mut refused = 0;
+    for size in (8_000..10_000).step_by(20) {
+        let text = format!("hang {}", "x".repeat(size));
+        let there = soon(free.start(call(), opening(&text))).await.is_err();
+        assert_eq!(soon(busy.start(call(), opening(&text))).await.is_err(), there, "{size}");
+        refused += usize::from(there);
+    }
+    assert!((1..100).contains(&refused), "some are, and some are not: {refused}");
+}

@@ -104,10 +104,11 @@ impl<'a> Course<'a> {
         if self.ended.is_none() {
             self.ended = poll_once(&mut self.work).await;
         }
-        if self.ended.is_some() {
-            self.let_go();
+        match self.ended {
+            // What it has said goes with how it ended.
+            Some(_) => self.let_go(),
+            None => self.take_down(runner),
         }
-        self.take_down(runner);
     }
 
     /// Drops the agent. Where it has left nothing behind, nobody looks any more at the task as it was when the turn began, and
@@ -128,14 +129,19 @@ impl<'a> Course<'a> {
             return;
         }
         self.heard = Instant::now();
-        if std::mem::take(&mut self.silent) {
-            self.running.spoke(self.heard - self.begun);
-        }
+        self.note_first();
         self.spoken += self.said.len();
         let (weight, fault) = self.scribe.take_down(runner, &mut self.said, self.ended.is_some());
         runner.plan_weighed(&mut self.said, weight);
         if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &self.ended) {
             self.ended = Some(Ending::Fault(fault));
+        }
+    }
+
+    /// Counts how long it took the agent to say something.
+    fn note_first(&mut self) {
+        if std::mem::take(&mut self.silent) {
+            self.running.spoke(self.begun);
         }
     }
 
@@ -338,16 +344,20 @@ impl<'a> Course<'a> {
         self.let_go();
         self.setting.queue.close();
         self.setting.queue.take(&mut self.said);
+        if !self.said.is_empty() {
+            self.note_first();
+        }
         let (weight, fault) = self.scribe.take_down(runner, &mut self.said, true);
-        runner.plan_weighed(&mut self.said, weight);
         // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
         let ending = match (self.ended.take(), fault) {
             (Some(Ending::Said(_) | Ending::Fault(_)), _) if self.stopping.is_some() => Ending::Canceled,
             (Some(Ending::Said(_)), Some(fault)) => Ending::Fault(fault),
             (ending, _) => ending.unwrap_or(Ending::Elsewhere),
         };
-        let ending = self.scribe.ending(runner, ending);
-        runner.plan(ending);
+        let said = self.said.len();
+        self.said.extend(self.scribe.ending(runner, ending));
+        let more: usize = self.said[said..].iter().map(Event::weight).sum();
+        runner.plan_weighed(&mut self.said, weight + more);
     }
 
     /// Ready when the turn has taken or been silent too long, or has not stopped in time.

@@ -223,7 +223,7 @@ impl Process {
     pub(super) async fn send_with(&self, key: Option<Key>, text: &str, url: &str, version: Version) -> Head {
         let config = Some(Box::new(registered(url, version)));
         let opening = Opening {
-            message: Message::user(text),
+            message: Message::user(text).into(),
             key,
             alias: None,
             config,

@@ -75,7 +75,7 @@ impl Writer {
             Some(_) if is_own => self.byte(1),
             Some(id) if self.short => {
                 self.count(id.len() + 2);
-                self.bytes.extend_from_slice(id.as_bytes());
+                self.put(id);
             }
             id => self.maybe_text(id),
         }
@@ -109,6 +109,14 @@ impl Writer {
 
     pub(super) fn text(&mut self, text: &str) {
         self.count(text.len());
+        self.put(text);
+    }
+
+    /// Bytes of a text. Behind a large one there is room for small things, which would else move it.
+    fn put(&mut self, text: &str) {
+        if text.len() > self.bytes.capacity() - self.bytes.len() {
+            self.bytes.reserve(text.len() + USUAL);
+        }
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
@@ -117,7 +125,7 @@ impl Writer {
             None => self.byte(0),
             Some(text) => {
                 self.count(text.len() + 1);
-                self.bytes.extend_from_slice(text.as_bytes());
+                self.put(text);
             }
         }
     }

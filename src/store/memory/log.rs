@@ -1,4 +1,7 @@
-//! The log of one task, packed: an ended task is one piece of memory, and a few words that say where it stands.
+//! The log of one task, packed: an ended task is one piece of memory, and a few words that say where it stands. Only a heavy
+//! message is left as it came.
+
+use std::sync::Arc;
 
 use super::hook::Hook;
 use crate::model::{ContextId, Entry, Event, Scope, Seq, TaskId, TaskState, Timestamp};
@@ -11,6 +14,11 @@ const PAGE: usize = 16 << 10;
 
 /// Bytes that say how long a batch is.
 const LENGTH: usize = size_of::<u32>();
+
+/// A message that is heavier is not copied into a page, where it has few parts and few events are with it: those are
+/// smaller packed.
+const HEAVY: usize = 64 << 10;
+const FEW: usize = 16;
 
 /// A task.
 #[derive(Debug)]
@@ -44,7 +52,16 @@ pub(super) struct More {
 struct Page {
     /// The last entry on it.
     end: Seq,
-    batches: Box<[u8]>,
+    form: Form,
+}
+
+/// The form in which a part of a log is kept.
+#[derive(Debug, Clone)]
+pub(super) enum Form {
+    /// Batches, each behind its length.
+    Packed(Vec<u8>),
+    /// A batch as it came, with a heavy message that is shared with whoever else has it.
+    Whole(Timestamp, Arc<[Event]>),
 }
 
 /// Where a task is listed.
@@ -55,21 +72,26 @@ pub(super) struct Listed {
     pub(super) has_work: bool,
 }
 
-/// A batch, in the form in which it is kept: behind its length.
-pub(super) struct Packed(Vec<u8>);
-
-impl Packed {
+impl Form {
+    /// One batch.
     pub(super) fn new(batch: &Batch) -> Result<Self> {
+        if batch.events.len() <= FEW && batch.events.iter().any(is_heavy) {
+            return Ok(Self::Whole(batch.time, batch.events.as_slice().into()));
+        }
         let mut bytes = codec::write_short(&[0; LENGTH], batch.time, &batch.events);
         let length = u32::try_from(bytes.len() - LENGTH).map_err(|error| Error::Failed(Box::new(error)))?;
         bytes[..LENGTH].copy_from_slice(&length.to_le_bytes());
-        Ok(Self(bytes))
+        Ok(Self::Packed(bytes))
     }
+}
+
+fn is_heavy(event: &Event) -> bool {
+    matches!(event, Event::Message(message) if message.parts.len() <= FEW) && event.weight() > HEAVY
 }
 
 impl Log {
     /// A task with its first batch.
-    pub(super) fn new(scope: u32, task: &NewTask, first: Packed) -> Self {
+    pub(super) fn new(scope: u32, task: &NewTask, first: Form) -> Self {
         let NewTask { id, context_id, batch, .. } = task;
         let mut log = Self {
             scope,
@@ -80,29 +102,45 @@ impl Log {
             batches: Vec::new(),
             more: None,
         };
-        log.add(batch, first);
-        let named = matches!(batch.events.first(), Some(Event::Created { id: its, context_id: of, .. })
-            if its == id && of == context_id);
-        if !named {
+        let is_named = matches!(first, Form::Packed(_))
+            && matches!(batch.events.first(), Some(Event::Created { id: its, context_id: of, .. })
+                if its == id && of == context_id);
+        if !is_named {
             log.more().name = Some((id.clone(), context_id.clone()));
         }
+        log.add(batch, first);
         log
     }
 
     /// Takes in a batch behind the last.
-    pub(super) fn add(&mut self, batch: &Batch, packed: Packed) {
-        if self.batches.len() >= PAGE {
-            let batches = std::mem::take(&mut self.batches).into_boxed_slice();
-            let page = Page { end: self.position, batches };
-            self.more().pages.push(page);
+    pub(super) fn add(&mut self, batch: &Batch, form: Form) {
+        let end = Seq(self.position.0 + batch.events.len() as u64);
+        match form {
+            Form::Packed(bytes) => {
+                if self.batches.len() >= PAGE {
+                    self.turn_page();
+                }
+                self.put(bytes, batch.state.is_terminal());
+            }
+            Form::Whole(..) => {
+                self.turn_page();
+                self.more().pages.push(Page { end, form });
+            }
         }
-        self.put(packed, batch.state.is_terminal());
-        self.position = Seq(self.position.0 + batch.events.len() as u64);
+        self.position = end;
         (self.state, self.status_time, self.parked) = (batch.state, batch.status_time, batch.parked);
     }
 
-    fn put(&mut self, packed: Packed, last: bool) {
-        let Packed(bytes) = packed;
+    fn turn_page(&mut self) {
+        if !self.batches.is_empty() {
+            let mut batches = std::mem::take(&mut self.batches);
+            batches.shrink_to_fit();
+            let page = Page { end: self.position, form: Form::Packed(batches) };
+            self.more().pages.push(page);
+        }
+    }
+
+    fn put(&mut self, bytes: Vec<u8>, last: bool) {
         if self.batches.is_empty() && bytes.len() >= PAGE {
             // A large one is not there twice, not even for a moment.
             self.batches = bytes;
@@ -165,10 +203,13 @@ impl Log {
         self.has_more().and_then(|more| more.name.as_ref())
     }
 
-    /// The first batch.
+    /// The first batch, where that is packed.
     fn first(&self) -> Option<&[u8]> {
-        let page = self.has_more().and_then(|more| more.pages.first());
-        bodies(page.map_or(&*self.batches, |page| &page.batches)).next()
+        match self.has_more().and_then(|more| more.pages.first()) {
+            None => bodies(&self.batches).next(),
+            Some(Page { form: Form::Packed(batches), .. }) => bodies(batches).next(),
+            Some(Page { form: Form::Whole(..), .. }) => None,
+        }
     }
 
     /// Whether it passes the filters of a list.
@@ -201,13 +242,16 @@ impl Log {
         let from = full.partition_point(|page| page.end <= after);
         let mut at = if from == 0 { Seq(0) } else { full[from - 1].end };
         let until = Seq(after.0.saturating_add(limit as u64));
-        let mut copied = Copied { at, batches: Vec::new() };
-        let last = (self.position, &*self.batches);
-        for (end, batches) in full[from..].iter().map(|page| (page.end, &*page.batches)).chain([last]) {
-            if at < until && after < end {
-                copied.batches.extend_from_slice(batches);
+        let mut copied = Copied { at, pages: Vec::new() };
+        for page in &full[from..] {
+            if at >= until {
+                return copied;
             }
-            at = end;
+            copied.pages.push(page.form.clone());
+            at = page.end;
+        }
+        if at < until && at < self.position {
+            copied.pages.push(Form::Packed(self.batches.clone()));
         }
         copied
     }
@@ -218,27 +262,63 @@ impl Log {
 pub(super) struct Copied {
     /// The entry before the first of them.
     at: Seq,
-    batches: Vec<u8>,
+    pages: Vec<Form>,
 }
 
 impl Copied {
     /// The entries after `after`, oldest first, at most `limit` of them.
     pub(super) fn entries(&self, after: Seq, limit: usize) -> Result<Vec<Entry>, Corrupt> {
-        let (mut at, mut found) = (self.at, Vec::new());
-        for body in bodies(&self.batches) {
-            let end = Seq(at.0 + codec::count_events(body)?);
-            if end > after {
-                let (time, events) = codec::read_events(body)?;
-                let entries =
-                    (at.0 + 1..).zip(events).map(|(seq, event)| Entry { seq: Seq(seq), time, event });
-                found.extend(entries.filter(|entry| entry.seq > after).take(limit - found.len()));
+        let mut found = Found { at: self.at, after, limit, entries: Vec::new() };
+        for page in &self.pages {
+            match page {
+                Form::Packed(batches) => {
+                    for body in bodies(batches) {
+                        if found.wants(codec::count_events(body)?) {
+                            let (time, events) = codec::read_events(body)?;
+                            found.take(time, events);
+                        }
+                    }
+                }
+                Form::Whole(time, events) => {
+                    if found.wants(events.len() as u64) {
+                        found.take(*time, events.iter().cloned());
+                    }
+                }
             }
-            if found.len() == limit {
-                break;
-            }
-            at = end;
         }
-        Ok(found)
+        Ok(found.entries)
+    }
+}
+
+/// Entries, as far as they were found.
+struct Found {
+    /// The entry before what comes next.
+    at: Seq,
+    after: Seq,
+    limit: usize,
+    entries: Vec<Entry>,
+}
+
+impl Found {
+    /// Whether any of so many is wanted; else they are left out.
+    fn wants(&mut self, count: u64) -> bool {
+        let end = Seq(self.at.0 + count);
+        let wanted = end > self.after && self.entries.len() < self.limit;
+        if !wanted {
+            self.at = end;
+        }
+        wanted
+    }
+
+    fn take(&mut self, time: Timestamp, events: impl IntoIterator<Item = Event>) {
+        let (after, room) = (self.after, self.limit - self.entries.len());
+        let mut at = self.at;
+        let entries = events.into_iter().map(|event| {
+            at = Seq(at.0 + 1);
+            Entry { seq: at, time, event }
+        });
+        self.entries.extend(entries.filter(|entry| entry.seq > after).take(room));
+        self.at = at;
     }
 }
 

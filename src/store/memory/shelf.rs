@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use super::hook::Hook;
 use super::index::Index;
-use super::log::{Listed, Log, Packed};
+use super::log::{Form, Listed, Log};
 use super::scopes::{Place, Scopes};
 use crate::model::{PushConfigId, Scope, Seq, TaskId, Timestamp};
 use crate::store::{
@@ -41,12 +41,13 @@ struct Used {
 }
 
 impl Shelf {
-    pub(super) fn create(&mut self, task: &NewTask, first: Packed) -> Result<Opened> {
+    pub(super) fn create(&mut self, task: &NewTask, first: Form) -> Result<Opened> {
         if let Some(seen) = self.seen(&task.scope, task.batch.key.as_ref())? {
             return Ok(Opened::Again(seen));
         }
         let by_alias = task.alias.as_ref().and_then(|alias| self.alias(&task.scope, alias));
-        if by_alias.is_some() || self.number(&task.id).is_some() {
+        let hash = self.hash(task.id.as_str());
+        if by_alias.is_some() || self.number_of(hash, &task.id).is_some() {
             return Err(Error::Conflict);
         }
         let number = self.next_number()?;
@@ -54,7 +55,7 @@ impl Shelf {
         let log = Log::new(scope, task, first);
         let (listed, position) = (log.listed(), log.position);
         self.logs[number as usize] = Some(log);
-        self.by_id.insert(self.hash(task.id.as_str()), number);
+        self.by_id.insert(hash, number);
         self.scopes.put(scope, number, listed);
         self.enlist(number, &task.id, listed);
         self.note_key(number, scope, &task.batch);
@@ -65,7 +66,7 @@ impl Shelf {
         Ok(Opened::New(task.head(position)))
     }
 
-    pub(super) fn append(&mut self, task: &Head, at: Seq, batch: &Batch, packed: Packed) -> Result<Seq> {
+    pub(super) fn append(&mut self, task: &Head, at: Seq, batch: &Batch, form: Form) -> Result<Seq> {
         if self.seen(&task.scope, batch.key.as_ref())?.is_some() {
             return Err(Error::Repeated);
         }
@@ -73,7 +74,7 @@ impl Shelf {
         let log = self.logs[number as usize].as_mut().filter(|log| log.position == at);
         let log = log.ok_or(Error::Conflict)?;
         let (scope, old) = (log.scope, log.listed());
-        log.add(batch, packed);
+        log.add(batch, form);
         let (position, new) = (log.position, log.listed());
         self.note_key(number, scope, batch);
         if old != new {
@@ -287,8 +288,11 @@ impl Shelf {
     }
 
     fn number(&self, id: &TaskId) -> Option<u32> {
-        let is = |number| self.log(number).is_some_and(|log| log.id() == id.as_str());
-        self.by_id.find(self.hash(id.as_str()), is)
+        self.number_of(self.hash(id.as_str()), id)
+    }
+
+    fn number_of(&self, hash: u32, id: &TaskId) -> Option<u32> {
+        self.by_id.find(hash, |number| self.log(number).is_some_and(|log| log.id() == id.as_str()))
     }
 
     fn alias(&self, scope: &Scope, alias: &TaskId) -> Option<u32> {
