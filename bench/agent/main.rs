@@ -3,6 +3,7 @@
 //! `agent PORT [memory | sqlite FOLDER] [agents N]`; those beside the first are at `/agents/echo-1` and so on. The first word of a message says what to do: `stream N SIZE` writes N chunks,
 //! `gate PORT N SIZE` does so after a byte from that port, `turn` asks back, `hang` never ends, anything else is echoed.
 
+use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -51,9 +52,11 @@ async fn stream(turn: &Turn, mut words: impl Iterator<Item = &str>) -> Result<()
     let count: usize = words.next().unwrap_or("100").parse()?;
     let size: usize = words.next().unwrap_or("50").parse()?;
     let fill = "x".repeat(size.saturating_sub(11));
-    let mut writer = turn.writer("out");
+    let mut writer = turn.writer("out").with_id("out");
     for number in 0..count {
-        writer.write(format!("chunk-{number:04} {fill}")).await;
+        let mut chunk = String::with_capacity(size);
+        write!(chunk, "chunk-{number:04} {fill}")?;
+        writer.write(chunk).await;
     }
     writer.finish().await;
     Ok(())

@@ -8,9 +8,6 @@ use tokio::sync::Notify;
 
 use crate::model::Event;
 
-/// From so many events on, room for them grows in smaller steps.
-const MANY: usize = 64;
-
 /// A bounded queue between a turn and its log. Costs a lock, and no channel.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -36,6 +33,17 @@ pub(super) enum Unheard {
     Full(Box<Event>),
     /// The turn is over: how often something was said after that.
     Late(u64),
+}
+
+/// Room for how many more is made behind so many: in few steps, since what was said is moved at each of them, and not in leaps
+/// where that is much.
+fn more_room(length: usize) -> usize {
+    match length {
+        0..4 => 4,
+        4..16 => 7 * length,
+        16..64 => 3 * length,
+        _ => length,
+    }
 }
 
 impl Queue {
@@ -87,10 +95,7 @@ impl Queue {
         }
         let is_news = said.events.is_empty();
         if said.events.len() == said.events.capacity() {
-            // In few steps, since what was said is moved at each of them; and not in leaps where that is much.
-            let length = said.events.len();
-            let more = if length < MANY { 3 * length } else { length };
-            let more = more.clamp(4, self.limit.max(4));
+            let more = more_room(said.events.len()).min(self.limit.max(4));
             said.events.reserve_exact(more);
         }
         said.events.push(event);

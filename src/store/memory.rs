@@ -6,6 +6,7 @@
 mod hook;
 mod index;
 mod log;
+mod order;
 mod scopes;
 mod shelf;
 

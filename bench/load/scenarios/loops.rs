@@ -18,26 +18,34 @@ pub enum Kind {
     Stream,
 }
 
-/// Builds a task whose history holds ten user messages, where the server keeps one.
-async fn ten_turns(wire: &Wire) -> Result<(String, usize, usize), String> {
+/// Builds a task whose history holds ten messages, where the server keeps one: as many turns as that takes, since some have
+/// what the agent asked in it too.
+async fn ten_messages(wire: &Wire) -> Result<(String, usize, usize), String> {
     let e = |e: std::io::Error| e.to_string();
     let mut c = Conn::open(&wire.host).await.map_err(e)?;
     let mut out = Vec::new();
-    c.exchange(
-        wire.message("turn one of the conversation, more to follow", false, None, None, false).with_id(1),
-        &mut out,
-    )
-    .await
-    .map_err(e)?;
+    let first = "turn one of the conversation, more to follow";
+    c.exchange(wire.message(first, false, None, None, false).with_id(1), &mut out).await.map_err(e)?;
     let id = wire::task_id(&out).ok_or_else(|| format!("no task: {}", String::from_utf8_lossy(&out)))?;
     for i in 2..=10u64 {
-        let text = if i == 10 { ECHO } else { "turn next of the conversation, more to follow" };
+        if c.close {
+            c = Conn::open(&wire.host).await.map_err(e)?;
+        }
+        c.exchange(&wire.get_task(&id), &mut out).await.map_err(e)?;
+        let is_last = i == 10 || wire::history_len(&out) >= 9;
+        let text = if is_last { ECHO } else { "turn next of the conversation, more to follow" };
         if c.close {
             c = Conn::open(&wire.host).await.map_err(e)?;
         }
         c.exchange(wire.message(text, false, Some(&id), None, false).with_id(i), &mut out)
             .await
             .map_err(e)?;
+        if is_last {
+            break;
+        }
+    }
+    if c.close {
+        c = Conn::open(&wire.host).await.map_err(e)?;
     }
     c.exchange(&wire.get_task(&id), &mut out).await.map_err(e)?;
     if find(&out, id.as_bytes()).is_none() {
@@ -167,7 +175,7 @@ pub async fn closed_loop(args: &Args, wire: Rc<Wire>, kind: Kind) -> Result<Valu
     let mut get_id = None;
     let file = if kind == Kind::Large { Some("QUJD".repeat(args.size / 4)) } else { None };
     if kind == Kind::Get {
-        let (id, hist, len) = ten_turns(&wire).await?;
+        let (id, hist, len) = ten_messages(&wire).await?;
         extra = json!({ "history": hist, "task_bytes": len });
         get_id = Some(id);
     }

@@ -38,6 +38,8 @@ pub(super) struct Writer {
     /// Whether ids that were written already are written as one byte.
     short: bool,
     own: Option<Own>,
+    /// The last one that was written so.
+    artifact: Option<ArtifactId>,
 }
 
 impl Writer {
@@ -46,7 +48,7 @@ impl Writer {
         let mut bytes = Vec::with_capacity(before.len() + about.max(USUAL));
         bytes.extend_from_slice(before);
         bytes.push(format);
-        Self { bytes, short: format == SHORT, own: None }
+        Self { bytes, short: format == SHORT, own: None, artifact: None }
     }
 
     /// The ids that messages behind this are likely to name.
@@ -79,6 +81,18 @@ impl Writer {
             }
             id => self.maybe_text(id),
         }
+    }
+
+    /// An artifact; the chunks of one name it again and again.
+    pub(super) fn artifact(&mut self, id: &ArtifactId) {
+        if !self.short {
+            return self.text(id.as_str());
+        }
+        if self.artifact.as_ref() == Some(id) {
+            return self.byte(0);
+        }
+        self.maybe_text(Some(id.as_str()));
+        self.artifact = Some(id.clone());
     }
 
     pub(super) fn into_bytes(self) -> Vec<u8> {
@@ -194,8 +208,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The reverse of [`Writer::artifact`].
     pub(super) fn artifact(&mut self) -> Read<ArtifactId> {
-        let text = self.text()?;
+        let text = if self.short { self.maybe_text()? } else { Some(self.text()?) };
+        let Some(text) = text else {
+            return self.artifact.clone().ok_or(Corrupt("an artifact without an id"));
+        };
         match &self.artifact {
             Some(last) if last.as_str() == text => Ok(last.clone()),
             _ => Ok(self.artifact.insert(text.into()).clone()),

@@ -44,7 +44,7 @@ pub(super) fn read_message(from: &mut Reader<'_>) -> Read<Message> {
 }
 
 pub(super) fn write_artifact(out: &mut Writer, artifact: &Artifact) {
-    out.text(artifact.artifact_id.as_str());
+    out.artifact(&artifact.artifact_id);
     out.maybe_text(artifact.name.as_deref());
     out.maybe_text(artifact.description.as_deref());
     out.list(&artifact.parts, write_part);

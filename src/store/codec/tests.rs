@@ -211,6 +211,26 @@ fn other_formats_and_trailing_bytes_are_refused() {
     assert_eq!(read_events(&nameless), Err(Corrupt("an id that stands for none")));
 }
 
+#[test]
+fn the_chunks_of_an_artifact_share_its_id() {
+    let chunk = |id: &str| {
+        let artifact =
+            Artifact { artifact_id: id.into(), parts: vec![Part::text("x")], ..Artifact::default() };
+        Event::Artifact { artifact, append: true, last_chunk: false, metadata: None }
+    };
+    let length = |ids: &[&str]| {
+        let events: Vec<_> = ids.iter().copied().map(chunk).collect();
+        let bytes = write_short(&[], Timestamp::default(), &events);
+        assert_eq!(read_events(&bytes).unwrap().1, events);
+        bytes.len()
+    };
+    let (one, id) = (length(&["one"]), "one".len());
+    assert_eq!(length(&["one", "one"]) - one, length(&["one", "two"]) - one - id);
+    assert_eq!(length(&["one", "two", "one"]) - length(&["one", "two"]), length(&["one", "two"]) - one);
+    let nameless = [SHORT, 0, 1, ARTIFACT, 0, 0];
+    assert_eq!(read_events(&nameless), Err(Corrupt("an artifact without an id")));
+}
+
 fn times() -> impl Strategy<Value = Timestamp> {
     (-62_135_596_800_000..=253_402_207_200_999_i64).prop_map(|millis| Timestamp::from_millis(millis).unwrap())
 }

@@ -1,10 +1,11 @@
 //! Scopes, by numbers: a task keeps four bytes of its own.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::log::Listed;
+use super::order::Order;
 use crate::model::{Scope, Timestamp};
 use crate::store::Tally;
 
@@ -62,7 +63,7 @@ pub(super) struct Scopes {
 struct Room {
     scope: Scope,
     house: usize,
-    places: BTreeSet<Place>,
+    places: Order,
 }
 
 /// An agent within a tenant, whoever its callers are. There are as many as are configured, so they stay.
@@ -93,7 +94,7 @@ impl Scopes {
             self.houses.push(House { agent, tenant, tally: Tally::default() });
             self.houses.len() - 1
         });
-        let room = Some(Room { scope: scope.clone(), house, places: BTreeSet::new() });
+        let room = Some(Room { scope: scope.clone(), house, places: Order::default() });
         let number = match self.free.pop() {
             Some(number) => {
                 self.rooms[number as usize] = room;
@@ -116,7 +117,7 @@ impl Scopes {
 
     /// The tasks of a scope, oldest status first.
     pub(super) fn places(&self, number: u32) -> impl DoubleEndedIterator<Item = Place> {
-        self.room(number).into_iter().flat_map(|room| room.places.iter().copied())
+        self.room(number).into_iter().flat_map(|room| room.places.iter())
     }
 
     /// How many tasks there are of an agent within a tenant, whoever owns them.
@@ -140,7 +141,7 @@ impl Scopes {
     /// Takes a task to another place in the list.
     pub(super) fn move_to(&mut self, number: u32, task: u32, [old, new]: [Listed; 2]) {
         let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) else { return };
-        room.places.remove(&Place::new(old.time, task));
+        room.places.remove(Place::new(old.time, task));
         room.places.insert(Place::new(new.time, task));
         let tally = &mut self.houses[room.house].tally;
         tally.open = tally.open + u64::from(!new.has_ended) - u64::from(!old.has_ended);
@@ -150,7 +151,7 @@ impl Scopes {
     pub(super) fn remove(&mut self, number: u32, task: u32, listed: Listed) {
         let Some(slot) = self.rooms.get_mut(number as usize) else { return };
         let Some(room) = slot else { return };
-        room.places.remove(&Place::new(listed.time, task));
+        room.places.remove(Place::new(listed.time, task));
         let tally = &mut self.houses[room.house].tally;
         tally.kept -= 1;
         tally.open -= u64::from(!listed.has_ended);

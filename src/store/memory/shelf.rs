@@ -7,6 +7,7 @@ use std::ops::Bound;
 use super::hook::Hook;
 use super::index::Index;
 use super::log::{Form, Listed, Log};
+use super::order::Order;
 use super::scopes::{Place, Scopes};
 use crate::model::{PushConfigId, Scope, Seq, TaskId, Timestamp};
 use crate::store::{
@@ -24,7 +25,7 @@ pub(super) struct Shelf {
     scopes: Scopes,
     unfinished: BTreeSet<TaskId>,
     with_work: BTreeSet<TaskId>,
-    ended: BTreeSet<Place>,
+    ended: Order,
     keys: HashMap<(u32, String), Used>,
     aliases: HashMap<(u32, TaskId), u32>,
     /// The tasks of the webhooks, by the numbers of these.
@@ -261,7 +262,7 @@ impl Shelf {
 
     fn unlist(&mut self, number: u32, id: &TaskId, listed: Listed) {
         if listed.has_ended {
-            self.ended.remove(&Place::new(listed.time, number));
+            self.ended.remove(Place::new(listed.time, number));
             return;
         }
         self.unfinished.remove(id);

@@ -1,0 +1,117 @@
+//! Places in their order. Nearly every one that comes is the last, and those that go are the first.
+
+use super::scopes::Place;
+
+/// So many places are together, at the most: what comes into the middle moves no more than these.
+const BLOCK: usize = 256;
+
+/// Places, each there once, in blocks that are in order too. What comes last is put behind the others, whatever their number.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// None of them is empty.
+    blocks: Vec<Vec<Place>>,
+    length: usize,
+}
+
+impl Order {
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    pub(super) fn last(&self) -> Option<Place> {
+        self.blocks.last()?.last().copied()
+    }
+
+    /// From the first to the last.
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Place> {
+        self.blocks.iter().flatten().copied()
+    }
+
+    /// Takes in a place, unless it is there.
+    pub(super) fn insert(&mut self, place: Place) {
+        if self.last().is_none_or(|last| last < place) {
+            return self.push(place);
+        }
+        let at = self.block(place);
+        let block = &mut self.blocks[at];
+        let Err(before) = block.binary_search(&place) else { return };
+        block.insert(before, place);
+        self.length += 1;
+        if block.len() > BLOCK {
+            let behind = block.split_off(BLOCK / 2);
+            self.blocks.insert(at + 1, behind);
+        }
+    }
+
+    /// Lets go of a place.
+    pub(super) fn remove(&mut self, place: Place) {
+        let at = self.block(place);
+        let Some(block) = self.blocks.get_mut(at) else { return };
+        let Ok(found) = block.binary_search(&place) else { return };
+        block.remove(found);
+        self.length -= 1;
+        if block.is_empty() {
+            self.blocks.remove(at);
+        }
+    }
+
+    /// Puts a place behind all others.
+    fn push(&mut self, place: Place) {
+        self.length += 1;
+        match self.blocks.last_mut().filter(|block| block.len() < BLOCK) {
+            Some(block) => block.push(place),
+            None => self.blocks.push(vec![place]),
+        }
+    }
+
+    /// The block that a place is in, or would be.
+    fn block(&self, place: Place) -> usize {
+        self.blocks.partition_point(|block| block.last().is_some_and(|last| *last < place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::Timestamp;
+
+    fn place(time: i64) -> Place {
+        Place::new(Timestamp::from_millis(time / 3).unwrap(), u32::try_from(time % 3).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_in_and_not_taken_out_is_there_in_order(
+            first in 0..1_500_i64,
+            steps in vec((0..1_500_i64, any::<bool>()), 0..1_200),
+        ) {
+            // Most come in order, as times do.
+            let steps = (0..first).map(|time| (time, true)).chain(steps);
+            let (mut order, mut there) = (Order::default(), BTreeSet::new());
+            for (time, comes) in steps {
+                let place = place(time);
+                if comes {
+                    order.insert(place);
+                    there.insert(place);
+                } else {
+                    order.remove(place);
+                    there.remove(&place);
+                }
+                prop_assert_eq!((order.len(), order.last()), (there.len(), there.last().copied()));
+            }
+            prop_assert!(order.iter().eq(there.iter().copied()));
+            prop_assert!(order.iter().rev().eq(there.iter().rev().copied()));
+            prop_assert_eq!(order.is_empty(), there.is_empty());
+            prop_assert!(order.blocks.iter().all(|block| (1..=BLOCK).contains(&block.len())));
+        }
+    }
+}
