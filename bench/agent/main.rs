@@ -1,4 +1,4 @@
-//! The agent that the load generator calls: our library as its users get it, with the defaults that they get.
+//! The agent that the load generator calls: our library with the defaults that its users get, and the allocator of the program.
 //!
 //! `agent PORT [memory | sqlite FOLDER] [agents N]`; those beside the first are at `/agents/echo-1` and so on. The first word of a message says what to do: `stream N SIZE` writes N chunks,
 //! `gate PORT N SIZE` does so after a byte from that port, `turn` asks back, `hang` never ends, anything else is echoed.
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 const MAX_TASKS: u64 = 1_000_000;
 const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// The one that the program `attache` has on Linux.
+/// The one that the program `attache` has on Linux, x86-64.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -246,7 +246,7 @@ impl Server {
     /// Takes an address; port 0 takes any that is free.
     ///
     /// # Errors
-    /// Something that cannot be so, whatever the address; or it cannot be listened on, and the source says why.
+    /// Something that cannot be so; or the address cannot be listened on, and the source says why.
     pub async fn bind(self, address: impl ToSocketAddrs) -> Result<Bound> {
         #[cfg(unix)]
         let admin = self.admin.clone();

@@ -13,7 +13,7 @@ use crate::service::{Item, Stream};
 /// What an event takes when it is written, mostly: room that is there from the start need not grow step by step.
 const USUAL: usize = 384;
 
-/// A piece is about so large: what is larger than that, our allocator does not keep at hand.
+/// A piece is about so large: what is larger than that, allocators do not keep at hand.
 const PIECE: usize = 32 << 10;
 
 /// A stream, and what came out of it.

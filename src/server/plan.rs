@@ -167,7 +167,7 @@ impl Plan {
         })
     }
 
-    /// Says what cannot be so, whatever it listens on. Two agents of one name would be one and the same, and a tenant of the first
+    /// Says what of it cannot be so, before anything is begun. Two agents of one name would be one and the same, and a tenant of the first
     /// hides an agent of its name. A card for those who are known is for nobody where nobody is asked.
     ///
     /// # Errors

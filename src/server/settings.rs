@@ -18,7 +18,7 @@ pub struct ServerSettings {
     /// The largest body that is read, in bytes.
     #[serde(with = "Size")]
     pub max_body_bytes: usize,
-    /// How much of all bodies together may wait for the rest of them, in bytes.
+    /// How much room all bodies together may take that wait for the rest of them, in bytes.
     #[serde(with = "Size")]
     pub max_reading_bytes: usize,
     /// The largest head of a request, in bytes.

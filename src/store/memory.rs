@@ -227,20 +227,33 @@ mod tests {
         assert_eq!(found, Head { position: Seq(801), state: TaskState::Working, ..head });
     }
 
-    #[tokio::test]
-    async fn a_heavy_message_is_shared_and_its_task_is_found_by_its_names() {
+    /// A task that this message opens.
+    async fn opened_by(store: &Memory, message: &Arc<Message>) -> Head {
         let scope = Scope { agent: "a".into(), tenant: "".into(), owner: Caller::anonymous() };
-        let (id, context_id) = (TaskId::from("t"), ContextId::from("c"));
-        let message = Arc::new(Message::user("y".repeat(100_000)));
+        let (id, context_id) = (TaskId::random(), ContextId::from("c"));
         let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
         let batch = Batch { events: vec![created, Event::Message(message.clone())], ..batch(0) };
-        let store = Memory::new();
-        let task = NewTask { id, scope, context_id: context_id.clone(), alias: None, config: None, batch };
+        let task = NewTask { id, scope, context_id, alias: None, config: None, batch };
         let Opened::New(head) = store.create(&task).await.unwrap() else { panic!("it is new") };
-        drop(task);
+        head
+    }
+
+    #[tokio::test]
+    async fn s62_a_message_of_many_small_pieces_is_packed() {
+        let ids = vec![TaskId::from("a"); 10_000];
+        let message = Arc::new(Message { reference_task_ids: ids, ..Message::user("hi") });
+        opened_by(&Memory::new(), &message).await;
+        assert_eq!(Arc::strong_count(&message), 1, "what is kept is a copy, and smaller");
+    }
+
+    #[tokio::test]
+    async fn a_heavy_message_is_shared_and_its_task_is_found_by_its_names() {
+        let message = Arc::new(Message::user("y".repeat(100_000)));
+        let store = Memory::new();
+        let head = opened_by(&store, &message).await;
         assert_eq!(Arc::strong_count(&message), 2, "one is here and one is kept");
         assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head.clone()));
-        let query = Query { context_id: Some(context_id), limit: 9, ..Query::default() };
+        let query = Query { context_id: Some(ContextId::from("c")), limit: 9, ..Query::default() };
         assert_eq!(store.list(&head.scope, &query).await.unwrap().tasks, std::slice::from_ref(&head));
         let read = store.read(&head, Seq(1), 9).await.unwrap();
         assert!(matches!(&read[..], [Entry { event: Event::Message(read), .. }] if *read == message));

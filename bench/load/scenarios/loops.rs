@@ -19,7 +19,7 @@ pub enum Kind {
 }
 
 /// Builds a task whose history holds ten messages, where the server keeps one: as many turns as that takes, since some have
-/// what the agent asked in it too.
+/// what the agent asked in it too, and eleven then.
 async fn ten_messages(wire: &Wire) -> Result<(String, usize, usize), String> {
     let e = |e: std::io::Error| e.to_string();
     let mut c = Conn::open(&wire.host).await.map_err(e)?;

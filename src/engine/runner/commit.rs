@@ -79,7 +79,7 @@ impl Runner {
         let folded = self.pending.len();
         match folded {
             0 => std::mem::swap(&mut self.pending, events),
-            // The fewer of them are moved to where the others are.
+            // To where the more of them are: there is room for most of them, or for all.
             few if few < events.len() => {
                 events.splice(..0, self.pending.drain(..));
                 std::mem::swap(&mut self.pending, events);

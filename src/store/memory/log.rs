@@ -15,8 +15,8 @@ const PAGE: usize = 16 << 10;
 /// Bytes that say how long a batch is.
 const LENGTH: usize = size_of::<u32>();
 
-/// A message that is heavier is not copied into a page, where it has few parts and few events are with it: those are
-/// smaller packed.
+/// A message that is heavier is not copied into a page, where it is of few pieces and few events are with it: many are smaller
+/// packed.
 const HEAVY: usize = 64 << 10;
 const FEW: usize = 16;
 
@@ -86,7 +86,9 @@ impl Form {
 }
 
 fn is_heavy(event: &Event) -> bool {
-    matches!(event, Event::Message(message) if message.parts.len() <= FEW) && event.weight() > HEAVY
+    let Event::Message(message) = event else { return false };
+    let pieces = message.parts.len() + message.reference_task_ids.len() + message.extensions.len();
+    pieces <= FEW && event.weight() > HEAVY
 }
 
 impl Log {
@@ -250,7 +252,7 @@ impl Log {
             copied.pages.push(page.form.clone());
             at = page.end;
         }
-        if at < until && at < self.position {
+        if at < until && after < self.position && at < self.position {
             copied.pages.push(Form::Packed(self.batches.clone()));
         }
         copied

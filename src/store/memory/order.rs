@@ -43,6 +43,7 @@ impl Order {
         self.length += 1;
         if block.len() > BLOCK {
             let behind = block.split_off(BLOCK / 2);
+            block.shrink_to_fit();
             self.blocks.insert(at + 1, behind);
         }
     }
@@ -111,7 +112,9 @@ mod tests {
             prop_assert!(order.iter().eq(there.iter().copied()));
             prop_assert!(order.iter().rev().eq(there.iter().rev().copied()));
             prop_assert_eq!(order.is_empty(), there.is_empty());
-            prop_assert!(order.blocks.iter().all(|block| (1..=BLOCK).contains(&block.len())));
+            let (last, full) = order.blocks.split_last().map_or((0, &[][..]), |(last, full)| (last.len(), full));
+            prop_assert!(last <= BLOCK && full.iter().all(|block| (1..=BLOCK).contains(&block.len())));
+            prop_assert!(full.iter().all(|block| block.capacity() <= BLOCK + 2));
         }
     }
 }
