@@ -59,7 +59,7 @@ fn of_parts(parts: &[Part]) -> usize {
 fn of_part(part: &Part) -> usize {
     let content = match &part.content {
         Content::Text(text) => text.capacity(),
-        Content::Raw(bytes) => bytes.as_str().len(),
+        Content::Raw(bytes) => bytes.weight(),
         Content::Url(url) => url.len(),
         Content::Data(data) => data.get().len(),
     };

@@ -20,6 +20,8 @@ use crate::model::{Error, ErrorKind, Result};
 const JSON_SUFFIX: &str = "+json";
 /// How much room there is for a body that has only been announced.
 const ROOM: usize = 64 << 10;
+/// How many times of what has come there is room for, if so much was announced.
+const AHEAD: usize = 16;
 /// How much more is read and thrown away, so that a caller who is still sending gets to see the refusal.
 const MAX_DISCARDED: usize = 64 << 20;
 /// What of a body is not counted.
@@ -109,14 +111,16 @@ impl Gathered {
     fn room(&self, more: usize, announced: usize) -> usize {
         let all = match self {
             Self::Nothing => return more,
-            Self::Piece(first) => return announced.min(ROOM).max(first.len() + more),
+            Self::Piece(first) => {
+                return announced.min(ROOM.max(AHEAD * first.len())).max(first.len() + more);
+            }
             Self::Pieces(all) => all,
         };
         if all.capacity() - all.len() >= more {
             return all.capacity();
         }
-        // As much as was announced, but no more than sixteen times of what has come.
-        let room = if announced > all.len() { announced.min(16 * all.len()) } else { 2 * all.capacity() };
+        // As much as was announced, but no more than so many times of what has come.
+        let room = if announced > all.len() { announced.min(AHEAD * all.len()) } else { 2 * all.capacity() };
         room.max(all.len() + more)
     }
 
@@ -195,6 +199,8 @@ mod tests {
             (8 << 20, &[1, FREE, FREE, 15 * FREE], 8 << 20),
             (0, &[1, 1_000, 5_000, 20_000, 70_000, 70_000], 2 * 166_001),
             (100_000, &[60_000, 40_000], 100_000),
+            (8 << 20, &[100, FREE], FREE + 100),
+            (8 << 20, &[FREE / 8, FREE / 8], 2 * FREE),
         ] {
             let reading = Reading::default();
             let mut share = Share { reading: &reading, taken: 0, most: usize::MAX };
@@ -213,6 +219,17 @@ mod tests {
         let gathered = gathered.and(piece(FREE), 8 << 20, &mut share).unwrap();
         let refused = gathered.and(piece(1), 8 << 20, &mut share).err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    }
+
+    #[test]
+    fn room_is_made_once_for_what_comes_in_large_pieces() {
+        let (reading, announced) = (Reading::default(), 1_000_000);
+        let mut share = Share { reading: &reading, taken: 0, most: usize::MAX };
+        let mut gathered = Gathered::Nothing;
+        for length in [100_000, 400_000] {
+            gathered = gathered.and(Bytes::from(vec![b' '; length]), announced, &mut share).unwrap();
+        }
+        assert!(matches!(gathered, Gathered::Pieces(all) if all.capacity() == announced));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::pin::pin;
 
+use bytes::Bytes;
 use http::header::ACCEPT;
 use http::request::Parts;
 use http::{HeaderMap, Request as HttpRequest, StatusCode};
@@ -23,7 +24,7 @@ use crate::service::{Answer, Resident, Standing};
 use crate::wire::decide::{Asked, Refusal, decide};
 use crate::wire::jsonrpc::{self, Id, Refused, begin_result, end, read_request, write_error};
 use crate::wire::method::{Method, method};
-use crate::wire::quick::{Quick, read_quickly};
+use crate::wire::quick::{LARGE, Quick, read_large, read_quickly};
 use crate::wire::{Dialect, read_params, refuses_in_stream, write_failure, write_result};
 
 /// Where it is served, each also with a slash behind it.
@@ -82,7 +83,8 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
     body::check_type(&head.headers).map_err(no_call)?;
     let body = routes.read(guest, body).await.map_err(no_call)?;
     let strict = routes.settings.strict_version;
-    if let Some(Quick { id, method, request }) = read_quickly(&body) {
+    let (large, body) = large(body);
+    if let Some(Quick { id, method, request }) = large.or_else(|| read_quickly(&body)) {
         let id = id.into_owned();
         return match decide(method.key, &asked, strict) {
             Ok(version) => Ok(Called { id, method, version, params: Ok((request, Dialect::V1)) }),
@@ -101,6 +103,17 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
     })?;
     let params = read_params(method, request.params);
     Ok(Called { id: request.id.into_owned(), method, version, params })
+}
+
+/// A call that is mostly a file, or else the body as it came.
+fn large(body: Bytes) -> (Option<Quick<'static>>, Bytes) {
+    if body.len() < LARGE {
+        return (None, body);
+    }
+    match read_large(body.into()) {
+        Ok(quick) => (Some(quick), Bytes::new()),
+        Err(body) => (None, body.into()),
+    }
 }
 
 fn version(

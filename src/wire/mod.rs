@@ -1,5 +1,6 @@
 //! How it is written: bytes to model and back, for every version and binding. The only room that behaves by version.
 
+mod aside;
 pub mod card;
 pub mod chat;
 pub mod decide;

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::aside::Aside;
 use super::json::{check_depth, read_strictly};
 use super::jsonrpc::{Id, Text};
 use super::method::{Method, method};
@@ -29,6 +30,26 @@ pub fn read_quickly(body: &[u8]) -> Option<Quick<'_>> {
     let text = check_depth(body).ok()?;
     let Envelope { id, method, request } = read_strictly::<_, false>(text).ok()?;
     Some(Quick { id: Id::read(id)?, method, request })
+}
+
+/// From so many bytes on a body is worth [`read_large`].
+pub const LARGE: usize = 64 << 10;
+
+/// Reads a call like [`read_quickly`] whose body is mostly one file: that is looked over once, and kept where it came.
+///
+/// # Errors
+/// The body, if it is not mostly a file, and whatever `read_quickly` does not read.
+pub fn read_large(body: Vec<u8>) -> Result<Quick<'static>, Vec<u8>> {
+    let Some(aside) = Aside::of(&body) else { return Err(body) };
+    let Some(Quick { id, method, mut request }) = read_quickly(&aside.rest) else { return Err(body) };
+    let id = id.into_owned();
+    match &mut request {
+        Request::SendMessage(send) | Request::SendStreamingMessage(send) => {
+            aside.put_back(&mut send.message, body)?;
+        }
+        _ => return Err(body),
+    }
+    Ok(Quick { id, method, request })
 }
 
 struct Envelope<'a> {
@@ -139,5 +160,81 @@ mod tests {
         }
         let nameless = usual.replace("PARAMS", &PARAMS.replace(r#""messageId":"m","#, ""));
         assert!(!is_read(&nameless), "{nameless}");
+    }
+    /// A call with this message, written with so much base64.
+    fn large(message: &str, file: &str) -> Vec<u8> {
+        let params = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER",{message}}}}}"#);
+        let call = format!(r#"{{"jsonrpc":"2.0","id":"a","method":"SendMessage","params":{params}}}"#);
+        call.replace("FILE", file).into_bytes()
+    }
+
+    #[test]
+    fn a_file_that_is_most_of_a_body_stays_in_it() {
+        let file = "QUJD".repeat(LARGE / 4);
+        for (message, file) in [
+            (r#""parts":[{"raw":"FILE"}]"#, file.clone()),
+            (
+                r#""parts":[{"raw":"FILE","mediaType":"a/b","filename":"é\n"},{"text":"\"raw\":\"x"}]"#,
+                file.clone(),
+            ),
+            ("\"parts\":[{\"raw\":\"QQ==\"},{\"raw\" :\r\n\t \"FILE\"}]", format!("{file}QQ==")),
+            (
+                r#""parts":[{"text":"raw"},{"text":"\"raw"},{"raw":"FILE"}],"metadata":{"raw":"QUJD"}"#,
+                file.clone(),
+            ),
+            (r#""parts":[{"text":"[[[","raw":null},{"raw":"FILE"}]"#, file.clone()),
+        ] {
+            let body = large(message, &file);
+            let quick = read_quickly(&body).unwrap();
+            let read = read_large(body.clone()).unwrap_or_else(|_| panic!("{message} is not read"));
+            assert_eq!(
+                (read.id, read.method, read.request),
+                (quick.id, quick.method, quick.request),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_mostly_a_file_of_a_part_comes_back() {
+        let file = "QUJD".repeat(LARGE / 4);
+        let parts = r#""parts":[{"raw":"FILE"}]"#;
+        for (message, file) in [
+            // Spelled in another way, or no base64.
+            (parts, format!("{file}QQ")),
+            (parts, format!("{file}-_8=")),
+            (parts, format!("{file}QQ==QUJD")),
+            (parts, format!("{file}\\/8=")),
+            (parts, format!("{file} ")),
+            (parts, format!("{file}\"\"")),
+            // Somewhere else.
+            (r#""parts":[{"text":"FILE"}]"#, file.clone()),
+            (r#""parts":[{"text":"x"}],"metadata":{"raw":"FILE"}"#, file.clone()),
+            (r#""parts":[{"text":"x","more":{"raw":"FILE"}}]"#, file.clone()),
+            (r#""parts":[{"text":"x","a\"raw":"FILE"}]"#, file.clone()),
+            (r#""parts":[{"data":{"raw":"FILE"}}]"#, file.clone()),
+            // Not most of it, or too far in it.
+            (r#""parts":[{"raw":"FILE"},{"raw":"FILE"}]"#, file.clone()),
+            (&format!(r#""parts":[{{"text":"{}"}},{{"raw":"FILE"}}]"#, " ".repeat(4 << 10)), file.clone()),
+            // Wrong.
+            (r#""parts":[{"raw":"FILE","raw":""}]"#, file.clone()),
+            (r#""parts":[{"raw":"FILE","text":""}]"#, file.clone()),
+            (r#""parts":[{"raw":"FILE"#, file.clone()),
+            (r#""parts":[{"text":","raw":"FILE"}]"#, file.clone()),
+            ("\"parts\":[{\"raw\":\u{c}\"FILE\"}]", file.clone()),
+        ] {
+            let body = large(message, &file);
+            assert!(read_large(body.clone()).is_err_and(|back| back == body), "{message}");
+        }
+        let mut torn = large(parts, &file);
+        torn.truncate(LARGE + 100);
+        assert!(read_large(torn.clone()).is_err_and(|back| back == torn));
+        let mut no_text = large(r#""parts":[{"raw":"FILE"}],"extensions":["~"]"#, &file);
+        let at = no_text.len() - 6;
+        assert_eq!(std::mem::replace(&mut no_text[at], 0xff), b'~');
+        assert!(read_large(no_text.clone()).is_err_and(|back| back == no_text));
+        let get = r#"{"jsonrpc":"2.0","method":"GetTask","params":{"id":"t","raw":"FILE"}}"#;
+        let get = get.replace("FILE", &file).into_bytes();
+        assert!(read_quickly(&get).is_some() && read_large(get.clone()).is_err_and(|back| back == get));
     }
 }

@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 
 use attache::Error;
-use attache::model::{Operation, Request, Response, SendMessageResponse, StreamResponse, Version};
+use attache::model::{Operation, Part, Request, Response, SendMessageResponse, StreamResponse, Version};
 use attache::wire::card::{CardForm, read_card, write_card};
 use attache::wire::errors::{JsonRpcError, RestError, http_status, read_jsonrpc, read_rest};
 use attache::wire::jsonrpc::{self, Id};
 use attache::wire::method::{method, name};
 use attache::wire::path::route;
-use attache::wire::quick::read_quickly;
+use attache::wire::quick::{LARGE, read_large, read_quickly};
 use attache::wire::{self, Dialect, sse};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -69,6 +69,27 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
         same(&quick.request, &request.after(form))?;
     }
     same(&read, &request.after(form))
+}
+
+#[test]
+fn a_call_that_is_mostly_a_file_comes_back() {
+    generate::check(CASES / 4, generate::request(Fit::Json), |mut request| {
+        let Request::SendMessage(send) = &mut request else { return Ok(()) };
+        send.message.parts.insert(0, Part::file(vec![7; LARGE], "image/png"));
+        let mut params = Vec::new();
+        said(wire::write_params(&mut params, &request, Version::V1))?;
+        let mut body = Vec::new();
+        let write = |out: &mut Vec<u8>| out.extend_from_slice(&params);
+        jsonrpc::write_request(&mut body, &Id::from(7), "SendMessage", write);
+        match read_large(body.clone()) {
+            Ok(read) => same(&read.request, &request.after(Form::V1)),
+            Err(back) => {
+                // There is too much beside it.
+                prop_assert!(back == body && body.len() > LARGE / 3 * 4 * 9 / 8);
+                Ok(())
+            }
+        }
+    });
 }
 
 pub(crate) fn operation(request: &Request) -> Operation {
