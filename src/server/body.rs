@@ -18,10 +18,8 @@ use crate::model::{Error, ErrorKind, Result};
 
 /// What the types of documents that are JSON end with.
 const JSON_SUFFIX: &str = "+json";
-/// How much room there is for a body that has only been announced.
-const ROOM: usize = 64 << 10;
-/// How many times of what has come there is room for, if so much was announced.
-const AHEAD: usize = 16;
+/// How many times of what has come there is room for, if so much was announced: whoever takes room has to send a part of it.
+const AHEAD: usize = 4;
 /// How much more is read and thrown away, so that a caller who is still sending gets to see the refusal.
 const MAX_DISCARDED: usize = 64 << 20;
 /// What of a body is not counted.
@@ -107,26 +105,24 @@ enum Gathered {
 }
 
 impl Gathered {
-    /// How much room there has to be with so much more; so much was announced.
-    fn room(&self, more: usize, announced: usize) -> usize {
-        let all = match self {
+    /// How much room there has to be with so much more; so much was announced, if that is known, and so much may come.
+    fn room(&self, more: usize, (announced, most): (usize, usize)) -> usize {
+        let (length, room) = match self {
             Self::Nothing => return more,
-            Self::Piece(first) => {
-                return announced.min(ROOM.max(AHEAD * first.len())).max(first.len() + more);
-            }
-            Self::Pieces(all) => all,
+            Self::Piece(first) => (first.len(), 0),
+            Self::Pieces(all) => (all.len(), all.capacity()),
         };
-        if all.capacity() - all.len() >= more {
-            return all.capacity();
+        let come = length + more;
+        if come <= room {
+            return room;
         }
-        // As much as was announced, but no more than so many times of what has come.
-        let room = if announced > all.len() { announced.min(AHEAD * all.len()) } else { 2 * all.capacity() };
-        room.max(all.len() + more)
+        let expected = if announced >= come { announced } else { 2 * come };
+        expected.min(most).min(AHEAD * come).max(come)
     }
 
     /// The same with another piece behind it. The room that is made for it is part of the share, before it is made.
-    fn and(self, data: Bytes, announced: usize, share: &mut Share<'_>) -> Result<Self> {
-        let room = self.room(data.len(), announced);
+    fn and(self, data: Bytes, expected: (usize, usize), share: &mut Share<'_>) -> Result<Self> {
+        let room = self.room(data.len(), expected);
         share.grow(room)?;
         let mut all = match self {
             Self::Nothing => return Ok(Self::Piece(data)),
@@ -160,7 +156,7 @@ async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) ->
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length <= limit {
-            bytes = bytes.and(data, announced.min(limit), &mut share)?;
+            bytes = bytes.and(data, (announced, limit), &mut share)?;
         } else if length > limit.saturating_add(MAX_DISCARDED) {
             break;
         }
@@ -193,20 +189,22 @@ mod tests {
     #[test]
     fn s62_room_is_made_for_what_comes_and_counts_before_it_is_made() {
         let piece = |length| Bytes::from(vec![b' '; length]);
+        let limit = 8 << 20;
         for (announced, lengths, most) in [
-            (8 << 20, &[1, FREE][..], FREE + 1),
-            (8 << 20, &[1, FREE, FREE], 16 * (FREE + 1)),
-            (8 << 20, &[1, FREE, FREE, 15 * FREE], 8 << 20),
+            (8 << 20, &[1, FREE][..], 4 * (FREE + 1)),
+            (8 << 20, &[1, FREE, 4 * FREE], 4 * (5 * FREE + 1)),
+            (8 << 20, &[1, FREE, 63 * FREE], 8 << 20),
+            (9 << 20, &[1, FREE, 63 * FREE], 8 << 20),
             (0, &[1, 1_000, 5_000, 20_000, 70_000, 70_000], 2 * 166_001),
+            (0, &[1, 5 << 20, 2 << 20], 8 << 20),
             (100_000, &[60_000, 40_000], 100_000),
-            (8 << 20, &[100, FREE], FREE + 100),
-            (8 << 20, &[FREE / 8, FREE / 8], 2 * FREE),
+            (8 << 20, &[FREE / 8, FREE / 8], FREE),
         ] {
             let reading = Reading::default();
             let mut share = Share { reading: &reading, taken: 0, most: usize::MAX };
             let mut gathered = Gathered::Nothing;
             for length in lengths {
-                gathered = gathered.and(piece(*length), announced, &mut share).unwrap();
+                gathered = gathered.and(piece(*length), (announced, limit), &mut share).unwrap();
             }
             let Gathered::Pieces(all) = &gathered else { panic!("there are several") };
             assert!(all.capacity() <= most, "{} of {announced}", all.capacity());
@@ -215,9 +213,8 @@ mod tests {
         }
         let reading = Reading::default();
         let mut share = Share { reading: &reading, taken: 0, most: 2 * FREE };
-        let gathered = Gathered::Nothing.and(piece(1), 8 << 20, &mut share).unwrap();
-        let gathered = gathered.and(piece(FREE), 8 << 20, &mut share).unwrap();
-        let refused = gathered.and(piece(1), 8 << 20, &mut share).err().unwrap();
+        let gathered = Gathered::Nothing.and(piece(1), (limit, limit), &mut share).unwrap();
+        let refused = gathered.and(piece(FREE), (limit, limit), &mut share).err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
     }
 
@@ -227,7 +224,8 @@ mod tests {
         let mut share = Share { reading: &reading, taken: 0, most: usize::MAX };
         let mut gathered = Gathered::Nothing;
         for length in [100_000, 400_000] {
-            gathered = gathered.and(Bytes::from(vec![b' '; length]), announced, &mut share).unwrap();
+            gathered =
+                gathered.and(Bytes::from(vec![b' '; length]), (announced, announced), &mut share).unwrap();
         }
         assert!(matches!(gathered, Gathered::Pieces(all) if all.capacity() == announced));
     }
