@@ -322,7 +322,9 @@ impl Follow {
         if let Some(entries) = self.tail()? {
             return Ok(entries);
         }
-        let entries = timeout(self.journal.patience, self.stored()).await.unwrap_or(Err(Error::Lost))?;
+        // Apart: whoever keeps up waits without room for it.
+        let stored = Box::pin(timeout(self.journal.patience, self.stored()));
+        let entries = stored.await.unwrap_or(Err(Error::Lost))?;
         Ok(Recorded::own(entries))
     }
 

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::body;
 use super::events::Events;
 use super::guest::Guest;
-use super::incoming::{Told, idempotency_key};
+use super::incoming::{Told, idempotency_key, let_go};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -41,11 +41,11 @@ pub(super) async fn answer(
     mut guest: Guest,
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (head, body) = (*request).into_parts();
+    let (mut head, body) = (*request).into_parts();
     let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
-    let told = Told { operation, binding, version, headers: &head.headers };
+    let told = Told::new(operation, binding, version, &head.headers);
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, pin!(served(routes, at, &mut guest, (&head, body)))).await;
+    let answer = told.of(&caller, pin!(served(routes, at, &mut guest, (&mut head, body)))).await;
     answer.unwrap_or_else(|error| {
         let resident = routes.directory.at(at).unwrap_or(routes.directory.first());
         refused(routes.refuse(resident, &mut guest, error))
@@ -81,7 +81,7 @@ async fn served(
     routes: &Routes,
     at: usize,
     guest: &mut Guest,
-    (head, body): (&Parts, Incoming),
+    (head, body): (&mut Parts, Incoming),
 ) -> Result<Reply> {
     body::check_type(&head.headers)?;
     let body = routes.read(guest, body).await?;
@@ -103,6 +103,7 @@ async fn served(
     };
     let answering = Answering { model: resident.name.to_string(), created: 0, task: None, context: None };
     let entered = routes.enter(resident, guest, &head.headers, Version::V1, &mut request)?;
+    let_go(head);
     let mut reply = match entered.call(request).await? {
         Answer::One(Response::SendMessage(SendMessageResponse::Task(task))) => of_task(answering, &task),
         Answer::One(Response::SendMessage(SendMessageResponse::Message(message))) => {
@@ -115,7 +116,7 @@ async fn served(
             reply::events(Body::Frames(Box::new(events)))
         }
     };
-    entered.mark(reply.headers_mut(), &head.headers);
+    entered.mark(reply.headers_mut());
     Ok(reply)
 }
 

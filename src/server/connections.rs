@@ -127,7 +127,7 @@ impl Connections {
         S: Bytes + 'static,
     {
         let (http, visit) = (self.http.clone(), self.visit(peer, place, watcher));
-        let served = Box::pin(async move { http.open(stream, visit).await });
+        let served = Box::pin(http.open(stream, visit));
         self.tasks.spawn(stop::until(self.gone.clone(), served));
     }
 
@@ -219,7 +219,7 @@ impl Http {
     }
 
     /// Sees which of them a connection speaks, and serves it to its end.
-    async fn open<S: Bytes + 'static>(&self, stream: S, visit: Visit) {
+    async fn open<S: Bytes + 'static>(self: Arc<Self>, stream: S, visit: Visit) {
         let opened = visit.begin(Io::open(stream, visit.settings.write_timeout));
         let Some((io, is_http2)) = opened.await else { return };
         let ended = match is_http2 {

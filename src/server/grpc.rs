@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
 use super::guest::Guest;
-use super::incoming::{Told, asked, say_version};
+use super::incoming::{Told, asked, let_go, say_version};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -90,12 +90,12 @@ async fn called(
     if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
         return refused(routes.refuse(resident, &mut guest, error), form);
     }
-    let (head, body) = (*request).into_parts();
+    let (mut head, body) = (*request).into_parts();
     let Rpc { operation, version, .. } = rpc;
-    let told = Told { operation, binding: Binding::Grpc, version, headers: &head.headers };
+    let told = Told::new(operation, Binding::Grpc, version, &head.headers);
     let caller = guest.caller().clone();
     let answer = {
-        let served = pin!(served(routes, resident, &mut guest, rpc, (&head, body)));
+        let served = pin!(served(routes, resident, &mut guest, rpc, (&mut head, body)));
         let answer = told.of(&caller, served);
         match rpc.deadline {
             Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
@@ -110,7 +110,7 @@ async fn served(
     resident: &Resident,
     guest: &mut Guest,
     rpc: Rpc,
-    (head, body): (&Parts, Incoming),
+    (head, body): (&mut Parts, Incoming),
 ) -> Result<Reply> {
     let Rpc { operation, version, deadline } = rpc;
     let message = frame::unframed(routes.read(guest, body).await?)?;
@@ -118,6 +118,7 @@ async fn served(
     // What came in is let go once it is read: the call may take long.
     drop(message);
     let entered = routes.enter(resident, guest, &head.headers, version, &mut decoded)?;
+    let_go(head);
     let get = get_ended(operation, version, &decoded);
     let answer = match entered.call(decoded).await {
         Err(error) if has_ended(&error) => entered.call(Request::GetTask(get.ok_or(error)?)).await?,
@@ -131,7 +132,7 @@ async fn served(
             frame::reply(Box::new(messages))
         }
     };
-    entered.mark(reply.headers_mut(), &head.headers);
+    entered.mark(reply.headers_mut());
     Ok(reply)
 }
 

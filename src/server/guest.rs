@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 
 use super::body;
 use super::connections::Peer;
-use super::incoming::{asking, mark};
+use super::incoming::{Named, asking, mark};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::auth::{Access, Credentials, Identity, Left, Spender, UnderWay, Word};
@@ -51,6 +51,8 @@ pub(super) struct Entered<'a> {
     identity: &'a Identity,
     call: Call,
     operation: Operation,
+    /// How it asks for the extensions that are active.
+    named: Named,
     left: Option<Left>,
     _under_way: Option<UnderWay>,
 }
@@ -127,12 +129,13 @@ impl Routes {
         let asking = asking(guest.caller().clone(), headers, version)?;
         let (resident, call) = self.directory.enter(resident, asking, request)?;
         let operation = request.operation();
+        let named = if call.extensions.is_empty() { Named::default() } else { Named::of(headers) };
         if let Some(access) = &self.access {
             access.check(&guest.identity, &resident.name, &call.scope.tenant, request)?;
         }
         let (left, _under_way) = self.count(&call.scope.agent, guest)?;
         let (access, identity) = (self.access.as_ref(), &guest.identity);
-        Ok(Entered { resident, access, identity, call, operation, left, _under_way })
+        Ok(Entered { resident, access, identity, call, operation, named, left, _under_way })
     }
 
     /// A refusal says what to bring.
@@ -168,8 +171,8 @@ impl Entered<'_> {
 
     /// Says in the answer what goes with every one: its version, what is left to the caller, and that a card which is not for
     /// everybody is not kept for everybody.
-    pub(super) fn mark(&self, answer: &mut HeaderMap, asked: &HeaderMap) {
-        mark(answer, asked, &self.call);
+    pub(super) fn mark(&self, answer: &mut HeaderMap) {
+        mark(answer, self.named, &self.call);
         if let Some(Left { limit, remaining, reset }) = self.left {
             reply::rate_limit(
                 answer,

@@ -3,9 +3,10 @@
 use std::pin::Pin;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use hyper::body::Incoming;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::model::{
     self, Binding, Call, Caller, Error, INPUT_REQUEST, Operation, Result, Seq, Trace, Version,
@@ -59,23 +60,26 @@ pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
 }
 
 /// What is said of every call: in the log, and in a span of the trace that its headers name.
-#[derive(Clone, Copy)]
-pub(super) struct Told<'a> {
-    pub(super) operation: Operation,
-    pub(super) binding: Binding,
-    pub(super) version: Version,
-    pub(super) headers: &'a HeaderMap,
+pub(super) struct Told {
+    operation: Operation,
+    binding: Binding,
+    version: Version,
+    span: Span,
 }
 
-impl Told<'_> {
+impl Told {
+    pub(super) fn new(operation: Operation, binding: Binding, version: Version, headers: &HeaderMap) -> Self {
+        let span = trace::call(operation, (binding, version), || trace_of(headers));
+        Self { operation, binding, version, span }
+    }
+
     /// Serves the call, and says how that ended. It stays where it is, since it is large.
     pub(super) async fn of<T>(
         self,
         caller: &Caller,
         served: Pin<&mut impl Future<Output = Result<T>>>,
     ) -> Result<T> {
-        let Self { operation, binding, version, headers } = self;
-        let span = trace::call(operation, (binding, version), || trace_of(headers));
+        let Self { operation, binding, version, span } = self;
         let (binding, version, caller) = (binding.as_str(), version.as_str(), caller.name());
         let line = tracing::info_span!("call", method = ?operation, binding, version, caller);
         let answer = served.instrument(span.clone()).instrument(line).await;
@@ -84,6 +88,12 @@ impl Told<'_> {
         }
         answer
     }
+}
+
+/// Lets go of what a request said beside its body, once that is read: the call may take long. HTTP/1 reads all of a request into
+/// one buffer, which stays as long as anything points into it.
+pub(super) fn let_go(head: &mut Parts) {
+    (head.headers, head.uri) = (HeaderMap::new(), Uri::default());
 }
 
 /// The trace that the headers name. Several lines of a state are one.
@@ -157,6 +167,16 @@ fn extensions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_EXTENSIONS)
 }
 
+/// Under which of its names a request asks for extensions.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Named([bool; 2]);
+
+impl Named {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self(EXTENSIONS.map(|name| headers.contains_key(name)))
+    }
+}
+
 /// How to write to whoever asks: those who run tools for an agent say so by its extension, or by what they send (09 2.8).
 pub(super) fn dialect_of(headers: &HeaderMap, request: &model::Request, read: Dialect) -> Dialect {
     let runs_tools = || extensions(headers).any(|uri| uri == INPUT_REQUEST) || tells_of_tools(request);
@@ -169,13 +189,13 @@ pub(super) fn say_version(answer: &mut HeaderMap, version: Version) {
 }
 
 /// Says in the answer which version it is in, and which extensions are active, under the names that were asked with.
-pub(super) fn mark(answer: &mut HeaderMap, asked: &HeaderMap, call: &Call) {
+pub(super) fn mark(answer: &mut HeaderMap, asked: Named, call: &Call) {
     say_version(answer, call.version);
     if call.extensions.is_empty() {
         return;
     }
     let Ok(active) = HeaderValue::from_str(&call.extensions.join(", ")) else { return };
-    for name in EXTENSIONS.into_iter().filter(|name| asked.contains_key(name)) {
+    for (name, _) in EXTENSIONS.into_iter().zip(asked.0).filter(|(_, is_asked)| *is_asked) {
         answer.insert(name, active.clone());
     }
 }

@@ -13,7 +13,7 @@ use super::body;
 use super::events::{Envelope, Events};
 use super::forms;
 use super::guest::Guest;
-use super::incoming::{Told, asked, dialect_of, form, say_version};
+use super::incoming::{Told, asked, dialect_of, form, let_go, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
@@ -51,17 +51,16 @@ pub(super) async fn answer(
     guest: &mut Guest,
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (head, body) = (*request).into_parts();
+    let (mut head, body) = (*request).into_parts();
     // Not in the match, which would have room for it until its end.
     let called = read(routes, guest, &head, body).await;
     let Called { id, method, version, params } = match called {
         Ok(called) => called,
         Err(NoCall { id, error, form }) => return refused(&id, routes.refuse(resident, guest, error), form),
     };
-    let headers = &head.headers;
-    let told = Told { operation: method.operation, binding: Binding::JsonRpc, version, headers };
+    let told = Told::new(method.operation, Binding::JsonRpc, version, &head.headers);
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, pin!(served(routes, resident, guest, headers, (&id, params)))).await;
+    let answer = told.of(&caller, pin!(served(routes, resident, guest, &mut head, (&id, params)))).await;
     answer.unwrap_or_else(|error| {
         let error = routes.refuse(resident, guest, error);
         match refuses_in_stream(method.operation, version) {
@@ -130,14 +129,16 @@ async fn served(
     routes: &Routes,
     resident: &Resident,
     guest: &mut Guest,
-    headers: &HeaderMap,
+    head: &mut Parts,
     (id, params): (&Id<'static>, Result<(Request, Dialect)>),
 ) -> Result<Reply> {
     let (decoded, dialect) = params?;
+    let headers = &head.headers;
     let dialect = dialect_of(headers, &decoded, dialect);
     let mut decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
     let entered = routes.enter(resident, guest, headers, dialect.version(), &mut decoded)?;
     let name = name(&decoded);
+    let_go(head);
     let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => {
             let dialect = dialect.by_name(name, &response);
@@ -153,7 +154,7 @@ async fn served(
             reply::events(Body::Frames(Box::new(events)))
         }
     };
-    entered.mark(reply.headers_mut(), headers);
+    entered.mark(reply.headers_mut());
     Ok(reply)
 }
 

@@ -12,7 +12,7 @@ use super::body;
 use super::events::{Envelope, Events};
 use super::forms;
 use super::guest::Guest;
-use super::incoming::{Told, asked, dialect_of, say_version};
+use super::incoming::{Told, asked, dialect_of, let_go, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{Binding, Error, ErrorKind, Result, Version};
@@ -37,7 +37,7 @@ pub(super) async fn answer(
     path: &str,
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
-    let (head, body) = (*request).into_parts();
+    let (mut head, body) = (*request).into_parts();
     let (route, version) = match recognised(&head, path, routes.settings.strict_version) {
         Ok(recognised) => recognised,
         Err(NoCall { error, form, allowed }) => {
@@ -48,10 +48,10 @@ pub(super) async fn answer(
             return reply;
         }
     };
-    let told =
-        Told { operation: route.operation, binding: Binding::HttpJson, version, headers: &head.headers };
+    let told = Told::new(route.operation, Binding::HttpJson, version, &head.headers);
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, pin!(served(routes, resident, &mut guest, &route, (&head, body)))).await;
+    let answer =
+        told.of(&caller, pin!(served(routes, resident, &mut guest, &route, (&mut head, body)))).await;
     answer.unwrap_or_else(|error| refused(routes.refuse(resident, &mut guest, error), version))
 }
 
@@ -93,7 +93,7 @@ async fn served(
     resident: &Resident,
     guest: &mut Guest,
     route: &Route,
-    (head, body): (&Parts, Incoming),
+    (head, body): (&mut Parts, Incoming),
 ) -> Result<Reply> {
     let body = match head.method {
         Method::POST => routes.read(guest, body).await?,
@@ -105,23 +105,22 @@ async fn served(
     // What came in is let go once it is read: the call may take long.
     drop(body);
     let entered = routes.enter(resident, guest, &head.headers, version, &mut decoded)?;
+    let media_type = rest_type(names_a2a(&head.headers), version);
+    let_go(head);
     let mut reply = match entered.call(decoded).await? {
         Answer::One(response) => {
             let mut out = Vec::with_capacity(1024);
             write_body(&mut out, &response, &dialect)?;
-            reply::whole(StatusCode::OK, rest_type(names_a2a(&head.headers), version), out.into())
+            reply::whole(StatusCode::OK, media_type, out.into())
         }
-        Answer::Task(task) => {
-            let media_type = rest_type(names_a2a(&head.headers), version);
-            reply::whole(StatusCode::OK, media_type, forms::task(&task, &dialect))
-        }
+        Answer::Task(task) => reply::whole(StatusCode::OK, media_type, forms::task(&task, &dialect)),
         Answer::Stream(stream) => {
             let envelope = Envelope::new(None, dialect);
             let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
             reply::events(Body::Frames(Box::new(events)))
         }
     };
-    entered.mark(reply.headers_mut(), &head.headers);
+    entered.mark(reply.headers_mut());
     Ok(reply)
 }
 

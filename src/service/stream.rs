@@ -158,7 +158,8 @@ impl Stream {
         let follow = self.follow.as_mut()?;
         let next = follow.next();
         let read = match self.patience.filter(|_| self.parked) {
-            Some(patience) => timeout(patience, next).await.ok()?,
+            // Apart: most streams have no use for it.
+            Some(patience) => Box::pin(timeout(patience, next)).await.ok()?,
             None => next.await,
         };
         let mut entries = match read {

@@ -64,6 +64,14 @@ enum Step {
     Full,
 }
 
+/// What a turn that waits hears first.
+enum Heard {
+    News(News),
+    End(Ending),
+    /// The agent has said something.
+    Agent,
+}
+
 impl<'a> Course<'a> {
     pub(super) fn new(
         runner: &Runner,
@@ -278,13 +286,19 @@ impl<'a> Course<'a> {
             false => None,
         };
         let limit = self.limit(silence);
-        tokio::select! {
+        let heard = tokio::select! {
             biased;
             // Before the agent: one that always has more to say is stopped like any other.
-            news = runner.news() => self.hear(runner, news).await?,
-            ending = limit => self.ended = Some(ending),
-            ending = outcome(&mut self.work) => self.ended = Some(ending),
-            () = self.setting.queue.news() => {}
+            news = runner.news() => Heard::News(news),
+            ending = limit => Heard::End(ending),
+            ending = outcome(&mut self.work) => Heard::End(ending),
+            () = self.setting.queue.news() => Heard::Agent,
+        };
+        // Not in the branches, which would have room for all that could be heard.
+        match heard {
+            Heard::News(news) => self.hear(runner, news).await?,
+            Heard::End(ending) => self.ended = Some(ending),
+            Heard::Agent => {}
         }
         Ok(())
     }

@@ -168,6 +168,10 @@ impl Names {
 
     /// Whether it is certain that nobody has a name of this hash. Asked by the writer, before it adds one.
     pub(super) fn is_new(&self, connection: &Connection, hash: i64) -> rusqlite::Result<bool> {
+        if !self.read().indexed {
+            // All of them are in memory: a small store has no sieve.
+            return Ok(self.newest(hash).is_empty());
+        }
         let mut sieve = self.sieve();
         if let Some(may_have) = sieve.may_have(hash) {
             return Ok(!may_have);
@@ -177,9 +181,6 @@ impl Names {
             let newest = self.read();
             for names in [&newest.young, &newest.old] {
                 names.range((from, i64::MIN)..(to, i64::MIN)).for_each(|(hash, _)| tell(*hash));
-            }
-            if !newest.indexed {
-                return Ok(Some(()));
             }
             let small = RECENT.each(connection, from, to, MOST_LEARNED, |(hash, _)| tell(hash))?;
             let large = ALL.each(connection, from, to, MOST_LEARNED, |(hash, _)| tell(hash))?;
@@ -240,6 +241,9 @@ impl Names {
     fn due(&self, added: usize) -> Option<usize> {
         let mut newest = self.write();
         if newest.old.is_empty() && newest.young.len() >= self.round {
+            if !newest.indexed {
+                self.sieve().learn_all(newest.young.iter().map(|(hash, _)| *hash));
+            }
             newest.old = std::mem::take(&mut newest.young);
             newest.mark = newest.last;
             newest.indexed = true;

@@ -69,6 +69,12 @@ impl Sieve {
         Ok(())
     }
 
+    /// Learns all regions, from all hashes that there are.
+    pub(super) fn learn_all(&mut self, hashes: impl Iterator<Item = i64>) {
+        self.regions.fill_with(|| Some(Box::new([0; WORDS])));
+        hashes.for_each(|hash| self.add(hash));
+    }
+
     /// Forgets the regions that begin in a range of hashes: what has gone from them is still in their bits.
     pub(super) fn forget(&mut self, from: i64, to: i64) {
         let begin = |hash: i64| region(hash + (1 << (HASH_BITS - REGIONS)) - 1);
@@ -126,6 +132,18 @@ mod tests {
         sieve.add(from + step);
         sieve.add(to);
         assert_eq!((sieve.may_have(from + step), sieve.may_have(to)), (Some(true), None));
+    }
+
+    #[test]
+    fn all_regions_are_learned_at_once() {
+        let (mut sieve, step) = (Sieve::default(), 1 << (HASH_BITS - BITS));
+        let hashes = [0, 5 << 36, (1 << HASH_BITS) - 1];
+        sieve.learn_all(hashes.into_iter());
+        assert_eq!(hashes.map(|hash| sieve.may_have(hash)), [Some(true); 3]);
+        assert_eq!(
+            [step, 6 << 36, (1 << HASH_BITS) - 1 - step].map(|hash| sieve.may_have(hash)),
+            [Some(false); 3]
+        );
     }
 
     #[test]
