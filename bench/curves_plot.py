@@ -39,7 +39,7 @@ def panel(lines, key, title, x_title, offset):
         path = " ".join(f"{across(point['x']):.1f},{up(point[key]):.1f}" for point in points)
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         out += [f'<circle cx="{across(p["x"]):.1f}" cy="{up(p[key]):.1f}" r="3" fill="{colour}"/>' for p in points]
-        out.append(f'<text x="{offset + LEFT + WIDTH - 60 * (len(lines) - place) + 60}" y="{TOP - 14}" text-anchor="end" fill="{colour}">{name}</text>')
+        out.append(f'<text x="{offset + LEFT + WIDTH - 60 * (len(lines) - place) + 60}" y="{TOP - 14}" text-anchor="end" style="fill: {colour}">{name}</text>')
     return out
 
 
