@@ -117,7 +117,11 @@ pub(super) fn cannot_listen(address: &str, error: attache::Error) -> anyhow::Err
             "{address} is in use, perhaps by another attache; for a free port type: {again}"
         );
     }
-    anyhow::Error::new(error).context(format!("cannot listen on {address}"))
+    // What is wrong with a setting is not the address's fault.
+    match cause.is_some() {
+        true => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
+        false => error.into(),
+    }
 }
 
 /// The command that was typed, but for any free port.
