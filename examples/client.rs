@@ -6,7 +6,9 @@ use attache::model::{Message, StreamResponse};
 #[tokio::main]
 async fn main() -> attache::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let url = arguments.next().unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
+    let url = arguments
+        .next()
+        .unwrap_or_else(|| "http://127.0.0.1:8080".to_owned());
     let text = arguments.next().unwrap_or_else(|| "hello".to_owned());
     let client = Client::discover(&url).await?;
     eprintln!("{:?}", client.interface());

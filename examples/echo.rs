@@ -13,5 +13,7 @@ impl Agent for Echo {
 
 #[tokio::main]
 async fn main() -> attache::Result<()> {
-    Server::new(AgentCard::new("Echo", "Says it back"), Echo).serve("127.0.0.1:8080").await
+    Server::new(AgentCard::new("Echo", "Says it back"), Echo)
+        .serve("127.0.0.1:8080")
+        .await
 }

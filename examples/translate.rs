@@ -27,9 +27,12 @@ fn translate(version: Option<&str>) -> Result<Vec<u8>, String> {
         _ => return Err("say in which version to write: 1.0, 0.3 or 0.3-rest".to_owned()),
     };
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(|error| error.to_string())?;
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
     let event = read_event(&text, &Dialect::V1).map_err(|error| error.to_string())?;
-    let closes = matches!(&event, StreamResponse::StatusUpdate(event) if event.status.state.is_terminal());
+    let closes =
+        matches!(&event, StreamResponse::StatusUpdate(event) if event.status.state.is_terminal());
     let mut out = Vec::new();
     write_event(&mut out, &event, closes, &dialect);
     out.push(b'\n');

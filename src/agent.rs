@@ -48,7 +48,11 @@ pub trait Agent: Send + Sync + 'static {
     fn run(&self, turn: Turn) -> impl Future<Output = Result<Outcome, Failure>> + Send;
 
     /// Answers without a task when a plain message is enough. Asked only while there is no task; nothing is stored.
-    fn reply(&self, message: &Message, call: &Call) -> impl Future<Output = Option<Message>> + Send {
+    fn reply(
+        &self,
+        message: &Message,
+        call: &Call,
+    ) -> impl Future<Output = Option<Message>> + Send {
         let _ = (message, call);
         async { None }
     }
@@ -137,6 +141,9 @@ impl Question {
 
 impl<T: Into<String>> From<T> for Question {
     fn from(text: T) -> Self {
-        Self { message: Message::agent(text.into()), request: None }
+        Self {
+            message: Message::agent(text.into()),
+            request: None,
+        }
     }
 }

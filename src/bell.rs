@@ -25,7 +25,10 @@ impl Bell {
                 }
                 rung
             }
-            _ => Arc::new(Rung { rung: AtomicBool::new(false), worker: context.waker().clone() }),
+            _ => Arc::new(Rung {
+                rung: AtomicBool::new(false),
+                worker: context.waker().clone(),
+            }),
         };
         self.0 = Some(rung.clone());
         Some(rung.into())
@@ -78,6 +81,12 @@ mod tests {
         assert!(bell.look(&first).is_some());
         assert!(bell.look(&first).is_none());
         bell.look(&second).expect("somebody else does").wake();
-        assert_eq!((one.0.load(Ordering::Relaxed), other.0.load(Ordering::Relaxed)), (2, 1));
+        assert_eq!(
+            (
+                one.0.load(Ordering::Relaxed),
+                other.0.load(Ordering::Relaxed)
+            ),
+            (2, 1)
+        );
     }
 }

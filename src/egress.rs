@@ -86,10 +86,21 @@ impl Egress {
     /// Sends requests over connections that are made in this way.
     pub(crate) fn over(connector: Connector, tls: &ClientTls) -> Self {
         let stop = CancellationToken::new();
-        let connections = Connections { tasks: TaskTracker::new(), stop: stop.clone() };
+        let connections = Connections {
+            tasks: TaskTracker::new(),
+            stop: stop.clone(),
+        };
         Self {
-            http1: client(tls.over(connector.clone(), Protocol::Http1), connections.clone(), Protocol::Http1),
-            http2: client(tls.over(connector, Protocol::Http2), connections, Protocol::Http2),
+            http1: client(
+                tls.over(connector.clone(), Protocol::Http1),
+                connections.clone(),
+                Protocol::Http1,
+            ),
+            http2: client(
+                tls.over(connector, Protocol::Http2),
+                connections,
+                Protocol::Http2,
+            ),
             open: Arc::new(stop.drop_guard()),
             watcher: None,
         }
@@ -97,19 +108,29 @@ impl Egress {
 
     /// Lets somebody see what passes.
     pub(crate) fn watched(self, watcher: Watcher) -> Self {
-        Self { watcher: Some(watcher), ..self }
+        Self {
+            watcher: Some(watcher),
+            ..self
+        }
     }
 
     /// Lets whoever sees what passes there see what passes here.
     pub(crate) fn watched_as(self, other: &Self) -> Self {
-        Self { watcher: other.watcher.clone(), ..self }
+        Self {
+            watcher: other.watcher.clone(),
+            ..self
+        }
     }
 
     /// Sends a request and waits for the head of the answer.
     ///
     /// # Errors
     /// The address may not be reached from here, cannot be, or went silent.
-    pub(crate) async fn send(&self, request: Request<Bytes>, protocol: Protocol) -> Result<Response<Body>> {
+    pub(crate) async fn send(
+        &self,
+        request: Request<Bytes>,
+        protocol: Protocol,
+    ) -> Result<Response<Body>> {
         check(request.uri())?;
         let client = match protocol {
             Protocol::Http1 => &self.http1,
@@ -119,21 +140,32 @@ impl Egress {
             watch::request(watcher, &request);
         }
         let there = origin(request.uri());
-        let response = client.request(request.map(Full::new)).await.map_err(|cause| {
-            match (refusal(&cause), tls::distrust(&cause), cause.is_connect()) {
-                (Some(why), ..) => self.lost(format!("{there} is not connected to: it {why}"), cause),
-                (None, Some(why), _) => {
-                    self.lost(format!("the certificate of the agent is not trusted: {why}"), cause)
+        let response = client
+            .request(request.map(Full::new))
+            .await
+            .map_err(|cause| {
+                match (refusal(&cause), tls::distrust(&cause), cause.is_connect()) {
+                    (Some(why), ..) => {
+                        self.lost(format!("{there} is not connected to: it {why}"), cause)
+                    }
+                    (None, Some(why), _) => self.lost(
+                        format!("the certificate of the agent is not trusted: {why}"),
+                        cause,
+                    ),
+                    (None, None, true) => self.lost("cannot connect to the agent", cause),
+                    (None, None, false) => self.lost(LOST, cause),
                 }
-                (None, None, true) => self.lost("cannot connect to the agent", cause),
-                (None, None, false) => self.lost(LOST, cause),
-            }
-        })?;
+            })?;
         let shown = self.watcher.as_ref().map(|watcher| {
             watch::response(watcher, &response);
             watch::Shown::new(watcher.clone(), response.headers())
         });
-        Ok(response.map(|incoming| Body { incoming, idle: None, _open: self.open.clone(), shown }))
+        Ok(response.map(|incoming| Body {
+            incoming,
+            idle: None,
+            _open: self.open.clone(),
+            shown,
+        }))
     }
 }
 
@@ -162,7 +194,9 @@ pub(crate) fn never_arrived(error: &Error) -> bool {
 /// Why we did not connect, if that is why there is no answer.
 fn refusal(failed: &(dyn std::error::Error + 'static)) -> Option<guard::Refused> {
     let mut causes = std::iter::successors(Some(failed), |error| error.source());
-    causes.find_map(|cause| cause.downcast_ref::<guard::Refused>()).copied()
+    causes
+        .find_map(|cause| cause.downcast_ref::<guard::Refused>())
+        .copied()
 }
 
 /// Whether a request was not sent because of where it would have gone: it is no use to try again.
@@ -172,7 +206,10 @@ pub(crate) fn was_refused(error: &Error) -> bool {
 
 /// Scheme, host and port, as a url begins.
 pub(crate) fn origin(url: &Uri) -> String {
-    let host = url.authority().map_or("", Authority::as_str).to_ascii_lowercase();
+    let host = url
+        .authority()
+        .map_or("", Authority::as_str)
+        .to_ascii_lowercase();
     let scheme = url.scheme_str().unwrap_or("http");
     let default = if scheme == "https" { ":443" } else { ":80" };
     format!("{scheme}://{}", host.strip_suffix(default).unwrap_or(&host))
@@ -190,7 +227,9 @@ fn unreachable(
     what: impl Into<Cow<'static, str>>,
     cause: impl std::error::Error + Send + Sync + 'static,
 ) -> Error {
-    Error::new(ErrorKind::Unavailable).with_message(what).with_source(cause)
+    Error::new(ErrorKind::Unavailable)
+        .with_message(what)
+        .with_source(cause)
 }
 
 /// Refuses what we do not speak.
@@ -200,12 +239,18 @@ fn unreachable(
 pub(crate) fn check(uri: &Uri) -> Result<()> {
     match (uri.scheme_str(), uri.authority()) {
         // It would print wherever the url does.
-        (_, Some(authority)) if authority.as_str().contains('@') => {
-            Err(Error::invalid("url", "must carry no credentials: send them in a header"))
-        }
+        (_, Some(authority)) if authority.as_str().contains('@') => Err(Error::invalid(
+            "url",
+            "must carry no credentials: send them in a header",
+        )),
         (Some("http"), Some(_)) => Ok(()),
-        (Some("https"), Some(_)) => tls::REFUSED.map_or(Ok(()), |why| Err(Error::invalid("url", why))),
-        _ => Err(Error::invalid("url", "must begin with http:// or https:// and name a host")),
+        (Some("https"), Some(_)) => {
+            tls::REFUSED.map_or(Ok(()), |why| Err(Error::invalid("url", why)))
+        }
+        _ => Err(Error::invalid(
+            "url",
+            "must begin with http:// or https:// and name a host",
+        )),
     }
 }
 
@@ -236,7 +281,8 @@ where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(future));
+        self.tasks
+            .spawn(self.stop.clone().run_until_cancelled_owned(future));
     }
 }
 
@@ -251,7 +297,10 @@ pub(crate) struct Body {
 impl Body {
     /// Counts as lost when nothing comes for so long.
     pub(crate) fn with_idle(self, limit: Duration) -> Self {
-        Self { idle: Some(limit), ..self }
+        Self {
+            idle: Some(limit),
+            ..self
+        }
     }
 
     /// The next piece, or the trailers.
@@ -267,7 +316,10 @@ impl Body {
             },
         };
         if let (Some(shown), Ok(frame)) = (&mut self.shown, &frame) {
-            frame.data_ref().into_iter().for_each(|data| shown.piece(data));
+            frame
+                .data_ref()
+                .into_iter()
+                .for_each(|data| shown.piece(data));
         }
         Some(frame.map_err(|cause| unreachable(LOST, cause)))
     }
@@ -279,7 +331,9 @@ impl Body {
     pub(crate) async fn read(mut self, limit: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while let Some(frame) = self.next().await {
-            let Ok(data) = frame?.into_data() else { continue };
+            let Ok(data) = frame?.into_data() else {
+                continue;
+            };
             if bytes.len() + data.len() > limit {
                 return Err(too_large(limit));
             }
@@ -311,8 +365,19 @@ mod checks {
     #[test]
     fn s21_only_http_gets_out() {
         assert_eq!(check(&Uri::from_static("http://127.0.0.1:1/x")), Ok(()));
-        assert_eq!(check(&Uri::from_static("https://x")).is_ok(), cfg!(feature = "tls"));
-        for url in ["file:///etc/passwd", "gopher://x/", "ftp://x", "/x", "x:1", "unix://x", "data:,x"] {
+        assert_eq!(
+            check(&Uri::from_static("https://x")).is_ok(),
+            cfg!(feature = "tls")
+        );
+        for url in [
+            "file:///etc/passwd",
+            "gopher://x/",
+            "ftp://x",
+            "/x",
+            "x:1",
+            "unix://x",
+            "data:,x",
+        ] {
             assert!(!url.parse().is_ok_and(|uri| check(&uri).is_ok()), "{url}");
         }
     }

@@ -28,16 +28,18 @@ pub use client::PushSignatures;
 pub use client::blocking;
 #[cfg(feature = "client")]
 pub use client::{
-    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown,
+    Token,
 };
 #[cfg(feature = "client")]
 pub use client::{
-    Budgets, CardStore, Choice, Client, ClientBuilder, ClientSettings, EventStream, Header, KeptCard,
-    MemoryCards, Polling, Retries, TaskStream, Traffic,
+    Budgets, CardStore, Choice, Client, ClientBuilder, ClientSettings, EventStream, Header,
+    KeptCard, MemoryCards, Polling, Retries, TaskStream, Traffic,
 };
 #[cfg(feature = "client")]
 pub use client::{
-    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings,
+    Vouched,
 };
 #[cfg(all(feature = "client", feature = "tls"))]
 pub use egress::ClientTls;

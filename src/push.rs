@@ -89,13 +89,22 @@ impl Active {
         self.dismiss(&name);
         self.last += 1;
         *self.callers.entry(caller.clone()).or_default() += 1;
-        self.workers.insert(name, Hired { number: self.last, caller, stop });
+        self.workers.insert(
+            name,
+            Hired {
+                number: self.last,
+                caller,
+                stop,
+            },
+        );
         self.last
     }
 
     /// Stops the worker of a webhook; `false` if it has none.
     fn dismiss(&mut self, name: &Name) -> bool {
-        let Some(Hired { caller, stop, .. }) = self.workers.remove(name) else { return false };
+        let Some(Hired { caller, stop, .. }) = self.workers.remove(name) else {
+            return false;
+        };
         stop.cancel();
         if let Entry::Occupied(mut count) = self.callers.entry(caller) {
             *count.get_mut() -= 1;
@@ -147,21 +156,35 @@ impl Pushes {
     /// # Errors
     /// Invalid parameters: we do not post there.
     pub(crate) async fn check(&self, url: &str, field: &'static str) -> Result<()> {
-        self.0.door.check(url).await.map_err(|why| Error::invalid(field, why.to_string()))
+        self.0
+            .door
+            .check(url)
+            .await
+            .map_err(|why| Error::invalid(field, why.to_string()))
     }
 
     /// Whether a caller may have one more webhook (S26). Those whom nobody knows are not counted: they are not one.
     ///
     /// # Errors
     /// Rate limited: some of their tasks have to end first.
-    pub(crate) fn room(&self, caller: &Caller, task: &TaskId, id: Option<&PushConfigId>) -> Result<()> {
+    pub(crate) fn room(
+        &self,
+        caller: &Caller,
+        task: &TaskId,
+        id: Option<&PushConfigId>,
+    ) -> Result<()> {
         let active = self.0.active();
         let has = active.callers.get(caller).copied().unwrap_or_default();
         // One that takes the place of another is not one more.
         let is_new = id.is_none_or(|id| !active.workers.contains_key(&(task.clone(), id.clone())));
-        match is_new && has >= self.0.settings.max_webhooks_per_caller && *caller != Caller::anonymous() {
+        match is_new
+            && has >= self.0.settings.max_webhooks_per_caller
+            && *caller != Caller::anonymous()
+        {
             true => Err(Error::new(ErrorKind::RateLimited)
-                .with_message("as many webhooks of the caller are open as max_webhooks_per_caller allows")
+                .with_message(
+                    "as many webhooks of the caller are open as max_webhooks_per_caller allows",
+                )
                 .with_retry_after(RETRY_AFTER)),
             false => Ok(()),
         }
@@ -188,7 +211,10 @@ impl Pushes {
             match self.take_up().await {
                 Ok(()) => self.0.left_over.notified().await,
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "webhooks cannot be read");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "webhooks cannot be read"
+                    );
                     tokio::time::sleep(PAUSE).await;
                 }
             }
@@ -206,11 +232,20 @@ impl Pushes {
         loop {
             let page = self.0.engine.pushes(Which::Open, after, PAGE).await?;
             for push in &page {
-                let Some(id) = push.registered.config.id.clone() else { continue };
-                if self.0.active().workers.contains_key(&(push.task.id.clone(), id.clone())) {
+                let Some(id) = push.registered.config.id.clone() else {
+                    continue;
+                };
+                if self
+                    .0
+                    .active()
+                    .workers
+                    .contains_key(&(push.task.id.clone(), id.clone()))
+                {
                     continue;
                 }
-                let Ok(place) = self.0.places.clone().acquire_owned().await else { return Ok(()) };
+                let Ok(place) = self.0.places.clone().acquire_owned().await else {
+                    return Ok(());
+                };
                 self.start(push.task.clone(), id, place);
             }
             match page.last() {
@@ -223,11 +258,19 @@ impl Pushes {
     /// Starts a worker, in the place of the one that may be there.
     fn start(&self, task: Head, id: PushConfigId, place: OwnedSemaphorePermit) {
         let (name, stop) = ((task.id.clone(), id.clone()), self.0.stop.child_token());
-        let number = self.0.active().hire(name.clone(), task.scope.owner.clone(), stop.clone());
+        let number = self
+            .0
+            .active()
+            .hire(name.clone(), task.scope.owner.clone(), stop.clone());
         let inner = self.0.clone();
         self.0.tracker.spawn(async move {
-            let left = Left { inner: inner.clone(), name, number };
-            stop.run_until_cancelled(worker::deliver(inner, task, id)).await;
+            let left = Left {
+                inner: inner.clone(),
+                name,
+                number,
+            };
+            stop.run_until_cancelled(worker::deliver(inner, task, id))
+                .await;
             drop(place);
             drop(left);
         });
@@ -244,7 +287,11 @@ struct Left {
 impl Drop for Left {
     fn drop(&mut self) {
         let mut active = self.inner.active();
-        if active.workers.get(&self.name).is_some_and(|hired| hired.number == self.number) {
+        if active
+            .workers
+            .get(&self.name)
+            .is_some_and(|hired| hired.number == self.number)
+        {
             active.dismiss(&self.name);
         }
     }

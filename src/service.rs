@@ -20,8 +20,9 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Worker};
 use crate::model::{
-    Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Limits, ListTasksRequest, ListTasksResponse,
-    Request, Response, Result, SendMessageResponse, Seq, SubscribeToTaskRequest, Task, TaskId,
+    Call, CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Limits, ListTasksRequest,
+    ListTasksResponse, Request, Response, Result, SendMessageResponse, Seq, SubscribeToTaskRequest,
+    Task, TaskId,
 };
 use crate::push::Pushes;
 use crate::store::Head;
@@ -98,7 +99,17 @@ impl Service {
         (places, pushes): (Arc<Places>, Pushes),
         (patience, max_wait): (Option<Duration>, Option<Duration>),
     ) -> Self {
-        Self { engine, worker, offer, limits, places, pushes, budget: Budget::default(), patience, max_wait }
+        Self {
+            engine,
+            worker,
+            offer,
+            limits,
+            places,
+            pushes,
+            budget: Budget::default(),
+            patience,
+            max_wait,
+        }
     }
 
     /// Lets callers have so many tasks.
@@ -159,7 +170,9 @@ impl Service {
     fn answer<'a>(&'a self, call: &'a Call, request: Request) -> Answering<'a> {
         match request {
             Request::SendMessage(request) => Box::pin(self.send_message(call, request)),
-            Request::SendStreamingMessage(request) => Box::pin(self.send_streaming_message(call, request)),
+            Request::SendStreamingMessage(request) => {
+                Box::pin(self.send_streaming_message(call, request))
+            }
             Request::GetTask(request) => Box::pin(self.get_task(call, request)),
             Request::SubscribeToTask(request) => Box::pin(self.subscribe_to_task(call, request)),
             Request::ListTasks(request) => {
@@ -168,15 +181,21 @@ impl Service {
             Request::CancelTask(request) => {
                 one(async { Ok(Response::Task(self.cancel_task(call, request).await?)) })
             }
-            Request::CreatePushConfig(config) => {
-                one(async { Ok(Response::PushConfig(self.create_push_config(call, *config).await?)) })
-            }
-            Request::GetPushConfig(request) => {
-                one(async { Ok(Response::PushConfig(self.get_push_config(call, request).await?)) })
-            }
-            Request::ListPushConfigs(request) => {
-                one(async { Ok(Response::ListPushConfigs(self.list_push_configs(call, request).await?)) })
-            }
+            Request::CreatePushConfig(config) => one(async {
+                Ok(Response::PushConfig(
+                    self.create_push_config(call, *config).await?,
+                ))
+            }),
+            Request::GetPushConfig(request) => one(async {
+                Ok(Response::PushConfig(
+                    self.get_push_config(call, request).await?,
+                ))
+            }),
+            Request::ListPushConfigs(request) => one(async {
+                Ok(Response::ListPushConfigs(
+                    self.list_push_configs(call, request).await?,
+                ))
+            }),
             Request::DeletePushConfig(request) => one(async {
                 self.delete_push_config(call, request).await?;
                 Ok(Response::Empty)
@@ -188,7 +207,11 @@ impl Service {
     }
 
     /// Streams what happens to a task that is there: from where it stands, or from where the caller was cut off.
-    async fn subscribe_to_task(&self, call: &Call, request: SubscribeToTaskRequest) -> Result<Answer> {
+    async fn subscribe_to_task(
+        &self,
+        call: &Call,
+        request: SubscribeToTaskRequest,
+    ) -> Result<Answer> {
         let head = self.find(call, &request.id).await?;
         let place = self.places.take(call.caller())?.at(&head.id)?;
         // 01 §6: what can be refused before a stream begins is.
@@ -252,9 +275,16 @@ impl Service {
     }
 
     /// Lists the caller's tasks, newest status first.
-    async fn list_tasks(&self, call: &Call, request: ListTasksRequest) -> Result<ListTasksResponse> {
+    async fn list_tasks(
+        &self,
+        call: &Call,
+        request: ListTasksRequest,
+    ) -> Result<ListTasksResponse> {
         if !self.engine.keeps_tasks() {
-            return Ok(ListTasksResponse { page_size: request.page_size(), ..ListTasksResponse::default() });
+            return Ok(ListTasksResponse {
+                page_size: request.page_size(),
+                ..ListTasksResponse::default()
+            });
         }
         let scope = &call.scope;
         let mut query = cursor::query(&request)?;
@@ -274,7 +304,11 @@ impl Service {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let task = shown(&task, history_length, request.include_artifacts == Some(true));
+            let task = shown(
+                &task,
+                history_length,
+                request.include_artifacts == Some(true),
+            );
             weight += task.weight();
             if weight > self.limits.max_page_bytes && !tasks.is_empty() {
                 break;
@@ -283,28 +317,40 @@ impl Service {
             last = Some(head);
         }
         let more = last.is_some_and(|last| page.tasks.last().is_some_and(|end| end.id != last.id));
-        let next_page_token =
-            last.filter(|_| more).map_or_else(String::new, |last| cursor::write(&request, last));
+        let next_page_token = last
+            .filter(|_| more)
+            .map_or_else(String::new, |last| cursor::write(&request, last));
         let total_size = i32::try_from(page.total).unwrap_or(i32::MAX);
-        Ok(ListTasksResponse { tasks, next_page_token, page_size: request.page_size(), total_size })
+        Ok(ListTasksResponse {
+            tasks,
+            next_page_token,
+            page_size: request.page_size(),
+            total_size,
+        })
     }
 
     /// Asks for a task to be canceled.
     async fn cancel_task(&self, call: &Call, request: CancelTaskRequest) -> Result<Task> {
         let head = self.find(call, &request.id).await?;
-        self.engine.cancel(&head, request.metadata).await.map_err(|error| match error {
-            crate::engine::Error::Ended(_) => {
-                Error::new(ErrorKind::TaskNotCancelable).with("taskId", request.id.as_str())
-            }
-            error => error.into(),
-        })
+        self.engine
+            .cancel(&head, request.metadata)
+            .await
+            .map_err(|error| match error {
+                crate::engine::Error::Ended(_) => {
+                    Error::new(ErrorKind::TaskNotCancelable).with("taskId", request.id.as_str())
+                }
+                error => error.into(),
+            })
     }
 
     async fn find(&self, call: &Call, id: &TaskId) -> Result<Head> {
         if !self.engine.keeps_tasks() {
             return Err(not_found(id));
         }
-        self.engine.find(&call.scope, id).await?.ok_or_else(|| not_found(id))
+        self.engine
+            .find(&call.scope, id)
+            .await?
+            .ok_or_else(|| not_found(id))
     }
 }
 
@@ -315,7 +361,11 @@ fn shown(task: &Task, history_length: Option<i32>, artifacts: bool) -> Task {
         id: task.id.clone(),
         context_id: task.context_id.clone(),
         status: task.status.clone(),
-        artifacts: if artifacts { task.artifacts.clone() } else { Vec::new() },
+        artifacts: if artifacts {
+            task.artifacts.clone()
+        } else {
+            Vec::new()
+        },
         history: task.history[task.history.len().saturating_sub(length)..].to_vec(),
         metadata: task.metadata.clone(),
     }
@@ -323,7 +373,9 @@ fn shown(task: &Task, history_length: Option<i32>, artifacts: bool) -> Task {
 
 /// How many messages of a history a length stands for.
 fn messages(history_length: Option<i32>) -> usize {
-    history_length.and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX)
+    history_length
+        .and_then(|length| usize::try_from(length).ok())
+        .unwrap_or(usize::MAX)
 }
 
 fn not_found(id: &TaskId) -> Error {

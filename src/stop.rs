@@ -12,11 +12,17 @@ use tokio_util::sync::CancellationToken;
 use crate::bell::Bell;
 
 /// Does the work, or as much as is done when `stop` is cancelled. What it is in goes with it.
-pub(crate) async fn until(stop: CancellationToken, mut work: Pin<Box<impl Future<Output = ()> + ?Sized>>) {
+pub(crate) async fn until(
+    stop: CancellationToken,
+    mut work: Pin<Box<impl Future<Output = ()> + ?Sized>>,
+) {
     let (mut cancelled, mut bell) = (pin!(stop.cancelled()), Bell::default());
     poll_fn(|context| {
         if let Some(waker) = bell.look(context)
-            && cancelled.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+            && cancelled
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_ready()
         {
             return Poll::Ready(());
         }
@@ -41,7 +47,9 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(SOON, until(CancellationToken::new(), Box::pin(work))).await.unwrap();
+        timeout(SOON, until(CancellationToken::new(), Box::pin(work)))
+            .await
+            .unwrap();
     }
 
     #[tokio::test]
@@ -78,6 +86,8 @@ mod tests {
     async fn work_that_is_told_before_it_begins_does_not() {
         let stop = CancellationToken::new();
         stop.cancel();
-        timeout(SOON, until(stop, Box::pin(async { panic!("it began") }))).await.unwrap();
+        timeout(SOON, until(stop, Box::pin(async { panic!("it began") })))
+            .await
+            .unwrap();
     }
 }

@@ -40,7 +40,11 @@ pub fn records_content() -> bool {
 /// The place in a trace of what runs now, to be passed on with what it asks of others; `None` where nothing is traced.
 #[must_use]
 pub fn current() -> Option<Trace> {
-    if tracing::span_enabled!(target: TARGET, Level::INFO) { place::of(&Span::current()) } else { None }
+    if tracing::span_enabled!(target: TARGET, Level::INFO) {
+        place::of(&Span::current())
+    } else {
+        None
+    }
 }
 
 fn below(span: Span, parent: Option<&Trace>) -> Span {

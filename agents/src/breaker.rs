@@ -26,7 +26,11 @@ struct State {
 impl Breaker {
     /// Opens after so many failures in a row, for so long; never with 0.
     pub(crate) fn new(failures: u32, pause: Duration) -> Self {
-        Self { failures, pause, state: Mutex::default() }
+        Self {
+            failures,
+            pause,
+            state: Mutex::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -51,7 +55,10 @@ impl Breaker {
     /// What became of a call: whether nobody was there, or nobody spoke, or else whatever they said.
     pub(crate) fn note(&self, error: Option<&Error>) {
         let kind = error.map(Error::kind);
-        match matches!(kind, Some(ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)) {
+        match matches!(
+            kind,
+            Some(ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
+        ) {
             true => self.failed(),
             false => self.answered(),
         }

@@ -32,8 +32,9 @@ use stderr::{Stderr, plain};
 use words::{Line, Unfit};
 
 /// What a command sees of our environment: enough to find programs and files, and nothing that is secret.
-const ENVIRONMENT: &[&str] =
-    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"];
+const ENVIRONMENT: &[&str] = &[
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+];
 
 /// Runs a command for every turn.
 ///
@@ -79,8 +80,14 @@ impl Command {
         program: impl Into<String>,
         args: impl IntoIterator<Item = impl Into<String>>,
     ) -> Result<Self, BadCommand> {
-        let words = [program.into()].into_iter().chain(args.into_iter().map(Into::into)).collect();
-        Self::from_settings(CommandSettings { command: Words::List(words), ..CommandSettings::default() })
+        let words = [program.into()]
+            .into_iter()
+            .chain(args.into_iter().map(Into::into))
+            .collect();
+        Self::from_settings(CommandSettings {
+            command: Words::List(words),
+            ..CommandSettings::default()
+        })
     }
 
     /// A command as its settings have it.
@@ -114,14 +121,19 @@ impl Command {
     #[must_use]
     pub fn name(&self) -> &str {
         let program = &self.line.program;
-        program.rsplit('/').find(|name| !name.is_empty()).unwrap_or(program)
+        program
+            .rsplit('/')
+            .find(|name| !name.is_empty())
+            .unwrap_or(program)
     }
 
     /// What a turn is told of itself.
     fn about(turn: &Turn) -> impl Iterator<Item = (&'static str, String)> {
         let (call, trace) = (turn.call(), turn.trace());
         let place = trace.as_ref().map(|trace| trace.parent().to_owned());
-        let state = trace.as_ref().and_then(|trace| trace.state().map(str::to_owned));
+        let state = trace
+            .as_ref()
+            .and_then(|trace| trace.state().map(str::to_owned));
         let told = [
             ("ATTACHE_TASK_ID", turn.task_id().to_string()),
             ("ATTACHE_CONTEXT_ID", turn.context_id().to_string()),
@@ -132,16 +144,22 @@ impl Command {
             ("TRACESTATE", state.unwrap_or_default()),
         ];
         // Ids of callers are free text, and no variable can hold a NUL.
-        told.into_iter().filter(|(_, value)| !value.is_empty() && !value.contains('\0'))
+        told.into_iter()
+            .filter(|(_, value)| !value.is_empty() && !value.contains('\0'))
     }
 
     /// What goes to stdin.
     fn input(&self, turn: &Turn) -> String {
-        let otherwise = if self.line.takes_text() { Input::None } else { Input::Text };
+        let otherwise = if self.line.takes_text() {
+            Input::None
+        } else {
+            Input::Text
+        };
         match self.settings.input.unwrap_or(otherwise) {
             Input::Text => turn.text(),
             Input::Json => {
-                let all = json!({"text": turn.text(), "message": turn.message(), "task": turn.task()});
+                let all =
+                    json!({"text": turn.text(), "message": turn.message(), "task": turn.task()});
                 format!("{all}\n")
             }
             Input::None => String::new(),
@@ -152,7 +170,10 @@ impl Command {
     fn outcome(&self, ended: &Ended, said: Option<Outcome>, complaints: &Stderr<'_>) -> Outcome {
         let how = match ended {
             Ended::TooLate => {
-                format!("the command took longer than {:?}", self.settings.timeout.unwrap_or_default())
+                format!(
+                    "the command took longer than {:?}",
+                    self.settings.timeout.unwrap_or_default()
+                )
             }
             Ended::Status(status) if status.success() => return said.unwrap_or(Outcome::Completed),
             Ended::Status(status) => {
@@ -161,8 +182,9 @@ impl Command {
                     return said;
                 }
                 let known = self.settings.exit_codes.iter();
-                let known =
-                    status.code().and_then(|code| known.into_iter().find(|(known, _)| known.is(code)));
+                let known = status
+                    .code()
+                    .and_then(|code| known.into_iter().find(|(known, _)| known.is(code)));
                 match known {
                     Some((_, Meaning::Completed)) => return Outcome::Completed,
                     Some((_, Meaning::Rejected)) => {
@@ -195,13 +217,20 @@ impl Agent for Command {
             Err(Unfit(why)) => return Ok(Outcome::rejected(why)),
         };
         let _place = self.processes.acquire().await?;
-        let (mut process, pipes) = Process::start(self, &args, &turn).map_err(CommandFailed::NotStarted)?;
-        let Pipes { stdin, stdout, stderr } = pipes;
+        let (mut process, pipes) =
+            Process::start(self, &args, &turn).map_err(CommandFailed::NotStarted)?;
+        let Pipes {
+            stdin,
+            stdout,
+            stderr,
+        } = pipes;
         let (ended, enough) = (CancellationToken::new(), CancellationToken::new());
         let mut output = Output::new(&turn, &self.settings);
         let mut complaints = Stderr::new(turn.task_id());
         let end = async {
-            let how = process.end(&self.settings, turn.cancelled(), enough.cancelled()).await;
+            let how = process
+                .end(&self.settings, turn.cancelled(), enough.cancelled())
+                .await;
             ended.cancel();
             how
         };
@@ -236,14 +265,26 @@ pub(crate) fn environment<'a>(
     passed: &'a [String],
     given: &'a BTreeMap<String, Secret>,
 ) -> impl Iterator<Item = (OsString, OsString)> + 'a {
-    let passed = ENVIRONMENT.iter().copied().chain(passed.iter().map(String::as_str));
+    let passed = ENVIRONMENT
+        .iter()
+        .copied()
+        .chain(passed.iter().map(String::as_str));
     let passed = passed.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
-    passed.chain(given.iter().map(|(name, value)| (name.into(), value.expose().into())))
+    passed.chain(
+        given
+            .iter()
+            .map(|(name, value)| (name.into(), value.expose().into())),
+    )
 }
 
 /// Gives the command what was asked, and closes its stdin. One that does not read it is not at fault.
 async fn feed(mut stdin: ChildStdin, text: String, ended: &CancellationToken) {
-    let write = async { (stdin.write_all(text.as_bytes()).await, stdin.shutdown().await) };
+    let write = async {
+        (
+            stdin.write_all(text.as_bytes()).await,
+            stdin.shutdown().await,
+        )
+    };
     tokio::select! {
         _ = write => {}
         () = ended.cancelled() => {}

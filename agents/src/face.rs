@@ -63,7 +63,12 @@ impl McpFace {
     #[must_use]
     pub fn new(agents: Vec<Faced>, wait: Duration) -> Self {
         let tools = offer::tools(&agents);
-        Self(Arc::new(Inner { agents, tools, wait, tasks: Mutex::default() }))
+        Self(Arc::new(Inner {
+            agents,
+            tools,
+            wait,
+            tasks: Mutex::default(),
+        }))
     }
 
     /// Serves whoever is at the other end of stdin and stdout, until they leave or it is stopped.
@@ -71,7 +76,9 @@ impl McpFace {
     /// # Errors
     /// They do not speak MCP.
     pub async fn serve_stdio(self, stop: CancellationToken) -> io::Result<()> {
-        let served = self.serve_with_ct(rmcp::transport::stdio_pipes(), stop).await;
+        let served = self
+            .serve_with_ct(rmcp::transport::stdio_pipes(), stop)
+            .await;
         match served {
             // Whoever leaves before they have said anything is free to.
             Err(
@@ -92,7 +99,12 @@ impl McpFace {
     }
 
     fn remembered(&self, task: &TaskId) -> Option<usize> {
-        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).get(task).copied()
+        self.0
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(task)
+            .copied()
     }
 }
 
@@ -100,7 +112,9 @@ impl ServerHandler for McpFace {
     fn get_info(&self) -> ServerConfig {
         let us = Implementation::new("attache", env!("CARGO_PKG_VERSION"));
         let can = ServerCapabilities::builder().enable_tools().build();
-        ServerConfig::new(can).with_server_info(us).with_instructions(ABOUT)
+        ServerConfig::new(can)
+            .with_server_info(us)
+            .with_instructions(ABOUT)
     }
 
     async fn list_tools(
@@ -108,7 +122,9 @@ impl ServerHandler for McpFace {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.0.tools.iter().map(|(_, tool)| tool.clone()).collect()))
+        Ok(ListToolsResult::with_all_items(
+            self.0.tools.iter().map(|(_, tool)| tool.clone()).collect(),
+        ))
     }
 
     async fn call_tool(
@@ -116,11 +132,23 @@ impl ServerHandler for McpFace {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some((verb, _)) = self.0.tools.iter().find(|(_, tool)| tool.name == request.name) else {
-            return Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None));
+        let Some((verb, _)) = self
+            .0
+            .tools
+            .iter()
+            .find(|(_, tool)| tool.name == request.name)
+        else {
+            return Err(ErrorData::invalid_params(
+                format!("there is no tool `{}`", request.name),
+                None,
+            ));
         };
-        let result = self.answer(*verb, request.arguments.unwrap_or_default(), &context).await;
-        Ok(CallToolResponse::Complete(result.unwrap_or_else(|error| said::error(&in_words(&error)))))
+        let result = self
+            .answer(*verb, request.arguments.unwrap_or_default(), &context)
+            .await;
+        Ok(CallToolResponse::Complete(
+            result.unwrap_or_else(|error| said::error(&in_words(&error))),
+        ))
     }
 }
 

@@ -57,21 +57,31 @@ impl Http {
     /// # Errors
     /// The url is not one of HTTP, or a header cannot be sent.
     pub fn new(settings: HttpSettings) -> Result<Self, BadHttp> {
-        let bad = |key, why: &str| BadHttp { key, why: why.to_owned() };
+        let bad = |key, why: &str| BadHttp {
+            key,
+            why: why.to_owned(),
+        };
         let wrong = |_| bad("url", "must begin with http:// or https:// and name a host");
         let url: Uri = settings.url.parse().map_err(wrong)?;
         Door::check(&url).map_err(|error| bad("url", error.message()))?;
         let mut headers = Vec::new();
         for (name, value) in &settings.headers {
-            let sent =
-                HeaderName::try_from(name.as_str()).ok().zip(HeaderValue::try_from(value.expose()).ok());
-            let (name, mut value) =
-                sent.ok_or_else(|| bad("headers", &format!("`{name}` cannot be sent as a header")))?;
+            let sent = HeaderName::try_from(name.as_str())
+                .ok()
+                .zip(HeaderValue::try_from(value.expose()).ok());
+            let (name, mut value) = sent
+                .ok_or_else(|| bad("headers", &format!("`{name}` cannot be sent as a header")))?;
             value.set_sensitive(true);
             headers.push((name, value));
         }
         let breaker = Breaker::new(settings.breaker_failures, settings.breaker_pause);
-        Ok(Self { url, headers, settings, door: Door::new(), breaker })
+        Ok(Self {
+            url,
+            headers,
+            settings,
+            door: Door::new(),
+            breaker,
+        })
     }
 
     fn request(&self, turn: &Turn) -> Result<Request<Bytes>, Failure> {
@@ -119,7 +129,12 @@ impl Http {
                     None
                 }
             };
-            sleep(pause.unwrap_or(PAUSE * 2_u32.saturating_pow(tries)).min(MAX_PAUSE)).await;
+            sleep(
+                pause
+                    .unwrap_or(PAUSE * 2_u32.saturating_pow(tries))
+                    .min(MAX_PAUSE),
+            )
+            .await;
             tries += 1;
         }
     }
@@ -152,8 +167,12 @@ impl Http {
         }
         match status.as_u16() {
             200..=299 => Answer::new(turn, &self.settings).take(answer).await,
-            400 | 404 | 413 | 415 | 422 => Ok(Outcome::rejected(format!("the backend refuses: {status}"))),
-            429 | 502..=504 => Ok(Outcome::failed(format!("the backend is not available: {status}"))),
+            400 | 404 | 413 | 415 | 422 => {
+                Ok(Outcome::rejected(format!("the backend refuses: {status}")))
+            }
+            429 | 502..=504 => Ok(Outcome::failed(format!(
+                "the backend is not available: {status}"
+            ))),
             _ => Ok(Outcome::failed(format!("the backend failed: {status}"))),
         }
     }
@@ -161,21 +180,33 @@ impl Http {
 
 /// How long the one who answers wants to be left alone.
 pub(crate) fn told(answer: &HttpResponse) -> Option<Duration> {
-    let seconds = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let seconds = answer
+        .headers()
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds))
 }
 
 impl Agent for Http {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         if !self.breaker.allows() {
-            return Ok(Outcome::failed("the backend is not available, and is left alone for a while"));
+            return Ok(Outcome::failed(
+                "the backend is not available, and is left alone for a while",
+            ));
         }
         match timeout(self.settings.timeout, self.work(&turn)).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 self.breaker.failed();
                 self.warn(&turn, &"no answer in time");
-                Ok(Outcome::failed(format!("the backend took longer than {:?}", self.settings.timeout)))
+                Ok(Outcome::failed(format!(
+                    "the backend took longer than {:?}",
+                    self.settings.timeout
+                )))
             }
         }
     }

@@ -69,23 +69,37 @@ pub(crate) struct Leave {
 impl Lineage {
     /// Of the message that the task began with.
     pub(crate) fn of(turn: &Turn) -> Self {
-        let first = turn.task().history.iter().find(|message| message.role == Role::User);
-        let said = first.and_then(|first| first.metadata.as_ref()?.get(LINEAGE)?.read::<Self>().ok());
+        let first = turn
+            .task()
+            .history
+            .iter()
+            .find(|message| message.role == Role::User);
+        let said =
+            first.and_then(|first| first.metadata.as_ref()?.get(LINEAGE)?.read::<Self>().ok());
         let mut lineage = said.unwrap_or_default();
         lineage.path.truncate(MAX_PATH);
         lineage.agents.truncate(MAX_PATH);
-        lineage.depth = lineage.depth.max(u32::try_from(lineage.path.len()).unwrap_or(u32::MAX));
+        lineage.depth = lineage
+            .depth
+            .max(u32::try_from(lineage.path.len()).unwrap_or(u32::MAX));
         lineage
     }
 
     /// What whoever asks lets it cost.
     pub(crate) fn budget(&self) -> Budget {
-        Budget { tokens: self.tokens, calls: self.calls, time: self.milliseconds.map(Duration::from_millis) }
+        Budget {
+            tokens: self.tokens,
+            calls: self.calls,
+            time: self.milliseconds.map(Duration::from_millis),
+        }
     }
 
     /// Why an agent of this name may not work on it, in words for whoever asked.
     pub(crate) fn refuses(&self, me: &MessageId) -> Option<&'static str> {
-        self.agents.iter().any(|name| *name == me.as_str()).then_some(CIRCLE)
+        self.agents
+            .iter()
+            .any(|name| *name == me.as_str())
+            .then_some(CIRCLE)
     }
 
     /// One more agent behind this one, if there may be.
@@ -93,24 +107,46 @@ impl Lineage {
     /// # Errors
     /// Why not, in words for a model. Nothing has been sent to anybody.
     pub(crate) fn further(&self, place: &str, leave: &Leave) -> Result<Self, String> {
-        let (name, Leave { me, max_depth, left }) = (digest(place), leave);
-        if self.path.iter().any(|called| *called == name || called == place) {
+        let (
+            name,
+            Leave {
+                me,
+                max_depth,
+                left,
+            },
+        ) = (digest(place), leave);
+        if self
+            .path
+            .iter()
+            .any(|called| *called == name || called == place)
+        {
             return Err(CIRCLE.to_owned());
         }
         let depth = self.depth.saturating_add(1);
         if depth >= *max_depth {
-            return Err(format!("refused: there may be at most {max_depth} agents behind each other"));
+            return Err(format!(
+                "refused: there may be at most {max_depth} agents behind each other"
+            ));
         }
         if let Some(what) = left.is_spent() {
-            return Err(format!("refused: there is no {what} left for this work; answer with what you have"));
+            return Err(format!(
+                "refused: there is no {what} left for this work; answer with what you have"
+            ));
         }
         Ok(Self {
             depth,
             path: self.path.iter().cloned().chain([name]).collect(),
-            agents: self.agents.iter().cloned().chain([me.to_string()]).collect(),
+            agents: self
+                .agents
+                .iter()
+                .cloned()
+                .chain([me.to_string()])
+                .collect(),
             tokens: left.tokens,
             calls: left.calls,
-            milliseconds: left.time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            milliseconds: left
+                .time
+                .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         })
     }
 
@@ -125,7 +161,8 @@ impl Lineage {
     }
 }
 
-const CIRCLE: &str = "refused: this agent already works on the same request, and would be called in a circle";
+const CIRCLE: &str =
+    "refused: this agent already works on the same request, and would be called in a circle";
 
 impl Budget {
     /// The smaller of two, thing by thing.
@@ -154,7 +191,11 @@ impl Budget {
     pub(crate) fn shared(self, among: usize) -> Self {
         let among = u64::try_from(among.max(1)).unwrap_or(u64::MAX);
         let share = |most: u64| most / among;
-        Self { tokens: self.tokens.map(share), calls: self.calls.map(share), ..self }
+        Self {
+            tokens: self.tokens.map(share),
+            calls: self.calls.map(share),
+            ..self
+        }
     }
 
     /// What of it is used up, if anything.
@@ -164,7 +205,10 @@ impl Budget {
             ("budget of calls", self.calls == Some(0)),
             ("time", self.time.is_some_and(|time| time.is_zero())),
         ];
-        used_up.into_iter().find(|(_, spent)| *spent).map(|(what, _)| what)
+        used_up
+            .into_iter()
+            .find(|(_, spent)| *spent)
+            .map(|(what, _)| what)
     }
 }
 
@@ -176,8 +220,13 @@ tokio::task_local! {
 impl Cost {
     /// What was spent on a task by whoever passed it on, before the agent that works on it was asked.
     pub(crate) fn before(turn: &Turn) -> Self {
-        let told = turn.task().metadata.as_ref().and_then(|metadata| metadata.get(ROUTED)?.read().ok());
-        told.or_else(|| BEFORE.try_with(|cost| *cost).ok()).unwrap_or_default()
+        let told = turn
+            .task()
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(ROUTED)?.read().ok());
+        told.or_else(|| BEFORE.try_with(|cost| *cost).ok())
+            .unwrap_or_default()
     }
 
     /// Does some work after this was spent.
@@ -187,8 +236,12 @@ impl Cost {
 
     /// Adds it to what the metadata of a task says that it has cost.
     pub(crate) fn add_to(self, metadata: &mut Object) {
-        let Some(said) = metadata.get(USAGE) else { return };
-        let (Ok(cost), Ok(Value::Object(mut usage))) = (said.read::<Self>(), said.read()) else { return };
+        let Some(said) = metadata.get(USAGE) else {
+            return;
+        };
+        let (Ok(cost), Ok(Value::Object(mut usage))) = (said.read::<Self>(), said.read()) else {
+            return;
+        };
         if let Ok(Value::Object(all)) = serde_json::to_value(cost.and(self)) {
             usage.extend(all);
             metadata.insert(USAGE, Value::Object(usage));
@@ -197,7 +250,10 @@ impl Cost {
 
     /// What a task says that it has cost.
     pub(crate) fn of(task: &Task) -> Self {
-        let said = task.metadata.as_ref().and_then(|metadata| metadata.get(USAGE)?.read().ok());
+        let said = task
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(USAGE)?.read().ok());
         said.unwrap_or_default()
     }
 
@@ -228,39 +284,104 @@ mod tests {
     use super::*;
 
     fn leave(me: &str, max_depth: u32) -> Leave {
-        Leave { me: me.into(), max_depth, left: Budget::default() }
+        Leave {
+            me: me.into(),
+            max_depth,
+            left: Budget::default(),
+        }
     }
 
     #[test]
     fn s59_nobody_is_called_in_a_circle() {
-        let a = Lineage::default().further("http://b", &leave("a", 8)).unwrap();
+        let a = Lineage::default()
+            .further("http://b", &leave("a", 8))
+            .unwrap();
         let b = a.further("http://a", &leave("b", 8)).unwrap();
-        assert!(b.further("http://b", &leave("a", 8)).unwrap_err().contains("circle"));
+        assert!(
+            b.further("http://b", &leave("a", 8))
+                .unwrap_err()
+                .contains("circle")
+        );
         assert!(b.further("http://c", &leave("a", 8)).is_ok());
-        assert!(b.further("http://c", &leave("a", 3)).unwrap_err().contains("at most 3"));
+        assert!(
+            b.further("http://c", &leave("a", 3))
+                .unwrap_err()
+                .contains("at most 3")
+        );
         // Whatever the place is called: an agent knows itself.
         assert!(b.refuses(&"a".into()).unwrap().contains("circle"));
         assert_eq!(b.refuses(&"c".into()), None);
-        assert!(!format!("{b:?}").contains("http"), "nobody is told where the others are");
+        assert!(
+            !format!("{b:?}").contains("http"),
+            "nobody is told where the others are"
+        );
     }
 
     #[test]
     fn r40_what_is_spent_is_not_spent_again() {
-        let most = Budget { tokens: Some(100), calls: Some(3), time: Some(Duration::from_secs(9)) };
-        let said = Budget { tokens: Some(u64::MAX), calls: Some(2), time: None };
+        let most = Budget {
+            tokens: Some(100),
+            calls: Some(3),
+            time: Some(Duration::from_secs(9)),
+        };
+        let said = Budget {
+            tokens: Some(u64::MAX),
+            calls: Some(2),
+            time: None,
+        };
         let both = most.within(said);
-        assert_eq!(both, Budget { tokens: Some(100), calls: Some(2), ..most });
-        let cost = Cost { calls: 1, input_tokens: 50, output_tokens: 9 };
+        assert_eq!(
+            both,
+            Budget {
+                tokens: Some(100),
+                calls: Some(2),
+                ..most
+            }
+        );
+        let cost = Cost {
+            calls: 1,
+            input_tokens: 50,
+            output_tokens: 9,
+        };
         let left = both.after(cost);
         assert_eq!((left.tokens, left.calls), (Some(41), Some(1)));
         assert_eq!(left.shared(2).tokens, Some(20));
         let refused = |left: Budget| {
-            Lineage::default().further("http://b", &Leave { left, ..leave("a", 8) }).unwrap_err()
+            Lineage::default()
+                .further(
+                    "http://b",
+                    &Leave {
+                        left,
+                        ..leave("a", 8)
+                    },
+                )
+                .unwrap_err()
         };
-        assert!(refused(Budget { tokens: None, ..left.after(cost) }).contains("calls"));
-        assert!(refused(Budget { calls: None, ..left.after(cost) }).contains("tokens"));
-        assert!(refused(Budget { time: Some(Duration::ZERO), ..left }).contains("time"));
-        assert!(refused(left.shared(2)).contains("calls"), "one call is not enough for two");
+        assert!(
+            refused(Budget {
+                tokens: None,
+                ..left.after(cost)
+            })
+            .contains("calls")
+        );
+        assert!(
+            refused(Budget {
+                calls: None,
+                ..left.after(cost)
+            })
+            .contains("tokens")
+        );
+        assert!(
+            refused(Budget {
+                time: Some(Duration::ZERO),
+                ..left
+            })
+            .contains("time")
+        );
+        assert!(
+            refused(left.shared(2)).contains("calls"),
+            "one call is not enough for two"
+        );
     }
 
     #[test]
@@ -269,12 +390,22 @@ mod tests {
             r#"{"attache.usage": {"model": "m", "calls": 2, "inputTokens": 30, "outputTokens": 4}, "mine": 1}"#,
         )
         .unwrap();
-        Cost { calls: 1, input_tokens: 10, output_tokens: 2 }.add_to(&mut metadata);
+        Cost {
+            calls: 1,
+            input_tokens: 10,
+            output_tokens: 2,
+        }
+        .add_to(&mut metadata);
         let all: Value = serde_json::from_str(metadata.get_text()).unwrap();
-        let usage = serde_json::json!({"model": "m", "calls": 3, "inputTokens": 40, "outputTokens": 6});
+        let usage =
+            serde_json::json!({"model": "m", "calls": 3, "inputTokens": 40, "outputTokens": 6});
         assert_eq!(all, serde_json::json!({"attache.usage": usage, "mine": 1}));
         let mut nothing = Object::new();
-        Cost { calls: 1, ..Cost::default() }.add_to(&mut nothing);
+        Cost {
+            calls: 1,
+            ..Cost::default()
+        }
+        .add_to(&mut nothing);
         assert!(nothing.is_empty());
     }
 }

@@ -75,7 +75,10 @@ impl Llm {
     /// # Errors
     /// The model or a tool cannot be as it is set.
     pub fn new(settings: LlmSettings) -> Result<Self, BadLlm> {
-        let model = Model::new(settings.model.clone()).map_err(|bad| BadLlm { key: "model", why: bad.0 })?;
+        let model = Model::new(settings.model.clone()).map_err(|bad| BadLlm {
+            key: "model",
+            why: bad.0,
+        })?;
         let (mut tools, mut servers) = (Vec::new(), Vec::new());
         for (name, tool) in &settings.tools {
             let bad = |why| BadLlm { key: "tools", why };
@@ -85,7 +88,13 @@ impl Llm {
                 None => tools.push(Arc::new(Tool::new(name, tool.clone()).map_err(bad)?)),
             }
         }
-        Ok(Self { settings, model, tools, servers, me: MessageId::random() })
+        Ok(Self {
+            settings,
+            model,
+            tools,
+            servers,
+            me: MessageId::random(),
+        })
     }
 
     /// Signs for whom it calls those agents that are told (`forward_caller`): they believe it if they have our server as a
@@ -113,7 +122,9 @@ impl Agent for Llm {
         let outcome = match most.time {
             // Those who work for it are stopped with it.
             Some(time) => timeout(time, work.run()).await.unwrap_or_else(|_| {
-                Outcome::failed(format!("the work took longer than whoever asked has time: {time:?}"))
+                Outcome::failed(format!(
+                    "the work took longer than whoever asked has time: {time:?}"
+                ))
             }),
             None => work.run().await,
         };
@@ -137,7 +148,9 @@ impl Agent for Llm {
     /// What a tool does to the world cannot be done twice.
     fn durable_start(&self) -> bool {
         let repeats = self.tools.iter().map(|tool| tool.settings.repeat);
-        !repeats.chain(self.servers.iter().map(Server::repeats)).all(|repeats| repeats)
+        !repeats
+            .chain(self.servers.iter().map(Server::repeats))
+            .all(|repeats| repeats)
     }
 }
 
@@ -157,13 +170,28 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     async fn new(llm: &'a Llm, turn: &'a Turn, said: Budget) -> Self {
         let settings = &llm.settings;
-        let own =
-            Budget { tokens: settings.max_total_tokens, calls: settings.max_calls, time: turn.time_left() };
+        let own = Budget {
+            tokens: settings.max_total_tokens,
+            calls: settings.max_calls,
+            time: turn.time_left(),
+        };
         let most = own.within(said);
         let memory = llm.settings.memory;
-        let earlier = if memory == 0 { Vec::new() } else { turn.context(memory).await };
+        let earlier = if memory == 0 {
+            Vec::new()
+        } else {
+            turn.context(memory).await
+        };
         let happened = steps::of(turn.task());
-        Self { llm, turn, earlier, happened, most, begun: Instant::now(), unrecorded: Cost::default() }
+        Self {
+            llm,
+            turn,
+            earlier,
+            happened,
+            most,
+            begun: Instant::now(),
+            unrecorded: Cost::default(),
+        }
     }
 
     async fn run(&mut self) -> Outcome {
@@ -209,47 +237,76 @@ impl<'a> Work<'a> {
             return Err(why);
         }
         let leave = self.leave(open.len());
-        let calls = Calls { turn: self.turn, kit: &kit, leave };
-        let ask = calls.settle(open, answer.as_ref(), &mut self.happened).await;
+        let calls = Calls {
+            turn: self.turn,
+            kit: &kit,
+            leave,
+        };
+        let ask = calls
+            .settle(open, answer.as_ref(), &mut self.happened)
+            .await;
         Ok(ask.map(ask::Ask::outcome))
     }
 
     /// Why the model may not be asked again, if so.
     fn exhausted(&self) -> Option<String> {
         let settings = &self.llm.settings;
-        let steps = self.happened.iter().filter(|one| matches!(one, Happened::Did(Step::ToolCalls { .. })));
+        let steps = self
+            .happened
+            .iter()
+            .filter(|one| matches!(one, Happened::Did(Step::ToolCalls { .. })));
         if steps.count() >= settings.max_steps {
-            return Some(format!("the work took more than {} steps (max_steps)", settings.max_steps));
+            return Some(format!(
+                "the work took more than {} steps (max_steps)",
+                settings.max_steps
+            ));
         }
         let (spent, most) = (self.in_all(), self.most);
         if let Some(most) = most.tokens.filter(|most| spent.tokens() >= *most) {
-            return Some(format!("the work took more than {most} tokens (max_total_tokens)"));
+            return Some(format!(
+                "the work took more than {most} tokens (max_total_tokens)"
+            ));
         }
         let most = most.calls.filter(|most| spent.calls >= *most)?;
-        Some(format!("the work took more than {most} calls of models (max_calls)"))
+        Some(format!(
+            "the work took more than {most} calls of models (max_calls)"
+        ))
     }
 
     /// What each of so many others may cost that work for us at the same time.
     fn leave(&self, among: usize) -> Leave {
         let left = self.most.after(self.in_all()).shared(among);
-        let time = left.time.map(|time| time.saturating_sub(self.begun.elapsed()));
+        let time = left
+            .time
+            .map(|time| time.saturating_sub(self.begun.elapsed()));
         let left = Budget { time, ..left };
-        Leave { me: self.llm.me.clone(), max_depth: self.llm.settings.max_depth, left }
+        Leave {
+            me: self.llm.me.clone(),
+            max_depth: self.llm.settings.max_depth,
+            left,
+        }
     }
 
     /// What this task has cost so far, those who worked for it included.
     fn in_all(&self) -> Cost {
-        self.happened.iter().fold(Cost::before(self.turn), |all, one| match one {
-            Happened::Did(Step::ToolCalls { usage, .. }) => all.and(usage.of_one_call()),
-            Happened::Did(Step::Spent { cost, .. }) => all.and(*cost),
-            _ => all,
-        })
+        self.happened
+            .iter()
+            .fold(Cost::before(self.turn), |all, one| match one {
+                Happened::Did(Step::ToolCalls { usage, .. }) => all.and(usage.of_one_call()),
+                Happened::Did(Step::Spent { cost, .. }) => all.and(*cost),
+                _ => all,
+            })
     }
 
     /// Asks the model; what it says streams.
     async fn think(&mut self, kit: &Kit) -> Result<Said, Failed> {
         let settings = &self.llm.settings;
-        let messages = talk::messages(&settings.system, &self.earlier, settings.memory_size, &self.happened);
+        let messages = talk::messages(
+            &settings.system,
+            &self.earlier,
+            settings.memory_size,
+            &self.happened,
+        );
         let span = self.llm.model.span(&messages);
         let said = self.listen(&messages, kit).instrument(span.clone()).await;
         match &said {
@@ -261,7 +318,11 @@ impl<'a> Work<'a> {
 
     async fn listen(&mut self, messages: &[Value], kit: &Kit) -> Result<Said, Failed> {
         let settings = &self.llm.settings;
-        let mut answer = self.llm.model.ask(messages, &kit.offers(), self.turn.trace().as_ref()).await?;
+        let mut answer = self
+            .llm
+            .model
+            .ask(messages, &kit.offers(), self.turn.trace().as_ref())
+            .await?;
         self.unrecorded.calls += 1;
         let mut writer = None;
         while let Some(piece) = answer.next().await {
@@ -277,8 +338,13 @@ impl<'a> Work<'a> {
             }
         }
         let said = answer.said();
-        self.unrecorded = Cost { calls: 0, ..said.usage.of_one_call() }.and(self.unrecorded);
-        self.turn.count_tokens(said.usage.input_tokens, said.usage.output_tokens);
+        self.unrecorded = Cost {
+            calls: 0,
+            ..said.usage.of_one_call()
+        }
+        .and(self.unrecorded);
+        self.turn
+            .count_tokens(said.usage.input_tokens, said.usage.output_tokens);
         if let Some(writer) = writer.filter(|_| said.calls.is_empty()) {
             writer.finish().await;
         }
@@ -289,14 +355,19 @@ impl<'a> Work<'a> {
     async fn want(&mut self, said: Said) {
         let mut calls = said.calls;
         for at in 0..calls.len() {
-            let taken =
-                |id: &str| id.is_empty() || self.knows(id) || calls[..at].iter().any(|call| call.id == id);
+            let taken = |id: &str| {
+                id.is_empty() || self.knows(id) || calls[..at].iter().any(|call| call.id == id)
+            };
             if taken(&calls[at].id) {
                 let number = self.happened.len();
                 calls[at].id = format!("call-{number}-{at}");
             }
         }
-        let step = Step::ToolCalls { text: said.text, calls, usage: said.usage };
+        let step = Step::ToolCalls {
+            text: said.text,
+            calls,
+            usage: said.usage,
+        };
         step.tell(self.turn).await;
         self.happened.push(Happened::Did(step));
         self.unrecorded = Cost::default();
@@ -313,8 +384,15 @@ impl<'a> Work<'a> {
     /// What the task has cost, those who worked for it included, as its log has it: what a restart cut off counts too. The time
     /// is ours alone: theirs is within it.
     fn usage(&self) -> Object {
-        let before = self.turn.task().metadata.as_ref().and_then(|metadata| metadata.get(USAGE));
-        let before: Value = before.and_then(|before| before.read().ok()).unwrap_or_default();
+        let before = self
+            .turn
+            .task()
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(USAGE));
+        let before: Value = before
+            .and_then(|before| before.read().ok())
+            .unwrap_or_default();
         let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let cost = self.in_all().and(self.unrecorded);
         let usage = json!({
@@ -333,7 +411,11 @@ impl<'a> Work<'a> {
 impl Usage {
     /// What one call of a model has cost.
     pub(crate) fn of_one_call(self) -> Cost {
-        Cost { calls: 1, input_tokens: self.input_tokens, output_tokens: self.output_tokens }
+        Cost {
+            calls: 1,
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+        }
     }
 }
 
@@ -342,9 +424,9 @@ fn ended(said: &Said) -> Outcome {
     match said.finish.as_deref() {
         Some("content_filter") => Outcome::failed("the model was not allowed to go on"),
         _ if said.text.is_empty() => Outcome::failed("the model said nothing"),
-        Some("length") => {
-            Outcome::CompletedWith(Message::agent("the answer was cut off at its longest (max_tokens)"))
-        }
+        Some("length") => Outcome::CompletedWith(Message::agent(
+            "the answer was cut off at its longest (max_tokens)",
+        )),
         _ => Outcome::Completed,
     }
 }

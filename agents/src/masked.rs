@@ -17,6 +17,9 @@ pub(crate) fn map<S: Serializer>(
 }
 
 /// Says that there is a secret.
-pub(crate) fn one<S: Serializer>(secret: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn one<S: Serializer>(
+    secret: &Option<Secret>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     secret.as_ref().map(|_| MASK).serialize(serializer)
 }

@@ -63,7 +63,8 @@ impl Mcp {
     /// # Errors
     /// The server has not exactly one of a command and a url, or a header of it cannot be sent.
     pub fn new(settings: McpSettings) -> Result<Self, BadMcp> {
-        let link = Link::new(settings.server.clone()).map_err(|why| BadMcp { key: "server", why })?;
+        let link =
+            Link::new(settings.server.clone()).map_err(|why| BadMcp { key: "server", why })?;
         Ok(Self { link, settings })
     }
 
@@ -79,13 +80,17 @@ impl Mcp {
     /// Why a message may not call this skill, as far as that depends on what it names: whoever says who may use a skill has read
     /// that and nothing else.
     fn misnamed(&self, message: &Message, skill: &str) -> Option<String> {
-        let named = message.metadata.as_ref().and_then(|metadata| metadata.get(SKILL));
+        let named = message
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(SKILL));
         match named.map(|named| named.read::<String>()) {
             Some(Ok(named)) if named == skill => None,
             None if !self.settings.named_skills => None,
-            _ => {
-                Some(format!("name the skill that is called in metadata.{SKILL} too: {}", clean(skill, 128)))
-            }
+            _ => Some(format!(
+                "name the skill that is called in metadata.{SKILL} too: {}",
+                clean(skill, 128)
+            )),
         }
     }
 
@@ -110,7 +115,11 @@ impl Mcp {
         arguments: Map<String, Value>,
     ) -> Result<Outcome, CallFailed> {
         let trace = turn.trace();
-        let mut asked = match self.link.ask(tool, arguments, self.settings.timeout, trace.as_ref()).await {
+        let mut asked = match self
+            .link
+            .ask(tool, arguments, self.settings.timeout, trace.as_ref())
+            .await
+        {
             Ok(asked) => asked,
             Err(absent) => return Ok(Outcome::failed(absent.words)),
         };
@@ -129,12 +138,21 @@ impl Mcp {
         if has_failed {
             let words: Vec<_> = parts.iter().filter_map(Part::as_text).collect();
             let words = clean(&words.join("\n"), MAX_WORDS);
-            return Outcome::failed(if words.is_empty() { "the tool failed".to_owned() } else { words });
+            return Outcome::failed(if words.is_empty() {
+                "the tool failed".to_owned()
+            } else {
+                words
+            });
         }
         if parts.is_empty() {
             parts.push(Part::text(""));
         }
-        turn.artifact(Artifact { name: Some(tool.name.clone()), parts, ..Artifact::default() }).await;
+        turn.artifact(Artifact {
+            name: Some(tool.name.clone()),
+            parts,
+            ..Artifact::default()
+        })
+        .await;
         Outcome::Completed
     }
 }
@@ -147,7 +165,12 @@ impl Agent for Mcp {
         };
         let wish = match Wish::of(turn.message()) {
             Ok(wish) => wish,
-            Err(why) => return Ok(Outcome::rejected(format!("{why}; there are: {}", names(&catalog)))),
+            Err(why) => {
+                return Ok(Outcome::rejected(format!(
+                    "{why}; there are: {}",
+                    names(&catalog)
+                )));
+            }
         };
         if let Some(why) = self.misnamed(turn.message(), &wish.skill) {
             return Ok(Outcome::rejected(why));
@@ -163,7 +186,8 @@ impl Agent for Mcp {
             Standing::Same => {}
             Standing::Gone => return Ok(Outcome::failed(gone(&tool.name))),
             Standing::Changed => {
-                let why = "says something else of itself than when it was agreed to, and is not called";
+                let why =
+                    "says something else of itself than when it was agreed to, and is not called";
                 return Ok(Outcome::failed(format!("the tool `{}` {why}", tool.name)));
             }
         }
@@ -185,13 +209,30 @@ pub(crate) fn gone(tool: &str) -> String {
 }
 
 fn names(catalog: &Catalog) -> String {
-    let there = catalog.tools.iter().filter(|tool| tool.standing == Standing::Same);
-    there.map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ")
+    let there = catalog
+        .tools
+        .iter()
+        .filter(|tool| tool.standing == Standing::Same);
+    there
+        .map(|tool| tool.name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn skill(tool: &Listed) -> AgentSkill {
-    let required = tool.schema.get("required").and_then(Value::as_array).into_iter().flatten();
-    let kind = |name: &str| tool.schema.get("properties")?.get(name)?.get("type")?.as_str();
+    let required = tool
+        .schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let kind = |name: &str| {
+        tool.schema
+            .get("properties")?
+            .get(name)?
+            .get("type")?
+            .as_str()
+    };
     let example = required
         .filter_map(Value::as_str)
         .map(|name| (name.to_owned(), json!(kind(name).unwrap_or("value"))));
@@ -200,11 +241,17 @@ fn skill(tool: &Listed) -> AgentSkill {
         true => tool.name.clone(),
         false => format!("{} {}", tool.name, Value::Object(example)),
     };
-    AgentSkill::new(&tool.name, &tool.name, &tool.description).tag("mcp").example(example)
+    AgentSkill::new(&tool.name, &tool.name, &tool.description)
+        .tag("mcp")
+        .example(example)
 }
 
 fn told(tool: &str, progress: Progress) -> Message {
-    let Progress { so_far, total, words } = progress;
+    let Progress {
+        so_far,
+        total,
+        words,
+    } = progress;
     let data = json!({"type": "tool-progress", "name": tool, "progress": so_far, "total": total});
     let words = words.map(|words| Part::text(clean(&words, MAX_WORDS)));
     Message {

@@ -63,22 +63,34 @@ impl Model {
         } else {
             format!("{base}/chat/completions")
         };
-        let wrong =
-            "url must begin with http:// or https:// and name a host, as http://127.0.0.1:8000/v1 does";
+        let wrong = "url must begin with http:// or https:// and name a host, as http://127.0.0.1:8000/v1 does";
         let url: Uri = url.parse().map_err(|_| bad(wrong))?;
         Door::check(&url).map_err(|_| bad(wrong))?;
-        let key = settings.api_key.as_ref().map(|key| format!("Bearer {}", key.expose()));
+        let key = settings
+            .api_key
+            .as_ref()
+            .map(|key| format!("Bearer {}", key.expose()));
         let key = key.map(|key| (AUTHORIZATION.as_str().to_owned(), key));
-        let others = settings.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned()));
+        let others = settings
+            .headers
+            .iter()
+            .map(|(name, value)| (name.clone(), value.expose().to_owned()));
         let mut headers = Vec::new();
         for (name, value) in key.into_iter().chain(others) {
-            let sent = HeaderName::try_from(&name).ok().zip(HeaderValue::try_from(value).ok());
+            let sent = HeaderName::try_from(&name)
+                .ok()
+                .zip(HeaderValue::try_from(value).ok());
             let (name, mut value) =
                 sent.ok_or_else(|| BadModel(format!("`{name}` cannot be sent as a header")))?;
             value.set_sensitive(true);
             headers.push((name, value));
         }
-        Ok(Self { url, headers, settings, door: Door::new() })
+        Ok(Self {
+            url,
+            headers,
+            settings,
+            door: Door::new(),
+        })
     }
 
     /// What a trace is told of asking it this.
@@ -115,7 +127,12 @@ impl Model {
             if tries >= self.settings.retries {
                 return Err(failed);
             }
-            sleep(pause.unwrap_or(PAUSE * 2_u32.saturating_pow(tries)).min(MAX_PAUSE)).await;
+            sleep(
+                pause
+                    .unwrap_or(PAUSE * 2_u32.saturating_pow(tries))
+                    .min(MAX_PAUSE),
+            )
+            .await;
             tries += 1;
         }
     }
@@ -131,11 +148,13 @@ impl Model {
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
-        let request = request.body(body).map_err(|error| Failed::new("cannot be asked", error))?;
+        let request = request
+            .body(body)
+            .map_err(|error| Failed::new("cannot be asked", error))?;
         match timeout(self.settings.timeout, self.door.send(request)).await {
-            Ok(answer) => {
-                answer.map_err(|error| Failed::new("cannot be reached", Unreached::new(&self.url, error)))
-            }
+            Ok(answer) => answer.map_err(|error| {
+                Failed::new("cannot be reached", Unreached::new(&self.url, error))
+            }),
             Err(_) => Err(self.silent()),
         }
     }
@@ -154,8 +173,15 @@ impl Model {
         if !tools.is_empty() {
             body.insert("tools".to_owned(), json!(tools));
         }
-        let numbers = [("temperature", settings.temperature), ("top_p", settings.top_p)];
-        body.extend(numbers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))));
+        let numbers = [
+            ("temperature", settings.temperature),
+            ("top_p", settings.top_p),
+        ];
+        body.extend(
+            numbers
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), json!(value?)))),
+        );
         if let Some(most) = settings.max_tokens {
             body.insert("max_tokens".to_owned(), json!(most));
         }
@@ -166,7 +192,10 @@ impl Model {
 
 impl Failed {
     fn new(what: &str, cause: impl fmt::Display) -> Self {
-        Self { words: format!("the model {what}"), cause: cause.to_string() }
+        Self {
+            words: format!("the model {what}"),
+            cause: cause.to_string(),
+        }
     }
 
     fn silent(limit: Duration) -> Self {

@@ -35,13 +35,20 @@ impl Onward {
     ///
     /// # Errors
     /// The caller has a name that no header can carry; or it cannot be signed.
-    pub(crate) fn client(&self, client: Client, turn: &Turn, errand: Errand<'_>) -> attache::Result<Client> {
+    pub(crate) fn client(
+        &self,
+        client: Client,
+        turn: &Turn,
+        errand: Errand<'_>,
+    ) -> attache::Result<Client> {
         let client = match turn.trace() {
             Some(trace) => client.with_trace(trace),
             None => client,
         };
         let mut told = caller(turn, self.forward_caller);
-        let client = told.try_fold(client, |client, (name, value)| client.with_header(name, value))?;
+        let client = told.try_fold(client, |client, (name, value)| {
+            client.with_header(name, value)
+        })?;
         self.sign(client, self.caller(turn), errand)
     }
 
@@ -50,7 +57,14 @@ impl Onward {
     /// # Errors
     /// It cannot be signed.
     pub(crate) fn later(&self, client: Client, caller: Option<&str>) -> attache::Result<Client> {
-        self.sign(client, caller, Errand { lineage: None, time: Duration::ZERO })
+        self.sign(
+            client,
+            caller,
+            Errand {
+                lineage: None,
+                time: Duration::ZERO,
+            },
+        )
     }
 
     /// For whom it is signed that we call, if it is.
@@ -58,10 +72,21 @@ impl Onward {
         (self.forward_caller && self.signer.is_some()).then(|| turn.caller().name())
     }
 
-    fn sign(&self, client: Client, caller: Option<&str>, errand: Errand<'_>) -> attache::Result<Client> {
-        let (Some(signer), Some(caller)) = (&self.signer, caller) else { return Ok(client) };
+    fn sign(
+        &self,
+        client: Client,
+        caller: Option<&str>,
+        errand: Errand<'_>,
+    ) -> attache::Result<Client> {
+        let (Some(signer), Some(caller)) = (&self.signer, caller) else {
+            return Ok(client);
+        };
         let lineage = errand.lineage.map(Lineage::to_value);
-        let token = Delegation { caller: caller.to_owned(), lineage }.sign(signer, errand.time + SLACK)?;
+        let token = Delegation {
+            caller: caller.to_owned(),
+            lineage,
+        }
+        .sign(signer, errand.time + SLACK)?;
         client.with_header(Delegation::HEADER, &token)
     }
 }
@@ -80,6 +105,11 @@ pub(crate) fn request(mut request: Builder, turn: &Turn, forward_caller: bool) -
 /// The verified caller, and the tenant if there is one.
 fn caller(turn: &Turn, wanted: bool) -> impl Iterator<Item = (&'static str, &str)> {
     let tenant = &*turn.call().scope.tenant;
-    let caller = [("attache-caller", turn.caller().name()), ("attache-tenant", tenant)];
-    caller.into_iter().filter(move |(_, value)| wanted && !value.is_empty())
+    let caller = [
+        ("attache-caller", turn.caller().name()),
+        ("attache-tenant", tenant),
+    ];
+    caller
+        .into_iter()
+        .filter(move |(_, value)| wanted && !value.is_empty())
 }

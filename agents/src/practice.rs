@@ -5,5 +5,6 @@ use crate::Script;
 /// The agent to practise on: shows everything that an agent can do, as the first word of a message asks for it.
 #[must_use]
 pub fn practice() -> Script {
-    Script::parse(include_str!("practice.toml")).expect("a script that ships with the crate and is tested")
+    Script::parse(include_str!("practice.toml"))
+        .expect("a script that ships with the crate and is tested")
 }

@@ -12,8 +12,8 @@ use std::pin::pin;
 
 use attache::jws::Signer;
 use attache::model::{
-    CancelTaskRequest, ContextId, ErrorKind, Message, Role, SendMessageRequest, StreamResponse, Task, TaskId,
-    TaskState,
+    CancelTaskRequest, ContextId, ErrorKind, Message, Role, SendMessageRequest, StreamResponse,
+    Task, TaskId, TaskState,
 };
 use attache::{Agent, Client, Error, Failure, Outcome, TaskStream, Turn};
 use tokio::time::{Instant, timeout_at};
@@ -60,7 +60,9 @@ impl Remote {
     /// # Errors
     /// The url is not one of HTTP, or a header cannot be sent.
     pub fn new(settings: RemoteSettings) -> Result<Self, BadRemote> {
-        Ok(Self { peer: Peer::new(settings)? })
+        Ok(Self {
+            peer: Peer::new(settings)?,
+        })
     }
 
     /// Signs for whom it calls, if the settings say that it tells (`forward_caller`): the other agent believes it if it has
@@ -122,7 +124,11 @@ impl Remote {
             if stopping && stop(client, &stream).await {
                 return Ok(Outcome::Completed);
             }
-            if resumes && stream.task().is_some_and(|task| task.status.state == TaskState::InputRequired) {
+            if resumes
+                && stream
+                    .task()
+                    .is_some_and(|task| task.status.state == TaskState::InputRequired)
+            {
                 return Ok(end(&stream));
             }
         }
@@ -144,7 +150,11 @@ impl Remote {
             reference_task_ids: referred,
             ..turn.message().clone()
         };
-        let mut metadata = message.metadata.as_ref().and_then(record::foreign).unwrap_or_default();
+        let mut metadata = message
+            .metadata
+            .as_ref()
+            .and_then(record::foreign)
+            .unwrap_or_default();
         lineage.write(&mut metadata);
         message.metadata = Some(metadata);
         message.into()
@@ -153,7 +163,10 @@ impl Remote {
     /// What the other agent calls this conversation.
     async fn conversation(&self, turn: &Turn) -> Option<ContextId> {
         let earlier = turn.context(LOOK_BACK).await;
-        earlier.iter().rev().find_map(|task| Record::of(task, self.peer.name())?.context_id)
+        earlier
+            .iter()
+            .rev()
+            .find_map(|task| Record::of(task, self.peer.name())?.context_id)
     }
 }
 
@@ -173,27 +186,42 @@ fn lost() -> Outcome {
 }
 
 fn end(stream: &TaskStream) -> Outcome {
-    stream.task().map_or_else(|| Outcome::failed("the agent behind broke off"), |task| outcome(&task.status))
+    stream.task().map_or_else(
+        || Outcome::failed("the agent behind broke off"),
+        |task| outcome(&task.status),
+    )
 }
 
 /// Asks for the task to be stopped, if there is one; gives whether that was asked.
 async fn stop(client: &Client, stream: &TaskStream) -> bool {
-    let Some(task) = stream.task() else { return false };
+    let Some(task) = stream.task() else {
+        return false;
+    };
     cancel(client, &task.id).await;
     true
 }
 
 async fn cancel(client: &Client, id: &TaskId) {
-    let asked = client.cancel_task(CancelTaskRequest { id: id.clone(), ..Default::default() }).await;
+    let asked = client
+        .cancel_task(CancelTaskRequest {
+            id: id.clone(),
+            ..Default::default()
+        })
+        .await;
     if let Err(error) = asked {
-        tracing::debug!(error = &error as &dyn std::error::Error, "the agent behind did not cancel");
+        tracing::debug!(
+            error = &error as &dyn std::error::Error,
+            "the agent behind did not cancel"
+        );
     }
 }
 
 impl Agent for Remote {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         if !self.peer.breaker().allows() {
-            return Ok(Outcome::failed("the agent behind is not available, and is left alone for a while"));
+            return Ok(Outcome::failed(
+                "the agent behind is not available, and is left alone for a while",
+            ));
         }
         // Before anything is sent to anybody.
         let lineage = match self.peer.line(&turn) {
@@ -220,7 +248,10 @@ impl Agent for Remote {
         match self.peer.late_client(record.caller.as_deref()).await {
             Ok(client) => cancel(&client, &id).await,
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "the agent behind is not there");
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "the agent behind is not there"
+                );
             }
         }
     }

@@ -116,14 +116,27 @@ impl Router {
         let named = settings.rules.iter().map(|rule| ("rules", &rule.to));
         let named = named.chain(settings.otherwise.iter().map(|name| ("otherwise", name)));
         if let Some((key, name)) = named.into_iter().find(|(_, name)| !there(name)) {
-            return bad(key, format!("`{name}` is not among the agents that may be chosen"));
+            return bad(
+                key,
+                format!("`{name}` is not among the agents that may be chosen"),
+            );
         }
         if settings.rules.iter().any(Route::is_empty) {
-            return bad("rules", "a rule has at least one of skill, begins and contains".to_owned());
+            return bad(
+                "rules",
+                "a rule has at least one of skill, begins and contains".to_owned(),
+            );
         }
         let model = settings.model.clone().map(Model::new).transpose();
-        let model = model.map_err(|bad| BadRouter { key: "model", why: bad.0 })?;
-        Ok(Self { settings, choices, model })
+        let model = model.map_err(|bad| BadRouter {
+            key: "model",
+            why: bad.0,
+        })?;
+        Ok(Self {
+            settings,
+            choices,
+            model,
+        })
     }
 
     /// The skills of all that may be chosen.
@@ -133,13 +146,23 @@ impl Router {
 
     /// Whom the skill that a message names, or a rule, chooses.
     fn by_rule(&self, message: &Message) -> Option<&Choice> {
-        let skill = message.metadata.as_ref().and_then(|metadata| metadata.get(SKILL)?.read::<String>().ok());
+        let skill = message
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(SKILL)?.read::<String>().ok());
         let text = message.text().trim_start().to_lowercase();
         let has = |choice: &&Choice, skill: &str| choice.skills.iter().any(|own| own.id == skill);
-        let rule = self.settings.rules.iter().find(|rule| rule.fits(skill.as_deref(), &text));
+        let rule = self
+            .settings
+            .rules
+            .iter()
+            .find(|rule| rule.fits(skill.as_deref(), &text));
         // A rule about a skill knows better than the list of skills; one about the text does not.
-        let named =
-            || self.choices.iter().find(|choice| skill.as_deref().is_some_and(|skill| has(choice, skill)));
+        let named = || {
+            self.choices
+                .iter()
+                .find(|choice| skill.as_deref().is_some_and(|skill| has(choice, skill)))
+        };
         match rule {
             Some(rule) if rule.skill.is_some() => self.named(&rule.to),
             Some(rule) => named().or_else(|| self.named(&rule.to)),
@@ -149,7 +172,10 @@ impl Router {
 
     /// Whom a task was given to before, as far as that needs no thinking.
     fn known(&self, task: &Task) -> Option<&Choice> {
-        let chosen = task.metadata.as_ref().and_then(|metadata| metadata.get(ROUTE)?.read::<String>().ok());
+        let chosen = task
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(ROUTE)?.read::<String>().ok());
         match chosen.filter(|_| self.model.is_some()) {
             Some(name) => self.named(&name),
             None => first(task).and_then(|first| self.by_rule(first)),
@@ -164,7 +190,10 @@ impl Router {
     /// same one.
     async fn choose(&self, turn: &Turn) -> Result<(Option<&Choice>, Cost), Outcome> {
         let (Some(model), None) = (&self.model, self.known(turn.task())) else {
-            return Ok((self.known(turn.task()).or_else(|| self.otherwise()), Cost::default()));
+            return Ok((
+                self.known(turn.task()).or_else(|| self.otherwise()),
+                Cost::default(),
+            ));
         };
         let asked = first(turn.task()).unwrap_or_else(|| turn.message());
         let (chosen, cost) = match chooser::choose(model, &self.choices, asked, turn).await {
@@ -201,9 +230,17 @@ impl Route {
     }
 
     fn fits(&self, skill: Option<&str>, text: &str) -> bool {
-        self.skill.as_deref().is_none_or(|wanted| skill == Some(wanted))
-            && self.begins.as_ref().is_none_or(|wanted| text.starts_with(&wanted.to_lowercase()))
-            && self.contains.as_ref().is_none_or(|wanted| text.contains(&wanted.to_lowercase()))
+        self.skill
+            .as_deref()
+            .is_none_or(|wanted| skill == Some(wanted))
+            && self
+                .begins
+                .as_ref()
+                .is_none_or(|wanted| text.starts_with(&wanted.to_lowercase()))
+            && self
+                .contains
+                .as_ref()
+                .is_none_or(|wanted| text.contains(&wanted.to_lowercase()))
     }
 }
 
@@ -212,8 +249,13 @@ impl Agent for Router {
         match Box::pin(self.choose(&turn)).await {
             Ok((Some(choice), cost)) => cost.then(choice.agent.run(turn)).await,
             Ok((None, _)) => {
-                let skills = self.skills().map(|skill| skill.id.as_str()).collect::<Vec<_>>().join(", ");
-                let why = format!("nobody here takes this; name a skill in metadata.{SKILL}: {skills}");
+                let skills = self
+                    .skills()
+                    .map(|skill| skill.id.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                let why =
+                    format!("nobody here takes this; name a skill in metadata.{SKILL}: {skills}");
                 Ok(Outcome::rejected(why))
             }
             Err(outcome) => Ok(outcome),
@@ -223,7 +265,11 @@ impl Agent for Router {
     async fn reply(&self, message: &Message, call: &Call) -> Option<Message> {
         // What needs thinking is a task.
         let otherwise = || self.otherwise().filter(|_| self.model.is_none());
-        self.by_rule(message).or_else(otherwise)?.agent.reply(message, call).await
+        self.by_rule(message)
+            .or_else(otherwise)?
+            .agent
+            .reply(message, call)
+            .await
     }
 
     async fn canceled(&self, task: &Task) {
@@ -233,13 +279,18 @@ impl Agent for Router {
     }
 
     fn durable_start(&self) -> bool {
-        self.choices.iter().any(|choice| choice.agent.durable_start())
+        self.choices
+            .iter()
+            .any(|choice| choice.agent.durable_start())
     }
 }
 
 /// The message that a task began with: it says who works on it.
 fn first(task: &Task) -> Option<&Message> {
-    task.history.iter().find(|message| message.role == Role::User).map(|first| &**first)
+    task.history
+        .iter()
+        .find(|message| message.role == Role::User)
+        .map(|first| &**first)
 }
 
 impl fmt::Display for BadRouter {

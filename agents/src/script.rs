@@ -63,10 +63,19 @@ impl Script {
     /// # Errors
     /// The text is not TOML, has unknown keys, or asks for more than a script may do.
     pub fn parse(text: &str) -> Result<Self, BadScript> {
-        let Rules { rules, faults } = toml::from_str(text).map_err(|error| BadScript(error.to_string()))?;
+        let Rules { rules, faults } =
+            toml::from_str(text).map_err(|error| BadScript(error.to_string()))?;
         rules::check(&rules).map_err(BadScript)?;
-        let help = rules.iter().filter_map(Rule::help).collect::<Vec<_>>().join("\n");
-        Ok(Self { rules, faults, help })
+        let help = rules
+            .iter()
+            .filter_map(Rule::help)
+            .collect::<Vec<_>>()
+            .join("\n");
+        Ok(Self {
+            rules,
+            faults,
+            help,
+        })
     }
 
     /// What the script can do, for a card: a skill for each rule that says what it is about.
@@ -83,13 +92,20 @@ impl Script {
     /// Where the script begins for a message; `None` if no rule fits it.
     fn beginning(&self, message: &Message) -> Option<Place> {
         let text = message.text();
-        let rule = self.rules.iter().position(|rule| rule.fits(message, &text))?;
+        let rule = self
+            .rules
+            .iter()
+            .position(|rule| rule.fits(message, &text))?;
         Some(Place { rule, step: 0 })
     }
 
     /// What templates may ask for when `rule` is played for a message; an answer has no words of the rule's.
     fn said<'a>(&'a self, message: &'a Message, place: Place) -> Said<'a> {
-        let words = if place.step == 0 { self.rules[place.rule].words().count() } else { 0 };
+        let words = if place.step == 0 {
+            self.rules[place.rule].words().count()
+        } else {
+            0
+        };
         Said::new(message, words, &self.help)
     }
 }
@@ -101,8 +117,13 @@ impl Agent for Script {
             return Ok(Outcome::rejected("no rule of the script fits this message"));
         };
         let rule = &self.rules[place.rule];
-        let scene = Scene { turn: &turn, said: self.said(turn.message(), place) };
-        let Some(farewell) = &rule.canceled else { return scene.play(rule, place).await };
+        let scene = Scene {
+            turn: &turn,
+            said: self.said(turn.message(), place),
+        };
+        let Some(farewell) = &rule.canceled else {
+            return scene.play(rule, place).await;
+        };
         tokio::select! {
             biased;
             () = turn.cancelled() => {
@@ -123,8 +144,15 @@ impl Agent for Script {
 
 /// Where the newest question of the task left off.
 fn left_off(turn: &Turn) -> Option<Place> {
-    let asked = turn.task().history.iter().rev().filter(|message| message.role == Role::Agent);
-    asked.filter_map(|message| message.metadata.as_ref()?.get(PLACE)).find_map(|place| place.read().ok())
+    let asked = turn
+        .task()
+        .history
+        .iter()
+        .rev()
+        .filter(|message| message.role == Role::Agent);
+    asked
+        .filter_map(|message| message.metadata.as_ref()?.get(PLACE))
+        .find_map(|place| place.read().ok())
 }
 
 impl fmt::Display for BadScript {

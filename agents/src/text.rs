@@ -14,7 +14,11 @@ impl Utf8 {
         let last = chunks.last().map_or(&[][..], |chunk| chunk.invalid());
         // No more than the beginning of a character: the rest of it may be on its way.
         let waits = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
-        let end = if waits { bytes.len() - last.len() } else { bytes.len() };
+        let end = if waits {
+            bytes.len() - last.len()
+        } else {
+            bytes.len()
+        };
         self.half.extend_from_slice(&bytes[end..]);
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }

@@ -14,7 +14,10 @@ pub(crate) struct Unreached {
 
 impl Unreached {
     pub(crate) fn new(url: &Uri, why: attache::Error) -> Self {
-        Self { whom: origin(url), why }
+        Self {
+            whom: origin(url),
+            why,
+        }
     }
 }
 
@@ -31,8 +34,14 @@ impl Error for Unreached {}
 
 /// Scheme, host and port of a url: nothing in it that could be secret.
 pub(crate) fn origin(url: &Uri) -> String {
-    let port = url.port_u16().map_or_else(String::new, |port| format!(":{port}"));
-    format!("{}://{}{port}", url.scheme_str().unwrap_or("http"), url.host().unwrap_or_default())
+    let port = url
+        .port_u16()
+        .map_or_else(String::new, |port| format!(":{port}"));
+    format!(
+        "{}://{}{port}",
+        url.scheme_str().unwrap_or("http"),
+        url.host().unwrap_or_default()
+    )
 }
 
 #[cfg(test)]

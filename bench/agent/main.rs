@@ -34,7 +34,10 @@ impl Agent for Echo {
             "stream" => stream(&turn, words).await?,
             // Apart: a turn that hangs need not keep room for it.
             "gate" => Box::pin(gate(&turn, words)).await?,
-            _ => turn.artifact(Artifact::text("out", &*text).with_id("out")).await,
+            _ => {
+                turn.artifact(Artifact::text("out", &*text).with_id("out"))
+                    .await
+            }
         }
         Ok(Outcome::Completed)
     }
@@ -43,7 +46,10 @@ impl Agent for Echo {
 /// Chunks, after a byte from the port that the first word says.
 async fn gate(turn: &Turn, mut words: impl Iterator<Item = &str>) -> Result<(), Failure> {
     let port = words.next().unwrap_or_default().parse::<u16>()?;
-    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?.read_u8().await?;
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+        .await?
+        .read_u8()
+        .await?;
     stream(turn, words).await
 }
 
@@ -66,7 +72,9 @@ async fn stream(turn: &Turn, mut words: impl Iterator<Item = &str>) -> Result<()
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (port, rest) = words.split_first().ok_or("usage: agent PORT [memory | sqlite FOLDER] [agents N]")?;
+    let (port, rest) = words
+        .split_first()
+        .ok_or("usage: agent PORT [memory | sqlite FOLDER] [agents N]")?;
     let (rest, agents) = match rest {
         [rest @ .., "agents", number] => (rest, number.parse()?),
         rest => (rest, 1),
@@ -75,20 +83,25 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut serving = ServerSettings::default();
     serving.max_body_bytes = MAX_BODY_BYTES;
     let mut card = AgentCard::new("echo", "Echoes");
-    card.skills.push(AgentSkill::new("echo", "Echo", "Echoes text"));
+    card.skills
+        .push(AgentSkill::new("echo", "Echo", "Echoes text"));
     card.default_input_modes = vec!["*/*".to_owned()];
     let server = Server::new(card.clone(), Echo).serving(serving);
     let served = |number: u32| Served::new(format!("echo-{number}"), card.clone(), Echo);
     let server = (1..agents).map(served).fold(server, Server::agent);
     let server = match rest {
-        ["sqlite", folder] => {
-            server.store(Sqlite::open(Path::new(folder).join("tasks.db"), Options::default())?)
-        }
+        ["sqlite", folder] => server.store(Sqlite::open(
+            Path::new(folder).join("tasks.db"),
+            Options::default(),
+        )?),
         _ => {
             settings.max_tasks = Some(MAX_TASKS);
             server.store(Memory::new())
         }
     };
-    server.settings(settings).serve((Ipv4Addr::LOCALHOST, port.parse()?)).await?;
+    server
+        .settings(settings)
+        .serve((Ipv4Addr::LOCALHOST, port.parse()?))
+        .await?;
     Ok(())
 }

@@ -26,7 +26,8 @@ pub(crate) fn measure(effort: Effort) {
         let file = folder.path().join("many.db");
         let (small, grown) = fill(&runtime, &file, effort.many, keyed);
         let (few, many) = few_and_many(&runtime, folder.path(), &file, effort, keyed);
-        let ((few, few_cpu), (many, many_cpu)) = (few.per(effort.creates), many.per(effort.creates));
+        let ((few, few_cpu), (many, many_cpu)) =
+            (few.per(effort.creates), many.per(effort.creates));
         println!(
             "| (d) create{}, {} stored against {}, {GROUP} at a time | {few:.1} µs, CPU {few_cpu:.1} | {many:.1} µs, CPU {many_cpu:.1} | {:.2} | {:.2} |",
             if keyed { " with a key" } else { "" },
@@ -50,7 +51,13 @@ pub(crate) fn measure(effort: Effort) {
 
 /// What it costs to add tasks to a file of few and to one of many, in turn, with all that closing has to tidy up. Each time
 /// there is a new file of few.
-fn few_and_many(runtime: &Runtime, folder: &Path, file: &Path, effort: Effort, keyed: bool) -> (Cost, Cost) {
+fn few_and_many(
+    runtime: &Runtime,
+    folder: &Path,
+    file: &Path,
+    effort: Effort,
+    keyed: bool,
+) -> (Cost, Cost) {
     let (mut of_few, mut of_many) = (Cost::default(), Cost::default());
     let tasks = SHORT.min(effort.creates);
     let many = Arc::new(Sqlite::open(file, Options::default()).expect("the file"));
@@ -60,7 +67,13 @@ fn few_and_many(runtime: &Runtime, folder: &Path, file: &Path, effort: Effort, k
         let few = Arc::new(Sqlite::open(&file, Options::default()).expect("the file"));
         of_few.add(add(runtime, &few, effort.few, tasks, keyed));
         of_few.add(close(runtime, &few));
-        of_many.add(add(runtime, &many, effort.many + number * tasks, tasks, keyed));
+        of_many.add(add(
+            runtime,
+            &many,
+            effort.many + number * tasks,
+            tasks,
+            keyed,
+        ));
     }
     of_many.add(close(runtime, &many));
     (of_few, of_many)
@@ -68,7 +81,10 @@ fn few_and_many(runtime: &Runtime, folder: &Path, file: &Path, effort: Effort, k
 
 /// Fills a file without waiting for the disk; gives the memory at a tenth and at the end.
 fn fill(runtime: &Runtime, file: &Path, tasks: usize, keyed: bool) -> (i64, i64) {
-    let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
+    let options = Options {
+        synchronous: Synchronous::Normal,
+        ..Options::default()
+    };
     let store = Arc::new(Sqlite::open(file, options).expect("a new file"));
     runtime.block_on(create(&store, 0..tasks / 10, keyed));
     let small = memory();
@@ -91,11 +107,18 @@ async fn create<S: Store>(store: &Arc<S>, tasks: Range<usize>, keyed: bool) {
     let mut callers = JoinSet::new();
     for number in tasks {
         if callers.len() == GROUP {
-            callers.join_next().await.expect("one of them").expect("no panic");
+            callers
+                .join_next()
+                .await
+                .expect("one of them")
+                .expect("no panic");
         }
         let store = store.clone();
         callers.spawn(async move {
-            store.create(&new_task(number, keyed)).await.expect("a new task");
+            store
+                .create(&new_task(number, keyed))
+                .await
+                .expect("a new task");
         });
     }
     callers.join_all().await;
@@ -105,17 +128,45 @@ async fn create<S: Store>(store: &Arc<S>, tasks: Range<usize>, keyed: bool) {
 fn new_task(number: usize, keyed: bool) -> NewTask {
     let time = Timestamp::from_millis(1_700_000_000_000 + number as i64).expect("a time");
     let (id, context_id) = (TaskId::random(), ContextId::random());
-    let key = keyed.then(|| Key { text: TaskId::random().to_string(), body: [7; 32] });
+    let key = keyed.then(|| Key {
+        text: TaskId::random().to_string(),
+        body: [7; 32],
+    });
     let events = vec![
-        Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None },
-        Event::Message(Arc::new(Message::user("A question of about the usual length, in a few words."))),
+        Event::Created {
+            id: id.clone(),
+            context_id: context_id.clone(),
+            metadata: None,
+        },
+        Event::Message(Arc::new(Message::user(
+            "A question of about the usual length, in a few words.",
+        ))),
         Event::TurnStarted,
         Event::TurnEnded,
     ];
     let state = TaskState::Completed;
-    let batch = Batch { time, events, state, status_time: time, parked: false, key, turn: 1 };
-    let scope = Scope { agent: "bench".into(), tenant: "".into(), owner: Caller::anonymous() };
-    NewTask { id, scope, context_id, alias: None, config: None, batch }
+    let batch = Batch {
+        time,
+        events,
+        state,
+        status_time: time,
+        parked: false,
+        key,
+        turn: 1,
+    };
+    let scope = Scope {
+        agent: "bench".into(),
+        tenant: "".into(),
+        owner: Caller::anonymous(),
+    };
+    NewTask {
+        id,
+        scope,
+        context_id,
+        alias: None,
+        config: None,
+        batch,
+    }
 }
 
 fn in_memory(runtime: &Runtime, tasks: usize) -> i64 {

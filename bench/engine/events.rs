@@ -28,7 +28,8 @@ pub(crate) fn measure(effort: Effort) {
             (batches, all) = (logs.len(), commits);
             bare.push(write(&folder.path().join("bare.db"), &logs, commits));
         }
-        let rate = |costs: &[Cost]| median(costs.iter().map(|cost| 1e6 / cost.per(events).0).collect());
+        let rate =
+            |costs: &[Cost]| median(costs.iter().map(|cost| 1e6 / cost.per(events).0).collect());
         let ratio = |part: fn(&Cost) -> Duration| {
             let ratios = bare
                 .iter()
@@ -58,11 +59,17 @@ fn run(file: &Path, tasks: usize, events: usize) -> (Cost, usize) {
         caller.open(events, BYTES);
     }
     let reader = Connection::open(file).expect("the file");
-    let mut ended = reader.prepare("SELECT count(*) FROM task WHERE ended = 1").expect("the schema");
+    let mut ended = reader
+        .prepare("SELECT count(*) FROM task WHERE ended = 1")
+        .expect("the schema");
     let before = commits.count();
     let (cost, ()) = cost(|| {
         server.release(tasks);
-        while ended.query_row((), |row| row.get::<_, i64>(0)).expect("a count") < tasks as i64 {
+        while ended
+            .query_row((), |row| row.get::<_, i64>(0))
+            .expect("a count")
+            < tasks as i64
+        {
             std::thread::sleep(Duration::from_millis(2));
         }
     });
@@ -74,9 +81,12 @@ fn run(file: &Path, tasks: usize, events: usize) -> (Cost, usize) {
 /// The batches as they are in the file, in rounds: the first of every task, the second, and so on.
 fn logs(file: &Path) -> Vec<(i64, i64, Vec<u8>)> {
     let connection = Connection::open(file).expect("the file");
-    let mut statement =
-        connection.prepare("SELECT task, last, body FROM batch ORDER BY task, last").expect("the schema");
-    let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).expect("rows");
+    let mut statement = connection
+        .prepare("SELECT task, last, body FROM batch ORDER BY task, last")
+        .expect("the schema");
+    let rows = statement
+        .query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .expect("rows");
     let mut rounds = BTreeMap::<usize, Vec<_>>::new();
     let (mut before, mut round) = (0, 0);
     for row in rows {
@@ -92,16 +102,23 @@ fn logs(file: &Path) -> Vec<(i64, i64, Vec<u8>)> {
 /// Nothing but the rows, in as many commits.
 fn write(file: &Path, logs: &[(i64, i64, Vec<u8>)], commits: usize) -> Cost {
     let connection = Connection::open(file).expect("a new file");
-    connection.pragma_update(None, "journal_mode", "wal").expect("WAL");
-    connection.pragma_update(None, "synchronous", "full").expect("FULL");
+    connection
+        .pragma_update(None, "journal_mode", "wal")
+        .expect("WAL");
+    connection
+        .pragma_update(None, "synchronous", "full")
+        .expect("FULL");
     let schema = "CREATE TABLE batch (task INTEGER, last INTEGER, body BLOB, PRIMARY KEY (task, last)) STRICT, WITHOUT ROWID";
     connection.execute_batch(schema).expect("a table");
     let (cost, ()) = cost(|| {
         for commit in 0..commits {
             let group = &logs[logs.len() * commit / commits..logs.len() * (commit + 1) / commits];
-            connection.execute_batch("BEGIN IMMEDIATE").expect("a transaction");
-            let mut insert =
-                connection.prepare_cached("INSERT INTO batch VALUES (?1, ?2, ?3)").expect("the table");
+            connection
+                .execute_batch("BEGIN IMMEDIATE")
+                .expect("a transaction");
+            let mut insert = connection
+                .prepare_cached("INSERT INTO batch VALUES (?1, ?2, ?3)")
+                .expect("the table");
             for (task, last, body) in group {
                 insert.execute(params![task, last, body]).expect("room");
             }

@@ -60,7 +60,10 @@ fn run(server: &Running, followers: usize) -> Cost {
         readers.line()
     });
     let seen: usize = seen.parse().expect("a count");
-    assert!(seen >= followers * EVENTS, "{seen} events for {followers} followers");
+    assert!(
+        seen >= followers * EVENTS,
+        "{seen} events for {followers} followers"
+    );
     cost
 }
 
@@ -103,7 +106,12 @@ impl Readers {
     fn spawn(server: &Running, task: &str, count: usize) -> Self {
         let program = std::env::current_exe().expect("our own path");
         let mut command = Command::new(program);
-        command.args(["reader", &server.address.to_string(), task, &count.to_string()]);
+        command.args([
+            "reader",
+            &server.address.to_string(),
+            task,
+            &count.to_string(),
+        ]);
         let mut process = command.stdout(Stdio::piped()).spawn().expect("ourselves");
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         Self { process, lines }
@@ -125,9 +133,14 @@ impl Drop for Readers {
 pub(crate) async fn reader(address: &str, task: &str, count: usize) {
     let mut connected = JoinSet::new();
     for _ in 0..count {
-        let (address, request) = (address.to_owned(), request("SubscribeToTask", &json!({"id": task})));
+        let (address, request) = (
+            address.to_owned(),
+            request("SubscribeToTask", &json!({"id": task})),
+        );
         connected.spawn(async move {
-            let mut stream = TcpStream::connect(address).await.expect("the server listens");
+            let mut stream = TcpStream::connect(address)
+                .await
+                .expect("the server listens");
             stream.write_all(&request).await.expect("the server reads");
             let mut seen = Vec::new();
             // The head, and the task as it is.
@@ -142,7 +155,9 @@ pub(crate) async fn reader(address: &str, task: &str, count: usize) {
         });
     }
     let streams: Option<Vec<_>> = connected.join_all().await.into_iter().collect();
-    let Some(streams) = streams else { return println!("refused") };
+    let Some(streams) = streams else {
+        return println!("refused");
+    };
     println!("ready");
     let reads = streams.into_iter().map(read).collect::<JoinSet<_>>();
     println!("{}", reads.join_all().await.into_iter().sum::<usize>());

@@ -13,7 +13,8 @@ const TEXT: usize = 100_000;
 
 pub(crate) fn measure(effort: Effort) {
     let folder = tempfile::tempdir().expect("a folder");
-    let store = Sqlite::open(folder.path().join("tasks.db"), Options::default()).expect("a new file");
+    let store =
+        Sqlite::open(folder.path().join("tasks.db"), Options::default()).expect("a new file");
     let server = Running::start(store);
     let mut caller = Caller::new(server.address);
     let tasks = [FEW, effort.chunks].map(|chunks| {
@@ -24,16 +25,20 @@ pub(crate) fn measure(effort: Effort) {
         }
         json!({"id": id})
     });
-    let bytes = tasks.each_ref().map(|task| caller.call("GetTask", task).len());
+    let bytes = tasks
+        .each_ref()
+        .map(|task| caller.call("GetTask", task).len());
     let mut costs = [Cost::default(); 2];
     for _ in 0..effort.rounds {
         for (task, sum) in tasks.iter().zip(&mut costs) {
-            let (cost, ()) = cost(|| (0..effort.gets).for_each(|_| drop(caller.call("GetTask", task))));
+            let (cost, ()) =
+                cost(|| (0..effort.gets).for_each(|_| drop(caller.call("GetTask", task))));
             sum.add(cost);
         }
     }
     server.stop();
-    let [(few, few_cpu), (many, many_cpu)] = costs.map(|cost| cost.per(effort.rounds * effort.gets));
+    let [(few, few_cpu), (many, many_cpu)] =
+        costs.map(|cost| cost.per(effort.rounds * effort.gets));
     println!(
         "| (c) get, {} chunks against {FEW}, same text, answers of {} and {} KiB | {few:.0} µs | {many:.0} µs | {:.2} | {:.2} |",
         effort.chunks,
@@ -47,5 +52,8 @@ pub(crate) fn measure(effort: Effort) {
 fn state(caller: &mut Caller, id: &str) -> String {
     let params = json!({"id": id, "historyLength": 0});
     let answer: Value = serde_json::from_slice(&caller.call("GetTask", &params)).expect("JSON");
-    answer["result"]["status"]["state"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    answer["result"]["status"]["state"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
+        .to_owned()
 }

@@ -13,7 +13,13 @@ pub(crate) struct Cost {
 pub(crate) fn cost<T>(run: impl FnOnce() -> T) -> (Cost, T) {
     let (start, worked) = (Instant::now(), cpu());
     let result = run();
-    (Cost { time: start.elapsed(), cpu: cpu() - worked }, result)
+    (
+        Cost {
+            time: start.elapsed(),
+            cpu: cpu() - worked,
+        },
+        result,
+    )
 }
 
 impl Cost {
@@ -32,16 +38,31 @@ impl Cost {
 /// User and system time, in hundredths of a second: what is measured takes many of them.
 fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    let fields = stat.rsplit_once(')').expect("a name in brackets").1.split_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().expect("ticks")).sum();
+    let fields = stat
+        .rsplit_once(')')
+        .expect("a name in brackets")
+        .1
+        .split_whitespace();
+    let ticks: u64 = fields
+        .skip(11)
+        .take(2)
+        .map(|ticks| ticks.parse::<u64>().expect("ticks"))
+        .sum();
     Duration::from_millis(10 * ticks)
 }
 
 /// Bytes of memory of our own, without the pages of files.
 pub(crate) fn memory() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line about memory");
-    1024 * line.trim().trim_end_matches(" kB").parse::<i64>().expect("kilobytes")
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .expect("a line about memory");
+    1024 * line
+        .trim()
+        .trim_end_matches(" kB")
+        .parse::<i64>()
+        .expect("kilobytes")
 }
 
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {

@@ -50,11 +50,18 @@ const QUICK: Effort = Effort {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         [] => table(FULL, &["events", "follow", "get", "create"]),
         ["quick"] => table(QUICK, &["events", "follow", "get", "create"]),
         [part @ ("events" | "follow" | "get" | "create")] => table(FULL, &[part]),
-        ["reader", address, task, count] => follow::reader(address, task, count.parse().expect("a count")),
+        ["reader", address, task, count] => {
+            follow::reader(address, task, count.parse().expect("a count"))
+        }
         _ => {
             eprintln!("usage: engine [quick | events | follow | get | create]");
             std::process::exit(2);

@@ -30,14 +30,25 @@ impl Running {
             move |turn: Turn| write(gate.clone(), turn)
         };
         let server = Server::new(AgentCard::new("Bench", "Writes"), agent).store(store);
-        let bound = runtime.block_on(server.bind("127.0.0.1:0")).expect("a free port");
+        let bound = runtime
+            .block_on(server.bind("127.0.0.1:0"))
+            .expect("a free port");
         let address = bound.local_addr();
         let (stop, stopped) = oneshot::channel();
         let served = runtime.spawn(async move {
             let stopped = async move { stopped.await.unwrap_or(()) };
-            bound.serve_until(stopped).await.expect("serving does not fail");
+            bound
+                .serve_until(stopped)
+                .await
+                .expect("serving does not fail");
         });
-        Self { address, gate, stop, served, runtime }
+        Self {
+            address,
+            gate,
+            stop,
+            served,
+            runtime,
+        }
     }
 
     /// Lets so many turns go.
@@ -47,7 +58,9 @@ impl Running {
 
     pub(crate) fn stop(self) {
         let _ = self.stop.send(());
-        self.runtime.block_on(self.served).expect("the server does not panic");
+        self.runtime
+            .block_on(self.served)
+            .expect("the server does not panic");
     }
 }
 
@@ -80,13 +93,20 @@ impl Caller {
             "messageId": "m", "role": "ROLE_USER", "parts": [{"text": format!("{chunks} {bytes}")}],
         });
         let params = json!({"message": message, "configuration": {"returnImmediately": true}});
-        let answer: Value = serde_json::from_slice(&self.call("SendMessage", &params)).expect("JSON");
-        answer["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+        let answer: Value =
+            serde_json::from_slice(&self.call("SendMessage", &params)).expect("JSON");
+        answer["result"]["task"]["id"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
     }
 
     /// The whole answer to a call.
     pub(crate) fn call(&mut self, method: &str, params: &Value) -> Vec<u8> {
-        self.0.get_mut().write_all(&request(method, params)).expect("the server reads");
+        self.0
+            .get_mut()
+            .write_all(&request(method, params))
+            .expect("the server reads");
         let (mut length, mut line) = (0, String::new());
         while self.0.read_line(&mut line).expect("the server answers") > 2 {
             if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
@@ -103,6 +123,7 @@ impl Caller {
 pub(crate) fn request(method: &str, params: &Value) -> Vec<u8> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let length = body.len();
-    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nA2A-Version: 1.0";
+    let head =
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nA2A-Version: 1.0";
     format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }

@@ -35,8 +35,7 @@ pub fn all() -> Vec<Case> {
 }
 
 const TRACE: &str = r#"{"trace":"4bf92f3577b34da6a3ce929d0e0e4736","span":"00f067aa0ba902b7"}"#;
-const IDS: &str =
-    r#""contextId":"2f6c5d0e-8a3b-4a57-9c1e-7d5b4e3f2a10","taskId":"9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d""#;
+const IDS: &str = r#""contextId":"2f6c5d0e-8a3b-4a57-9c1e-7d5b4e3f2a10","taskId":"9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d""#;
 
 /// A call of exactly 1 KiB, as our own writer puts it.
 fn send(version: Version) -> String {
@@ -74,7 +73,8 @@ fn read_call<P: DeserializeOwned>(name: &'static str, body: &str) -> Case {
         name,
         bytes: body.len(),
         plain: Box::new(move || {
-            let call: plain::Call<P> = serde_json::from_slice(black_box(plain.as_bytes())).expect("a call");
+            let call: plain::Call<P> =
+                serde_json::from_slice(black_box(plain.as_bytes())).expect("a call");
             black_box(&call);
             size_of_val(&call)
         }),
@@ -131,7 +131,9 @@ fn write_event<E: Serialize + DeserializeOwned + 'static>(
 ) -> Case {
     let plain: E = serde_json::from_str(event).expect("an event");
     let read = wire::read_event(event, &dialect).expect("an event");
-    written(name, event, plain, move |out| wire::write_event(out, black_box(&read), false, &dialect))
+    written(name, event, plain, move |out| {
+        wire::write_event(out, black_box(&read), false, &dialect)
+    })
 }
 
 /// Both sides write into a buffer that is there, and both write the bytes they were read from.
@@ -143,8 +145,16 @@ fn written<P: Serialize + 'static>(
 ) -> Case {
     let mut out = Vec::new();
     write(&mut out);
-    assert_eq!(String::from_utf8_lossy(&out), bytes, "{name}: we write something else");
-    assert_eq!(serde_json::to_string(&value).expect("JSON"), bytes, "{name}: plain writes something else");
+    assert_eq!(
+        String::from_utf8_lossy(&out),
+        bytes,
+        "{name}: we write something else"
+    );
+    assert_eq!(
+        serde_json::to_string(&value).expect("JSON"),
+        bytes,
+        "{name}: plain writes something else"
+    );
     let (mut plain_out, mut ours_out) = (Vec::with_capacity(2048), Vec::with_capacity(2048));
     Case {
         name,

@@ -19,11 +19,24 @@ struct Effort {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
         // Many short rounds: most fit between two interruptions.
-        [] => table(&Effort { rounds: 501, round: Duration::from_micros(300) }),
-        ["quick"] => table(&Effort { rounds: 3, round: Duration::from_micros(200) }),
-        ["cases"] => cases::all().iter().for_each(|case| println!("{}", case.name)),
+        [] => table(&Effort {
+            rounds: 501,
+            round: Duration::from_micros(300),
+        }),
+        ["quick"] => table(&Effort {
+            rounds: 3,
+            round: Duration::from_micros(200),
+        }),
+        ["cases"] => cases::all()
+            .iter()
+            .for_each(|case| println!("{}", case.name)),
         ["once", case, side, count] => once(case, side, count.parse().expect("a count")),
         _ => {
             eprintln!("usage: wire [quick | cases | once <case> <ours|plain> <count>]");
@@ -33,7 +46,10 @@ fn main() {
 }
 
 fn table(effort: &Effort) {
-    println!("{:<26} {:>6} {:>9} {:>9} {:>6}", "case", "bytes", "plain ns", "ours ns", "ratio");
+    println!(
+        "{:<26} {:>6} {:>9} {:>9} {:>6}",
+        "case", "bytes", "plain ns", "ours ns", "ratio"
+    );
     for mut case in cases::all() {
         let count = count_for(&mut case, effort.round);
         let (mut plain, mut ours) = (Vec::new(), Vec::new());
@@ -42,9 +58,16 @@ fn table(effort: &Effort) {
             plain.push(time(&mut case.plain, count));
             ours.push(time(&mut case.ours, count));
         }
-        let ratios = plain.iter().zip(&ours).map(|(plain, ours)| plain / ours).collect();
+        let ratios = plain
+            .iter()
+            .zip(&ours)
+            .map(|(plain, ours)| plain / ours)
+            .collect();
         let (plain, ours, ratio) = (median(plain), median(ours), median(ratios));
-        println!("{:<26} {:>6} {plain:>9.0} {ours:>9.0} {ratio:>6.2}", case.name, case.bytes);
+        println!(
+            "{:<26} {:>6} {plain:>9.0} {ours:>9.0} {ratio:>6.2}",
+            case.name, case.bytes
+        );
     }
 }
 
@@ -72,9 +95,15 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn once(name: &str, side: &str, count: u32) {
-    let mut case =
-        cases::all().into_iter().find(|case| case.name == name).expect("a name that `cases` prints");
-    let run = if side == "ours" { &mut case.ours } else { &mut case.plain };
+    let mut case = cases::all()
+        .into_iter()
+        .find(|case| case.name == name)
+        .expect("a name that `cases` prints");
+    let run = if side == "ours" {
+        &mut case.ours
+    } else {
+        &mut case.plain
+    };
     for _ in 0..count {
         black_box(run());
     }

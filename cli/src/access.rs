@@ -33,15 +33,24 @@ pub(crate) struct Reloading {
 impl Reloading {
     /// Takes in keys and certificates as they are now. What cannot be read leaves what there was.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
-        if self.absent.as_ref().is_some_and(|file| file.path().exists()) {
+        if self
+            .absent
+            .as_ref()
+            .is_some_and(|file| file.path().exists())
+        {
             bail!("it was started when there were no keys, and asks for none; restart it");
         }
         let mut fresh = Vec::new();
         for (file, keys) in [&self.keys, &self.admin].into_iter().flatten() {
-            fresh.push((keys, file.read().with_context(|| file.path().display().to_string())?));
+            fresh.push((
+                keys,
+                file.read()
+                    .with_context(|| file.path().display().to_string())?,
+            ));
         }
         if let Some((certificate, key, tls)) = &self.tls {
-            tls.renew(&read(certificate)?, &read(key)?).context("--tls-cert and --tls-key")?;
+            tls.renew(&read(certificate)?, &read(key)?)
+                .context("--tls-cert and --tls-key")?;
         }
         fresh.iter().for_each(|(keys, read)| keys.replace(read));
         Ok(())
@@ -53,7 +62,12 @@ impl Reloading {
         let (there, absent) = key_files(config, folder)?;
         let known = self.keys.as_ref().map(|(_, keys)| keys.clone());
         let keys = there.map(|file| (file, known.unwrap_or_default()));
-        let again = Self { absent, keys, admin: self.admin.clone(), tls: self.tls.clone() };
+        let again = Self {
+            absent,
+            keys,
+            admin: self.admin.clone(),
+            tls: self.tls.clone(),
+        };
         again.reload()?;
         Ok(again)
     }
@@ -65,24 +79,33 @@ impl Reloading {
 
     /// What callers may show, in words; whether anything would let somebody in.
     pub(crate) fn ways(&self, config: &Config) -> (Vec<String>, bool) {
-        let keys = self.keys.as_ref().map(|(file, _)| file.read().unwrap_or_default());
+        let keys = self
+            .keys
+            .as_ref()
+            .map(|(file, _)| file.read().unwrap_or_default());
         let mut ways = Vec::new();
         if keys.is_some() {
             ways.push("a key (A2ACLI_BEARER=<KEY>)".to_owned());
         }
         for issuer in &config.auth.issuers {
-            ways.push(format!("a token of {} (A2ACLI_BEARER=<TOKEN>)", issuer.name()));
+            ways.push(format!(
+                "a token of {} (A2ACLI_BEARER=<TOKEN>)",
+                issuer.name()
+            ));
         }
         if config.server.tls_client_ca.is_some() {
             ways.push("a certificate (--cert <FILE> --key <FILE>)".to_owned());
         }
-        let is_any = ways.len() > 1 || keys.is_none_or(|keys| keys.iter().any(|key| !key.is_expired()));
+        let is_any =
+            ways.len() > 1 || keys.is_none_or(|keys| keys.iter().any(|key| !key.is_expired()));
         (ways, is_any)
     }
 
     /// Whether callers are asked who they are.
     pub(crate) fn asks(&self, config: &Config) -> bool {
-        self.keys.is_some() || config.server.tls_client_ca.is_some() || !config.auth.issuers.is_empty()
+        self.keys.is_some()
+            || config.server.tls_client_ca.is_some()
+            || !config.auth.issuers.is_empty()
     }
 }
 
@@ -100,7 +123,9 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
                 // Whoever shows none may have a key or a token.
                 let others = keys.is_some() || !config.auth.issuers.is_empty();
                 let required = !others && !section.allow_anonymous;
-                tls = tls.clients(&read(authorities)?, required).context("--tls-client-ca")?;
+                tls = tls
+                    .clients(&read(authorities)?, required)
+                    .context("--tls-client-ca")?;
             }
             Some((certificate.clone(), key.clone(), tls))
         }
@@ -110,16 +135,26 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
     };
     let admin = match (folder, &section.admin_listen) {
         (Some(folder), Some(_)) => Some((admin_key_file(folder), Keys::new())),
-        (None, Some(_)) => bail!("--admin-listen needs a folder for its keys; name one: --data-dir <DIR>"),
+        (None, Some(_)) => {
+            bail!("--admin-listen needs a folder for its keys; name one: --data-dir <DIR>")
+        }
         (_, None) => None,
     };
-    if admin.as_ref().is_some_and(|(file, _)| !file.path().exists()) {
+    if admin
+        .as_ref()
+        .is_some_and(|(file, _)| !file.path().exists())
+    {
         bail!(
             "--admin-listen is for those who have a key of an operator; make one: {}",
             add_a_key(folder, "--admin ")
         );
     }
-    let reloading = Reloading { absent, keys, admin, tls };
+    let reloading = Reloading {
+        absent,
+        keys,
+        admin,
+        tls,
+    };
     reloading.reload()?;
     Ok(reloading)
 }
@@ -128,17 +163,25 @@ pub(crate) fn prepare(config: &Config, folder: Option<&Path>) -> anyhow::Result<
 pub(crate) fn add_a_key(folder: Option<&Path>, flags: &str) -> String {
     // Where keys go if nobody says otherwise.
     let usual = data_dir::find(None, "attache");
-    let named = folder.filter(|folder| usual.as_deref() != Some(*folder)).map(Path::to_string_lossy);
-    let named =
-        named.map_or_else(String::new, |folder| format!("--data-dir {} ", shell_words::quote(&folder)));
+    let named = folder
+        .filter(|folder| usual.as_deref() != Some(*folder))
+        .map(Path::to_string_lossy);
+    let named = named.map_or_else(String::new, |folder| {
+        format!("--data-dir {} ", shell_words::quote(&folder))
+    });
     format!("attache keys add {named}{flags}<NAME>")
 }
 
 /// The file of keys that callers may show, or where it would be if there were one.
-fn key_files(config: &Config, folder: Option<&Path>) -> anyhow::Result<(Option<KeyFile>, Option<KeyFile>)> {
+fn key_files(
+    config: &Config,
+    folder: Option<&Path>,
+) -> anyhow::Result<(Option<KeyFile>, Option<KeyFile>)> {
     Ok(match (folder.map(key_file), config.auth.keys) {
         (Some(file), said) if said.unwrap_or_else(|| file.path().exists()) => (Some(file), None),
-        (None, Some(true)) => bail!("auth.keys: there is no folder for keys; name one: --data-dir <DIR>"),
+        (None, Some(true)) => {
+            bail!("auth.keys: there is no folder for keys; name one: --data-dir <DIR>")
+        }
         (_, Some(_)) => (None, None),
         (absent, None) => (None, absent),
     })
@@ -148,12 +191,22 @@ fn key_files(config: &Config, folder: Option<&Path>) -> anyhow::Result<(Option<K
 ///
 /// # Errors
 /// What is wrong with the configuration.
-pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) -> anyhow::Result<Server> {
+pub(crate) fn guard(
+    mut server: Server,
+    config: &Config,
+    reloading: &Reloading,
+) -> anyhow::Result<Server> {
     if let Some((_, _, tls)) = &reloading.tls {
         server = server.tls(tls.clone());
     }
     let keys = reloading.keys.as_ref().map(|(_, keys)| keys.clone());
-    for file in [&config.server.card_signing_key, &config.server.previous_signing_key].into_iter().flatten() {
+    for file in [
+        &config.server.card_signing_key,
+        &config.server.previous_signing_key,
+    ]
+    .into_iter()
+    .flatten()
+    {
         server = server.sign_cards(signer(file)?);
     }
     if let Some(file) = &config.server.node_signing_key {
@@ -173,8 +226,8 @@ pub(crate) fn guard(mut server: Server, config: &Config, reloading: &Reloading) 
 
 /// Tells the server of this folder, if one runs, that something has changed.
 pub(crate) fn tell(folder: &Path) -> anyhow::Result<()> {
-    let told =
-        admin::ask(folder, "POST", "/reload/keys").context("the running server has not taken it in")?;
+    let told = admin::ask(folder, "POST", "/reload/keys")
+        .context("the running server has not taken it in")?;
     if cfg!(not(unix)) && told.is_none() {
         eprintln!("Restart the server to take it in.");
     }
@@ -186,12 +239,17 @@ pub(crate) fn signer(file: &Path) -> anyhow::Result<attache::jws::Signer> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let mode =
+            std::fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
         if mode.permissions().mode() & 0o077 != 0 {
-            bail!("others can read the key {}; keep it to yourself: chmod 600", file.display());
+            bail!(
+                "others can read the key {}; keep it to yourself: chmod 600",
+                file.display()
+            );
         }
     }
-    let pem = String::from_utf8(read(file)?).with_context(|| format!("{} is no PEM file", file.display()))?;
+    let pem = String::from_utf8(read(file)?)
+        .with_context(|| format!("{} is no PEM file", file.display()))?;
     attache::jws::Signer::named_by_its_key(&pem).with_context(|| file.display().to_string())
 }
 

@@ -13,7 +13,9 @@ pub(crate) fn ask(folder: &Path, method: &str, path: &str) -> anyhow::Result<Opt
     use std::io::{Read, Write};
     use std::time::Duration;
     let socket = attache::Admin::below(folder).socket();
-    let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else { return Ok(None) };
+    let Ok(mut stream) = std::os::unix::net::UnixStream::connect(socket) else {
+        return Ok(None);
+    };
     let asked = stream
         .set_read_timeout(Some(Duration::from_secs(10)))
         .and_then(|()| {
@@ -26,9 +28,11 @@ pub(crate) fn ask(folder: &Path, method: &str, path: &str) -> anyhow::Result<Opt
             let mut answer = String::new();
             stream.read_to_string(&mut answer).map(|_| answer)
         });
-    let answer =
-        asked.map_err(|error| anyhow!("the running server does not answer; restart it ({error})"))?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the running server makes no sense")?;
+    let answer = asked
+        .map_err(|error| anyhow!("the running server does not answer; restart it ({error})"))?;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .context("the running server makes no sense")?;
     match head.starts_with("HTTP/1.1 200") {
         true => Ok(Some(body.to_owned())),
         false => bail!("{}", why(body)),

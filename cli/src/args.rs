@@ -288,7 +288,10 @@ impl Serving {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let mut given = Given::default();
         given.set("server.listen", self.listen.as_deref());
-        given.set("server.allow_anonymous", self.allow_anonymous.then_some(true));
+        given.set(
+            "server.allow_anonymous",
+            self.allow_anonymous.then_some(true),
+        );
         given.set("server.public_url", self.public_url.as_deref());
         given.set("server.tls_cert", path(&self.tls_cert));
         given.set("server.tls_key", path(&self.tls_key));

@@ -54,14 +54,23 @@ impl Findings {
             return self.add("capabilities", "must be an object");
         };
         for name in ["streaming", "pushNotifications", "extendedAgentCard"] {
-            if capabilities.get(name).is_some_and(|value| !value.is_boolean()) {
+            if capabilities
+                .get(name)
+                .is_some_and(|value| !value.is_boolean())
+            {
                 self.add(&format!("capabilities.{name}"), "must be true or false");
             }
         }
         if capabilities.contains_key("extensions") {
-            self.objects(capabilities, "capabilities.", "extensions", false, |found, one, at| {
-                found.text(one, at, "uri");
-            });
+            self.objects(
+                capabilities,
+                "capabilities.",
+                "extensions",
+                false,
+                |found, one, at| {
+                    found.text(one, at, "uri");
+                },
+            );
         }
     }
 
@@ -75,7 +84,10 @@ impl Findings {
         ];
         let declared = card.get("securitySchemes").and_then(Value::as_object);
         for (name, scheme) in declared.into_iter().flatten() {
-            let kinds = KINDS.iter().filter(|kind| scheme.get(**kind).is_some()).count();
+            let kinds = KINDS
+                .iter()
+                .filter(|kind| scheme.get(**kind).is_some())
+                .count();
             if kinds != 1 {
                 self.add(
                     &format!("securitySchemes.{name}"),
@@ -89,7 +101,10 @@ impl Findings {
             for name in named.into_iter().flat_map(Map::keys) {
                 if declared.is_none_or(|declared| !declared.contains_key(name)) {
                     let place = format!("securityRequirements[{at}]");
-                    self.add(&place, &format!("names {name}, which securitySchemes does not have"));
+                    self.add(
+                        &place,
+                        &format!("names {name}, which securitySchemes does not have"),
+                    );
                 }
             }
         }

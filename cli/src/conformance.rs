@@ -14,7 +14,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use attache::model::{
-    Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task, TaskId, Version,
+    Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse, Task, TaskId,
+    Version,
 };
 use attache::{Error, ErrorKind};
 use serde::Serialize;
@@ -108,7 +109,13 @@ pub(crate) async fn look_into(
     let sent = SendMessageRequest::new(Message::user("hello"));
     let first = within(session.client.send_message(sent)).await;
     let Known { webhook, slow, ask } = *known;
-    let agent = Agent { session, first, webhook, slow, ask };
+    let agent = Agent {
+        session,
+        first,
+        webhook,
+        slow,
+        ask,
+    };
     let mut findings = Vec::new();
     for list in CHECKS {
         for check in *list {
@@ -120,7 +127,13 @@ pub(crate) async fn look_into(
                 Err(_) => (Outcome::Fail, Some("no answer came within 60s".to_owned())),
             };
             let binding = session.binding.as_str().to_owned();
-            let finding = Finding { check: check.name, rule: check.rule, binding, outcome, detail };
+            let finding = Finding {
+                check: check.name,
+                rule: check.rule,
+                binding,
+                outcome,
+                detail,
+            };
             tell(&finding);
             findings.push(finding);
         }
@@ -135,7 +148,9 @@ impl Agent<'_> {
 
     /// What came of the first message.
     fn answer(&self) -> Ruling<&SendMessageResponse> {
-        self.first.as_ref().map_err(|error| broken(format!("a plain message: {}", error.message())))
+        self.first
+            .as_ref()
+            .map_err(|error| broken(format!("a plain message: {}", error.message())))
     }
 
     /// The task of the first message.
@@ -154,9 +169,10 @@ impl Agent<'_> {
         let task = self.task()?;
         match task.status.state.is_terminal() {
             true => Ok(task),
-            false => {
-                Err(moot(format!("the task of a plain message has not ended, it is {}", task.status.state)))
-            }
+            false => Err(moot(format!(
+                "the task of a plain message has not ended, it is {}",
+                task.status.state
+            ))),
         }
     }
 
@@ -164,15 +180,25 @@ impl Agent<'_> {
     async fn send(&self, change: impl FnOnce(&mut Message)) -> Result<SendMessageResponse, Error> {
         let mut message = Message::user("hello again");
         change(&mut message);
-        within(self.session.client.send_message(SendMessageRequest::new(message))).await
+        within(
+            self.session
+                .client
+                .send_message(SendMessageRequest::new(message)),
+        )
+        .await
     }
 }
 
 /// A request that does not wait.
 fn at_once(message: Message) -> SendMessageRequest {
-    let configuration =
-        SendMessageConfiguration { return_immediately: true, ..SendMessageConfiguration::default() };
-    SendMessageRequest { configuration: Some(configuration), ..SendMessageRequest::new(message) }
+    let configuration = SendMessageConfiguration {
+        return_immediately: true,
+        ..SendMessageConfiguration::default()
+    };
+    SendMessageRequest {
+        configuration: Some(configuration),
+        ..SendMessageRequest::new(message)
+    }
 }
 
 fn nobody() -> TaskId {
@@ -206,7 +232,11 @@ fn holds(holds: bool, why: impl FnOnce() -> String) -> Ruling {
 fn refused<T>(answer: Result<T, Error>, with: &[ErrorKind]) -> Ruling {
     match answer {
         Err(error) if with.contains(&error.kind()) => Ok(()),
-        Err(error) => Err(broken(format!("refused with {:?}: {}", error.kind(), error.message()))),
+        Err(error) => Err(broken(format!(
+            "refused with {:?}: {}",
+            error.kind(),
+            error.message()
+        ))),
         Ok(_) => Err(broken("not refused")),
     }
 }

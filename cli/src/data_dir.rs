@@ -6,16 +6,21 @@ use anyhow::{Context, bail};
 
 /// The folder that was named, or `otherwise` in the one that the system has for such things; it is made if need be.
 pub(crate) fn make(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
-    let folder = find(named, otherwise).context("there is no data directory; name one: --data-dir <DIR>")?;
+    let folder =
+        find(named, otherwise).context("there is no data directory; name one: --data-dir <DIR>")?;
     std::fs::create_dir_all(&folder).with_context(|| {
-        format!("cannot make the folder {}; name another: --data-dir <DIR>", folder.display())
+        format!(
+            "cannot make the folder {}; name another: --data-dir <DIR>",
+            folder.display()
+        )
     })?;
     Ok(folder)
 }
 
 /// The same for those who only look: the folder has to be there, unless nobody named it.
 pub(crate) fn there(named: Option<&Path>, otherwise: &str) -> anyhow::Result<PathBuf> {
-    let folder = find(named, otherwise).context("there is no data directory; name one: --data-dir <DIR>")?;
+    let folder =
+        find(named, otherwise).context("there is no data directory; name one: --data-dir <DIR>")?;
     if named.is_some() && !folder.is_dir() {
         bail!("there is no folder {}", folder.display());
     }
@@ -32,7 +37,11 @@ pub(crate) fn find(named: Option<&Path>, otherwise: &str) -> Option<PathBuf> {
 
 /// The user's data directory, as each system has it.
 fn users() -> Option<PathBuf> {
-    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     if cfg!(windows) {
         return from("LOCALAPPDATA");
     }

@@ -46,7 +46,9 @@ mod tests {
 
     #[test]
     fn what_an_error_says_of_its_cause_is_said_once() {
-        let error = anyhow::anyhow!("no room").context("cannot write a: no room").context("b");
+        let error = anyhow::anyhow!("no room")
+            .context("cannot write a: no room")
+            .context("b");
         assert_eq!(words(&error), "b: cannot write a: no room");
         assert_eq!(words(&anyhow::anyhow!("x").context("y")), "y: x");
         let error = anyhow::anyhow!("code 26: no database")

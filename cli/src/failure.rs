@@ -34,7 +34,13 @@ pub(crate) const GONE: u8 = 141;
 
 impl Failure {
     fn new(code: impl Into<Cow<'static, str>>, exit: u8, message: impl Into<String>) -> Self {
-        Self { code: code.into(), message: message.into(), hint: None, a2a_code: None, exit }
+        Self {
+            code: code.into(),
+            message: message.into(),
+            hint: None,
+            a2a_code: None,
+            exit,
+        }
     }
 
     /// The command was not understood.
@@ -78,7 +84,10 @@ impl Failure {
     /// There is a task, which outlives us.
     pub(crate) fn of_a_task(self) -> Self {
         match self.code == INTERRUPTED {
-            true => Self { message: format!("{}; the task was not canceled", self.message), ..self },
+            true => Self {
+                message: format!("{}; the task was not canceled", self.message),
+                ..self
+            },
             false => self,
         }
     }
@@ -90,7 +99,10 @@ impl Failure {
 
     /// Says what to do next; a later hint knows more.
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self {
+            hint: Some(hint.into()),
+            ..self
+        }
     }
 
     /// Whether somebody answered, and it was no card.
@@ -110,32 +122,45 @@ impl Failure {
             ErrorKind::Unavailable if lost => return Self::lost(error),
             ErrorKind::PermissionDenied if scope(error).is_some() => {
                 let scope = scope(error).unwrap_or_default();
-                Self::auth_failed(format!("{} (the scope {scope} is missing)", said(error)))
-                    .hint(format!("use a credential with the scope {scope}, or see the wire with --debug"))
+                Self::auth_failed(format!("{} (the scope {scope} is missing)", said(error))).hint(
+                    format!(
+                        "use a credential with the scope {scope}, or see the wire with --debug"
+                    ),
+                )
             }
             ErrorKind::Unauthenticated | ErrorKind::PermissionDenied if supplied => {
-                Self::auth_failed(format!("the agent does not take the credential: {}", said(error)))
-                    .hint("check the credential and its scopes, or see the wire with --debug")
+                Self::auth_failed(format!(
+                    "the agent does not take the credential: {}",
+                    said(error)
+                ))
+                .hint("check the credential and its scopes, or see the wire with --debug")
             }
-            ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {
-                Self::credentials_missing(said(error))
-                    .hint("give a credential: --bearer or --api-key, better A2ACLI_BEARER or A2ACLI_API_KEY")
+            ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Self::credentials_missing(
+                said(error),
+            )
+            .hint(
+                "give a credential: --bearer or --api-key, better A2ACLI_BEARER or A2ACLI_API_KEY",
+            ),
+            ErrorKind::RateLimited | ErrorKind::Unavailable => {
+                Self::internal(said(error)).hint(later(error))
             }
-            ErrorKind::RateLimited | ErrorKind::Unavailable => Self::internal(said(error)).hint(later(error)),
-            ErrorKind::TaskNotFound => {
-                Self::protocol(error.kind(), said(error)).hint("check the id, or see the wire with --debug")
-            }
+            ErrorKind::TaskNotFound => Self::protocol(error.kind(), said(error))
+                .hint("check the id, or see the wire with --debug"),
             kind => match name_of(kind) {
                 Some(name) => Self::new(name, 1, said(error)),
                 None => Self::internal(said(error)),
             },
         };
-        Self { a2a_code: Some(code_on(binding, error.kind())), ..failure }
+        Self {
+            a2a_code: Some(code_on(binding, error.kind())),
+            ..failure
+        }
     }
 
     /// The connection could not be made, or broke.
     fn lost(error: &Error) -> Self {
-        let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+        let causes =
+            std::iter::successors(std::error::Error::source(error), |cause| cause.source());
         let causes: Vec<_> = causes.map(ToString::to_string).collect();
         let said = error.message();
         let why = causes.last().map(String::as_str).unwrap_or_default();
@@ -143,8 +168,12 @@ impl Failure {
             true => Self::unreachable(said),
             false => Self::unreachable(format!("{said}: {why}")),
         };
-        let has = |words: &str| said.contains(words) || causes.iter().any(|cause| cause.contains(words));
-        let known = HANDSHAKES.iter().find(|(words, _)| has(words)).map(|(_, hint)| *hint);
+        let has =
+            |words: &str| said.contains(words) || causes.iter().any(|cause| cause.contains(words));
+        let known = HANDSHAKES
+            .iter()
+            .find(|(words, _)| has(words))
+            .map(|(_, hint)| *hint);
         failure.hint(known.unwrap_or(NOT_THERE))
     }
 }
@@ -159,11 +188,26 @@ const HANDSHAKES: [(&str, &str); 6] = [
         "CaUsedAsEndEntity",
         "it is that of an authority, which no server may show as its own: the server needs one that the authority has signed",
     ),
-    ("not valid for name", "it is that of another name: call the agent by the name that the certificate has"),
-    ("CertificateRequired", "it wants to see a certificate of yours: --cert <file> --key <file>"),
-    ("certificate", "if you know who vouches for it, say so: --ca <file>"),
-    ("InvalidContentType", "it does not speak TLS there: call it by http://"),
-    ("invalid HTTP version", "it may speak TLS there: call it by https://"),
+    (
+        "not valid for name",
+        "it is that of another name: call the agent by the name that the certificate has",
+    ),
+    (
+        "CertificateRequired",
+        "it wants to see a certificate of yours: --cert <file> --key <file>",
+    ),
+    (
+        "certificate",
+        "if you know who vouches for it, say so: --ca <file>",
+    ),
+    (
+        "InvalidContentType",
+        "it does not speak TLS there: call it by http://",
+    ),
+    (
+        "invalid HTTP version",
+        "it may speak TLS there: call it by https://",
+    ),
 ];
 
 /// When to come again.
@@ -174,7 +218,9 @@ fn later(error: &Error) -> String {
     };
     match error.message().contains("_tasks allows") {
         true => {
-            format!("look at them with `attache task list`, end some with `attache task cancel`, or {when}")
+            format!(
+                "look at them with `attache task list`, end some with `attache task cancel`, or {when}"
+            )
         }
         false => when,
     }
@@ -182,7 +228,10 @@ fn later(error: &Error) -> String {
 
 /// The scopes that were missing, where the agent names them.
 fn scope(error: &Error) -> Option<&str> {
-    error.metadata().find(|(key, scopes)| *key == "scope" && !scopes.is_empty()).map(|(_, scopes)| scopes)
+    error
+        .metadata()
+        .find(|(key, scopes)| *key == "scope" && !scopes.is_empty())
+        .map(|(_, scopes)| scopes)
 }
 
 /// The error's own words.
@@ -248,15 +297,29 @@ mod tests {
     #[test]
     fn out_004_a_condition_that_a2a_names_keeps_its_name_on_every_binding() {
         let failure = |binding| Failure::of(&ErrorKind::TaskNotFound.into(), binding, false);
-        let codes = Binding::ALL.map(|binding| failure(binding).a2a_code.unwrap_or_default().to_string());
+        let codes =
+            Binding::ALL.map(|binding| failure(binding).a2a_code.unwrap_or_default().to_string());
         assert_eq!(codes, ["-32001", "404", "\"NOT_FOUND\""]);
-        assert!(Binding::ALL.iter().all(|binding| failure(*binding).code == "TaskNotFoundError"));
+        assert!(
+            Binding::ALL
+                .iter()
+                .all(|binding| failure(*binding).code == "TaskNotFoundError")
+        );
         let limited = Failure::of(&ErrorKind::RateLimited.into(), Binding::HttpJson, false);
-        assert_eq!((limited.code.as_ref(), limited.exit), ("A2ACLI_ERR_INTERNAL", 1));
+        assert_eq!(
+            (limited.code.as_ref(), limited.exit),
+            ("A2ACLI_ERR_INTERNAL", 1)
+        );
         assert_eq!(limited.hint.as_deref(), Some("try again later"));
-        let limited = || Error::from(ErrorKind::RateLimited).with_retry_after(Duration::from_millis(2500));
-        let full = limited().with_message("as many tasks of the caller are open as open_tasks allows");
-        let hint = |error| Failure::of(&error, Binding::HttpJson, true).hint.unwrap_or_default();
+        let limited =
+            || Error::from(ErrorKind::RateLimited).with_retry_after(Duration::from_millis(2500));
+        let full =
+            limited().with_message("as many tasks of the caller are open as open_tasks allows");
+        let hint = |error| {
+            Failure::of(&error, Binding::HttpJson, true)
+                .hint
+                .unwrap_or_default()
+        };
         assert_eq!(hint(limited()), "try again in 3 s");
         assert!(hint(full).contains("attache task cancel"));
     }
@@ -264,24 +327,47 @@ mod tests {
     #[test]
     fn auth_009_whoever_wants_a_certificate_is_told_apart_from_who_is_not_there() {
         let lost = |cause: &'static str| {
-            let error =
-                Error::new(ErrorKind::Unavailable).with_message("the connection was lost").with_source(cause);
+            let error = Error::new(ErrorKind::Unavailable)
+                .with_message("the connection was lost")
+                .with_source(cause);
             Failure::of(&error, Binding::HttpJson, false)
         };
         let wanted = lost("received fatal alert: CertificateRequired");
-        assert_eq!((wanted.code.as_ref(), wanted.exit), ("A2ACLI_ERR_UNREACHABLE", 3));
-        assert!(wanted.hint.unwrap_or_default().contains("--cert <file> --key <file>"));
-        assert!(!lost("channel closed").hint.unwrap_or_default().contains("--cert"));
+        assert_eq!(
+            (wanted.code.as_ref(), wanted.exit),
+            ("A2ACLI_ERR_UNREACHABLE", 3)
+        );
+        assert!(
+            wanted
+                .hint
+                .unwrap_or_default()
+                .contains("--cert <file> --key <file>")
+        );
+        assert!(
+            !lost("channel closed")
+                .hint
+                .unwrap_or_default()
+                .contains("--cert")
+        );
     }
 
     #[test]
     fn exit_001_a_refused_credential_is_told_from_a_missing_one() {
         let refused = Failure::of(&ErrorKind::Unauthenticated.into(), Binding::HttpJson, true);
-        assert_eq!((refused.code.as_ref(), refused.exit), ("A2ACLI_ERR_AUTH_FAILED", 4));
+        assert_eq!(
+            (refused.code.as_ref(), refused.exit),
+            ("A2ACLI_ERR_AUTH_FAILED", 4)
+        );
         let narrow = Error::from(ErrorKind::PermissionDenied).with("scope", "deploy");
         let narrow = Failure::of(&narrow, Binding::HttpJson, true);
-        assert!(narrow.exit == 4 && narrow.message.contains("deploy"), "{narrow:?}");
+        assert!(
+            narrow.exit == 4 && narrow.message.contains("deploy"),
+            "{narrow:?}"
+        );
         let missing = Failure::of(&ErrorKind::Unauthenticated.into(), Binding::HttpJson, false);
-        assert_eq!((missing.code.as_ref(), missing.exit), ("A2ACLI_ERR_CREDENTIALS_MISSING", 4));
+        assert_eq!(
+            (missing.code.as_ref(), missing.exit),
+            ("A2ACLI_ERR_CREDENTIALS_MISSING", 4)
+        );
     }
 }

@@ -13,8 +13,14 @@ const LONGEST_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10)
 /// How often a task is looked at: as often as the user says, or less and less often.
 pub(crate) fn polling(settings: &Settings) -> Polling {
     match settings.poll_interval {
-        Some(interval) => Polling { first: interval, longest: interval },
-        None => Polling { first: POLL_INTERVAL, longest: LONGEST_INTERVAL },
+        Some(interval) => Polling {
+            first: interval,
+            longest: interval,
+        },
+        None => Polling {
+            first: POLL_INTERVAL,
+            longest: LONGEST_INTERVAL,
+        },
     }
 }
 
@@ -39,33 +45,59 @@ impl<'a, 's> Follow<'a, 's> {
     /// What comes of a message.
     pub(crate) fn sent(session: &'a Session<'s>, stream: TaskStream, message: Message) -> Self {
         let is_old = message.task_id.is_some();
-        Self { sent: Some(message), is_old, ..Self::new(session, stream) }
+        Self {
+            sent: Some(message),
+            is_old,
+            ..Self::new(session, stream)
+        }
     }
 
     /// A task that is there.
     pub(crate) fn task(session: &'a Session<'s>, id: TaskId) -> Self {
         let stream = session.client.follow(id.clone(), None);
-        Self { id: Some(id), ..Self::new(session, stream) }
+        Self {
+            id: Some(id),
+            ..Self::new(session, stream)
+        }
     }
 
     fn new(session: &'a Session<'s>, stream: TaskStream) -> Self {
         let (id, sent, through, until) = (None, None, Vec::new(), None);
-        Self { session, stream, id, sent, through, until, is_old: false, ended: false }
+        Self {
+            session,
+            stream,
+            id,
+            sent,
+            through,
+            until,
+            is_old: false,
+            ended: false,
+        }
     }
 
     /// By looking now and then.
     pub(crate) fn by_looking(self) -> Self {
-        Self { stream: self.stream.by_looking(), ..self }
+        Self {
+            stream: self.stream.by_looking(),
+            ..self
+        }
     }
 
     /// A task that has ended already is refused, as the agent refuses it.
     pub(crate) fn or_refused(self) -> Self {
-        Self { stream: self.stream.or_refused(), ..self }
+        Self {
+            stream: self.stream.or_refused(),
+            ..self
+        }
     }
 
     /// Goes on through these interruptions.
     pub(crate) fn through(self, through: Vec<TaskState>) -> Self {
-        Self { stream: self.stream.through(through.clone()), through, ..self }
+        Self {
+            stream: self.stream.through(through.clone()),
+            through,
+            ..self
+        }
     }
 
     /// Stops at this state too.
@@ -97,7 +129,8 @@ impl<'a, 's> Follow<'a, 's> {
                 None
             }
         };
-        let is_old = std::mem::take(&mut self.is_old) && state.is_some_and(TaskState::is_interrupted);
+        let is_old =
+            std::mem::take(&mut self.is_old) && state.is_some_and(TaskState::is_interrupted);
         self.ended |= !is_old && state.is_some_and(|state| self.settles(state));
         Ok(Some(event))
     }
@@ -124,7 +157,10 @@ impl<'a, 's> Follow<'a, 's> {
 
 /// Whether it may be gone by itself.
 fn is_passing(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::RateLimited | ErrorKind::DeadlineExceeded)
+    matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::RateLimited | ErrorKind::DeadlineExceeded
+    )
 }
 
 #[cfg(test)]
@@ -135,7 +171,10 @@ mod tests {
     #[test]
     fn task_poll_002_an_interval_that_was_asked_for_is_kept_and_the_default_stretches() {
         let three = Duration::from_secs(3);
-        let asked = polling(&Settings { poll_interval: Some(three), ..Settings::default() });
+        let asked = polling(&Settings {
+            poll_interval: Some(three),
+            ..Settings::default()
+        });
         assert_eq!((asked.first, asked.longest), (three, three));
         let own = polling(&Settings::default());
         assert!(own.first < own.longest, "{own:?}");

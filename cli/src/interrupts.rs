@@ -12,7 +12,10 @@ pub(crate) struct Interrupts([tokio::signal::unix::Signal; 2]);
 impl Interrupts {
     pub(crate) fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]))
+        Ok(Self([
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+        ]))
     }
 
     pub(crate) async fn next(&mut self) {

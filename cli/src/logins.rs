@@ -38,13 +38,17 @@ impl Login {
         self.refresh_token = token.refresh.clone();
         let lasts = token.expires_in.map(Duration::from_secs);
         self.expires_at = lasts.and_then(|lasts| {
-            Timestamp::from_millis(now().saturating_add(i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX)))
+            Timestamp::from_millis(
+                now().saturating_add(i64::try_from(lasts.as_millis()).unwrap_or(i64::MAX)),
+            )
         });
     }
 
     /// The token, with the time that is left of it.
     fn token(&self) -> Token {
-        let left = self.expires_at.map(|then| then.as_millis().saturating_sub(now()).max(0) / 1000);
+        let left = self
+            .expires_at
+            .map(|then| then.as_millis().saturating_sub(now()).max(0) / 1000);
         Token {
             access: self.access_token.clone(),
             refresh: self.refresh_token.clone(),
@@ -59,7 +63,9 @@ impl Login {
     reason = "other processes read the file, so the clock on the wall counts"
 )]
 fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
@@ -76,7 +82,9 @@ struct Content {
 
 impl Logins {
     pub(crate) fn of(settings: &Settings) -> Option<Self> {
-        Some(Self { file: settings.folder.as_ref()?.join("attache-tokens.json") })
+        Some(Self {
+            file: settings.folder.as_ref()?.join("attache-tokens.json"),
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -96,7 +104,10 @@ impl Logins {
     }
 
     pub(crate) fn find(&self, host: &str, scheme: &str) -> Outcome<Option<Login>> {
-        Ok(self.read()?.into_iter().find(|one| one.host == host && one.scheme == scheme))
+        Ok(self
+            .read()?
+            .into_iter()
+            .find(|one| one.host == host && one.scheme == scheme))
     }
 
     /// Keeps a login, in place of what there was for the same.
@@ -125,7 +136,9 @@ impl Logins {
     fn lock(&self) -> Outcome<File> {
         let lock = || {
             std::fs::create_dir_all(self.file.parent().unwrap_or(Path::new(".")))?;
-            let file = private().truncate(false).open(self.file.with_extension("lock"))?;
+            let file = private()
+                .truncate(false)
+                .open(self.file.with_extension("lock"))?;
             file.lock().map(|()| file)
         };
         lock().map_err(|error| self.unusable(&error))
@@ -146,7 +159,10 @@ impl Logins {
     }
 
     fn unusable(&self, error: &dyn std::fmt::Display) -> Failure {
-        Failure::internal(format!("the file of logins, {}: {error}", self.file.display()))
+        Failure::internal(format!(
+            "the file of logins, {}: {error}",
+            self.file.display()
+        ))
     }
 }
 

@@ -52,8 +52,9 @@ async fn main() -> ExitCode {
                 return commands::run(args.command, &matches, &words).await;
             }
             let telemetry = telemetry::talking();
-            let code =
-                commands::run(args.command, &matches, &words).instrument(telemetry::verb(&words)).await;
+            let code = commands::run(args.command, &matches, &words)
+                .instrument(telemetry::verb(&words))
+                .await;
             telemetry.end().await;
             code
         }

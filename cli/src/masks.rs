@@ -19,10 +19,23 @@ const SHORTEST: usize = 4;
 impl Masks {
     pub(crate) fn of(settings: &Settings) -> Self {
         let masks = Self::default();
-        let params = settings.service_params.iter().filter(|(name, _)| is_credential(name)).map(|(_, it)| it);
-        settings.bearer.iter().chain(&settings.api_key).chain(params).for_each(|secret| masks.add(secret));
+        let params = settings
+            .service_params
+            .iter()
+            .filter(|(name, _)| is_credential(name))
+            .map(|(_, it)| it);
+        settings
+            .bearer
+            .iter()
+            .chain(&settings.api_key)
+            .chain(params)
+            .for_each(|secret| masks.add(secret));
         // Who writes a password into the address of an agent has it refused, and not repeated.
-        let places = settings.agent.iter().chain(&settings.endpoint).filter_map(|place| user_info(place));
+        let places = settings
+            .agent
+            .iter()
+            .chain(&settings.endpoint)
+            .filter_map(|place| user_info(place));
         places.for_each(|info| masks.add(&Secret::from(info)));
         masks
     }
@@ -30,7 +43,9 @@ impl Masks {
     pub(crate) fn add(&self, secret: &Secret) {
         // A value such as `Bearer abc` hides its second word as well.
         let words = secret.expose().split_whitespace().chain([secret.expose()]);
-        let words = words.filter(|word| word.len() >= SHORTEST).flat_map(spellings);
+        let words = words
+            .filter(|word| word.len() >= SHORTEST)
+            .flat_map(spellings);
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for word in words {
             if !all.iter().any(|known| known.expose() == word) {
@@ -43,7 +58,9 @@ impl Masks {
     /// The text without any of them.
     pub(crate) fn hide(&self, text: &str) -> String {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().fold(text.to_owned(), |text, secret| text.replace(secret.expose(), "***"))
+        all.iter().fold(text.to_owned(), |text, secret| {
+            text.replace(secret.expose(), "***")
+        })
     }
 
     /// What passes on the wire without them, and without what its own names say are credentials.
@@ -58,7 +75,10 @@ fn spellings(word: &str) -> Vec<String> {
     let mut all = vec![
         word.to_owned(),
         word.bytes().map(|byte| percent(byte, b"-._~")).collect(),
-        word.bytes().map(|byte| percent(byte, b"*-._")).collect::<String>().replace("%20", "+"),
+        word.bytes()
+            .map(|byte| percent(byte, b"*-._"))
+            .collect::<String>()
+            .replace("%20", "+"),
         json.trim_matches('"').to_owned(),
     ];
     all.retain(|spelling| spelling.len() >= SHORTEST);
@@ -68,7 +88,9 @@ fn spellings(word: &str) -> Vec<String> {
 
 fn percent(byte: u8, plain: &[u8]) -> String {
     match byte {
-        byte if byte.is_ascii_alphanumeric() || plain.contains(&byte) => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() || plain.contains(&byte) => {
+            char::from(byte).to_string()
+        }
         _ => format!("%{byte:02X}"),
     }
 }
@@ -76,7 +98,10 @@ fn percent(byte: u8, plain: &[u8]) -> String {
 /// What stands before the host of a url.
 fn user_info(url: &str) -> Option<&str> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split(['/', '?', '#']).next()?.rsplit_once('@').map(|(info, _)| info)
+    rest.split(['/', '?', '#'])
+        .next()?
+        .rsplit_once('@')
+        .map(|(info, _)| info)
 }
 
 #[cfg(test)]
@@ -92,8 +117,14 @@ mod tests {
             "GET /?k=*** Authorization: ***"
         );
         masks.add(&Secret::from("pass \"word\"~1"));
-        assert_eq!(masks.hide("a=pass+%22word%22%7E1&b=pass%20%22word%22~1"), "a=***&b=***");
-        assert_eq!(masks.hide(r#"{"said":"pass \"word\"~1"}"#), r#"{"said":"***"}"#);
+        assert_eq!(
+            masks.hide("a=pass+%22word%22%7E1&b=pass%20%22word%22~1"),
+            "a=***&b=***"
+        );
+        assert_eq!(
+            masks.hide(r#"{"said":"pass \"word\"~1"}"#),
+            r#"{"said":"***"}"#
+        );
     }
 
     #[test]
@@ -107,7 +138,10 @@ mod tests {
     #[test]
     fn auth_004_a_password_in_an_address_is_not_repeated() {
         let agent = Some("https://me:hunter22@agent.example/x".to_owned());
-        let masks = Masks::of(&Settings { agent, ..Settings::default() });
+        let masks = Masks::of(&Settings {
+            agent,
+            ..Settings::default()
+        });
         assert_eq!(
             masks.hide("cannot use https://me:hunter22@agent.example/x"),
             "cannot use https://***@agent.example/x"

@@ -6,7 +6,9 @@ mod text;
 
 use std::io::{self, Write};
 
-use attache::model::{AgentCard, ListTasksResponse, Message, SendMessageResponse, StreamResponse, Task};
+use attache::model::{
+    AgentCard, ListTasksResponse, Message, SendMessageResponse, StreamResponse, Task,
+};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -80,7 +82,8 @@ impl Output {
             true => serde_json::to_string(value),
             false => serde_json::to_string_pretty(value),
         };
-        let text = text.map_err(|error| Failure::internal(format!("cannot write JSON: {error}")))?;
+        let text =
+            text.map_err(|error| Failure::internal(format!("cannot write JSON: {error}")))?;
         self.print(&printable_json(&text))
     }
 
@@ -155,11 +158,15 @@ impl Output {
     pub(crate) fn answer(&mut self, answer: &SendMessageResponse, resume: Option<&str>) -> Outcome {
         match (self.format, answer) {
             (Format::Json, answer) => self.json(answer)?,
-            (Format::Text, SendMessageResponse::Task(task)) => self.task_page(task, false, resume)?,
+            (Format::Text, SendMessageResponse::Task(task)) => {
+                self.task_page(task, false, resume)?
+            }
             (Format::Text, SendMessageResponse::Message(message)) => {
                 let mut page = self.new_page();
                 page.reply(message);
-                resume.into_iter().for_each(|command| page.field("Resume", command));
+                resume
+                    .into_iter()
+                    .for_each(|command| page.field("Resume", command));
                 self.page(&page)?;
             }
         }
@@ -173,7 +180,9 @@ impl Output {
             page.ids(task.id.as_str(), task.context_id.as_str());
         }
         page.task(task, with_history);
-        resume.into_iter().for_each(|command| page.field("Resume", command));
+        resume
+            .into_iter()
+            .for_each(|command| page.field("Resume", command));
         self.page(&page)
     }
 

@@ -27,7 +27,12 @@ pub(crate) struct Ordered(Vec<Typed>);
 
 impl Ordered {
     pub(crate) fn new(send: &Send, matches: &ArgMatches) -> Self {
-        let Parts { text, file, data, media_type } = &send.parts;
+        let Parts {
+            text,
+            file,
+            data,
+            media_type,
+        } = &send.parts;
         let mut all: Vec<(usize, Typed)> = Vec::new();
         let mut add = |name, values: &[String], make: fn(String) -> Typed| {
             let places = matches.indices_of(name).into_iter().flatten();
@@ -45,7 +50,11 @@ impl Ordered {
     }
 
     /// Reads files and stdin; `warn` is told of what is better done otherwise.
-    pub(crate) fn read(self, stdin: &mut dyn Read, warn: &mut dyn FnMut(String)) -> Outcome<Vec<Part>> {
+    pub(crate) fn read(
+        self,
+        stdin: &mut dyn Read,
+        warn: &mut dyn FnMut(String),
+    ) -> Outcome<Vec<Part>> {
         let mut parts = Vec::new();
         let mut stdin = Some(stdin);
         for (typed, media_type) in bind(self.0)? {
@@ -79,13 +88,21 @@ fn bind(typed: Vec<Typed>) -> Outcome<Vec<(Typed, Option<String>)>> {
         };
         let what = format!("--media-type {media_type}");
         match bound.last_mut() {
-            None => return Err(Failure::usage(format!("{what} needs a part flag before it"))),
+            None => {
+                return Err(Failure::usage(format!(
+                    "{what} needs a part flag before it"
+                )));
+            }
             Some((Typed::Plain(_), _)) => {
-                return Err(Failure::usage(format!("{what} follows a text without a flag"))
-                    .hint("give the text as --text, or move the media type behind its part"));
+                return Err(
+                    Failure::usage(format!("{what} follows a text without a flag"))
+                        .hint("give the text as --text, or move the media type behind its part"),
+                );
             }
             Some((_, Some(first))) => {
-                return Err(Failure::usage(format!("{what} is the second for one part, after {first}")));
+                return Err(Failure::usage(format!(
+                    "{what} is the second for one part, after {first}"
+                )));
             }
             Some((_, place)) => *place = Some(media_type),
         }
@@ -101,7 +118,10 @@ fn file(named: &str, media_type: Option<&str>, warn: &mut dyn FnMut(String)) -> 
     let cannot = |error| Failure::usage(format!("--file {named}: {error}"));
     let bytes = std::fs::read(path).map_err(cannot)?;
     if bytes.len() as u64 > LARGE {
-        warn(format!("{named} has {} bytes; a large file is better sent by its url", bytes.len()));
+        warn(format!(
+            "{named} has {} bytes; a large file is better sent by its url",
+            bytes.len()
+        ));
     }
     let part = Part::file(&bytes, media_type.unwrap_or_else(|| guess(path)));
     Ok(match path.file_name() {
@@ -116,7 +136,8 @@ fn data(named: &str, stdin: &mut Option<&mut dyn Read>) -> Outcome<Part> {
         named => std::fs::read_to_string(named)
             .map_err(|error| Failure::usage(format!("--data {named}: {error}")))?,
     };
-    let json = Json::parse(&text).map_err(|error| Failure::usage(format!("--data {named} {error}")))?;
+    let json =
+        Json::parse(&text).map_err(|error| Failure::usage(format!("--data {named} {error}")))?;
     Ok(Part::data(json))
 }
 
@@ -130,7 +151,10 @@ fn from_stdin(what: &str, stdin: &mut Option<&mut dyn Read>) -> Outcome<String> 
 
 /// By its extension; only where the caller said nothing.
 fn guess(path: &Path) -> &'static str {
-    let extension = path.extension().map(|it| it.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let extension = path
+        .extension()
+        .map(|it| it.to_string_lossy().to_ascii_lowercase())
+        .unwrap_or_default();
     match extension.as_str() {
         "txt" | "log" => "text/plain",
         "md" => "text/markdown",

@@ -66,7 +66,8 @@ pub(crate) async fn receive(settings: &Settings) -> Outcome<Received> {
         return Ok(at_endpoint(settings, url));
     }
     let reference = settings.agent.as_deref().ok_or_else(|| {
-        Failure::usage("no agent is named").hint("say which: -a <host, url or file>, or A2ACLI_AGENT_CARD")
+        Failure::usage("no agent is named")
+            .hint("say which: -a <host, url or file>, or A2ACLI_AGENT_CARD")
     })?;
     if let Some(named) = catalog::named(reference, settings)? {
         return from_catalog(settings, &named).await;
@@ -82,27 +83,42 @@ async fn from_catalog(settings: &Settings, named: &Named) -> Outcome<Received> {
     let listed = match place(&named.catalog, catalog::WELL_KNOWN, &|path| path.is_file()) {
         Place::File(path) => from_file(&path)?,
         Place::Url(url) => {
-            let text = fetch(settings, &url).await.map_err(|error| no_card(&url, &error))?;
+            let text = fetch(settings, &url)
+                .await
+                .map_err(|error| no_card(&url, &error))?;
             received(url, text)
         }
     };
     match catalog::find(&listed.text, &listed.place, &named.name)? {
-        Entry::Data(card) => Ok(Received { text: card.to_string(), ..listed }),
+        Entry::Data(card) => Ok(Received {
+            text: card.to_string(),
+            ..listed
+        }),
         Entry::Url(url) => {
             let url = match &listed.origin {
                 Some(origin) if url.starts_with('/') => format!("{origin}{url}"),
                 _ => url,
             };
             let card = from_url(settings, &url).await?;
-            Ok(Received { vouched: listed.vouched.or_else(|| card.vouched.clone()), ..card })
+            Ok(Received {
+                vouched: listed.vouched.or_else(|| card.vouched.clone()),
+                ..card
+            })
         }
     }
 }
 
 fn from_file(path: &Path) -> Outcome<Received> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::card_not_found(format!("cannot read {}: {error}", path.display())))?;
-    Ok(Received { text, place: path.display().to_string(), host: None, vouched: None, origin: None })
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::card_not_found(format!("cannot read {}: {error}", path.display()))
+    })?;
+    Ok(Received {
+        text,
+        place: path.display().to_string(),
+        host: None,
+        vouched: None,
+        origin: None,
+    })
 }
 
 async fn from_url(settings: &Settings, url: &str) -> Outcome<Received> {
@@ -152,25 +168,42 @@ fn is_well_known(url: &str) -> bool {
 
 /// The document at this url, from what is kept or from there; without a credential unless one was asked for.
 async fn fetch(settings: &Settings, url: &str) -> Result<String, Error> {
-    let failed = |failure: Failure| Error::new(ErrorKind::InvalidParams).with_message(failure.message);
+    let failed =
+        |failure: Failure| Error::new(ErrorKind::InvalidParams).with_message(failure.message);
     let version = Wanted::of(settings).map_err(failed)?.of_card().to_owned();
-    let budgets = Budgets { first_byte: CARD_TIMEOUT, total: CARD_TIMEOUT, ..Budgets::default() };
-    let builder = Client::builder().settings(ClientSettings { budgets, ..ClientSettings::default() });
-    let mut builder =
-        builder.tls(crate::tls::of(settings).map_err(failed)?).header("a2a-version", &version)?;
+    let budgets = Budgets {
+        first_byte: CARD_TIMEOUT,
+        total: CARD_TIMEOUT,
+        ..Budgets::default()
+    };
+    let builder = Client::builder().settings(ClientSettings {
+        budgets,
+        ..ClientSettings::default()
+    });
+    let mut builder = builder
+        .tls(crate::tls::of(settings).map_err(failed)?)
+        .header("a2a-version", &version)?;
     if settings.card_auth {
         builder = credentials::with(builder, url, settings)?;
     } else if let Some(folder) = settings.cache.as_ref().filter(|_| !settings.no_cache) {
         builder = builder.cards(Arc::new(KeptCards::new(folder, &version)));
     }
-    wire_log::watch_builder(builder, settings).card_text(url).await
+    wire_log::watch_builder(builder, settings)
+        .card_text(url)
+        .await
 }
 
 fn received(url: String, text: String) -> Received {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let (host, origin) = (host(authority), format!("{scheme}://{authority}"));
-    Received { text, place: url, vouched: Some(host.clone()), host: Some(host), origin: Some(origin) }
+    Received {
+        text,
+        place: url,
+        vouched: Some(host.clone()),
+        host: Some(host),
+        origin: Some(origin),
+    }
 }
 
 impl Received {
@@ -179,7 +212,10 @@ impl Received {
             Failure::card_invalid(format!("{} is no card: {}", self.place, error.message()))
                 .hint("is this the address of an agent? see what is wrong with: attache card get --validate")
         })?;
-        Ok(Found { card, received: self })
+        Ok(Found {
+            card,
+            received: self,
+        })
     }
 }
 
@@ -195,27 +231,37 @@ fn no_card(url: &str, error: &Error) -> Failure {
             message: format!("the card at {url} needs credentials: {}", failure.message),
             ..failure
         }
-        .hint(format!("to send them there as well: {}", crate::resume::again("--card-auth"))),
+        .hint(format!(
+            "to send them there as well: {}",
+            crate::resume::again("--card-auth")
+        )),
         3 if is_loopback(&host_of_url(url)) && failure.hint.as_deref() == Some(NOT_THERE) => {
             let message = format!("{}, at {url}", failure.message);
             Failure { message, ..failure }
                 .hint("is it running? attache demo starts an agent to practise with")
         }
-        _ => Failure { message: format!("{}, at {url}", failure.message), ..failure },
+        _ => Failure {
+            message: format!("{}, at {url}", failure.message),
+            ..failure
+        },
     }
 }
 
 fn nowhere(tried: &[String], old: bool) -> Failure {
     let failure = Failure::card_not_found(format!("no card at {}", tried.join(" or ")));
     match !old && tried.iter().any(|url| is_well_known(url)) {
-        true => failure.hint("is it an agent of before 1.0? look for its card as well: --a2a-version 0.3"),
+        true => failure
+            .hint("is it an agent of before 1.0? look for its card as well: --a2a-version 0.3"),
         false => failure,
     }
 }
 
 /// No card: the user says where and how, and vouches for it.
 fn at_endpoint(settings: &Settings, url: &str) -> Received {
-    let binding = settings.transports.first().map_or(Binding::JsonRpc.as_str(), String::as_str);
+    let binding = settings
+        .transports
+        .first()
+        .map_or(Binding::JsonRpc.as_str(), String::as_str);
     let interface = AgentInterface {
         url: url.to_owned(),
         protocol_binding: binding.to_owned(),
@@ -226,9 +272,18 @@ fn at_endpoint(settings: &Settings, url: &str) -> Received {
             .filter(|it| it != "auto")
             .unwrap_or_else(|| "1.0".to_owned()),
     };
-    let card = AgentCard { supported_interfaces: vec![interface], ..AgentCard::default() };
+    let card = AgentCard {
+        supported_interfaces: vec![interface],
+        ..AgentCard::default()
+    };
     let text = serde_json::to_string(&card).unwrap_or_default();
-    Received { text, place: url.to_owned(), host: None, vouched: None, origin: None }
+    Received {
+        text,
+        place: url.to_owned(),
+        host: None,
+        vouched: None,
+        origin: None,
+    }
 }
 
 impl Found {
@@ -245,7 +300,9 @@ impl Found {
     /// What the well-known places are below; a file has none.
     pub(crate) fn base(&self) -> Option<String> {
         let origin = self.origin()?;
-        let below = WELL_KNOWN.iter().find_map(|path| self.received.place.strip_suffix(path));
+        let below = WELL_KNOWN
+            .iter()
+            .find_map(|path| self.received.place.strip_suffix(path));
         Some(below.unwrap_or(origin).to_owned())
     }
 
@@ -268,18 +325,34 @@ impl Found {
 
 /// The host of the agent that is named, without a look at its card unless that is a file or in a catalog.
 pub(crate) async fn host_of(settings: &Settings) -> Outcome<Option<String>> {
-    let Some(reference) = settings.agent.as_deref() else { return Ok(None) };
+    let Some(reference) = settings.agent.as_deref() else {
+        return Ok(None);
+    };
     let is_named = catalog::named(reference, settings)?.is_some();
     match place(reference, WELL_KNOWN[0], &|path| path.is_file()) {
         Place::Url(url) if !is_named => Ok(Some(host_of_url(&url))),
-        _ => Ok(receive(settings).await?.read().ok().map(|found| credentials_host(&found))),
+        _ => Ok(receive(settings)
+            .await?
+            .read()
+            .ok()
+            .map(|found| credentials_host(&found))),
     }
 }
 
 /// Whose credentials they are: those of the host of the card, or of the agent that a file speaks of.
 pub(crate) fn credentials_host(found: &Found) -> String {
-    let of_file = || found.card.supported_interfaces.first().map(|one| host_of_url(&one.url));
-    found.host().map(str::to_owned).or_else(of_file).unwrap_or_default()
+    let of_file = || {
+        found
+            .card
+            .supported_interfaces
+            .first()
+            .map(|one| host_of_url(&one.url))
+    };
+    found
+        .host()
+        .map(str::to_owned)
+        .or_else(of_file)
+        .unwrap_or_default()
 }
 
 /// The host of a url, without its port.
@@ -291,15 +364,25 @@ pub(crate) fn host_of_url(url: &str) -> String {
 /// The host of an authority, without its port.
 pub(crate) fn host(authority: &str) -> String {
     let authority = authority.rsplit('@').next().unwrap_or_default();
-    match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    match authority
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once(']'))
+    {
         Some((address, _)) => address.to_ascii_lowercase(),
-        None => authority.split(':').next().unwrap_or_default().to_ascii_lowercase(),
+        None => authority
+            .split(':')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase(),
     }
 }
 
 /// Whether only this machine is meant.
 pub(crate) fn is_loopback(host: &str) -> bool {
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Where a card, or a catalog, is; `name` is what servers call it.
@@ -311,13 +394,19 @@ fn place(reference: &str, name: &str, is_file: &dyn Fn(&Path) -> bool) -> Place 
         return Place::Url(at_well_known(reference, name));
     }
     let path = Path::new(reference);
-    let looks =
-        ["./", "../", "/"].iter().any(|start| reference.starts_with(start)) || reference.ends_with(".json");
+    let looks = ["./", "../", "/"]
+        .iter()
+        .any(|start| reference.starts_with(start))
+        || reference.ends_with(".json");
     if looks || is_file(path) {
         return Place::File(path.to_owned());
     }
     let authority = reference.split('/').next().unwrap_or_default();
-    let scheme = if is_loopback(&host(authority)) { "http" } else { "https" };
+    let scheme = if is_loopback(&host(authority)) {
+        "http"
+    } else {
+        "https"
+    };
     Place::Url(at_well_known(&format!("{scheme}://{reference}"), name))
 }
 
@@ -339,10 +428,20 @@ mod tests {
     fn card_get_001_an_agent_that_is_named_by_its_url_has_its_card_below() {
         let new = "https://a.example/x/.well-known/agent-card.json";
         let old = "https://a.example/x/.well-known/agent.json";
-        assert_eq!(places("https://a.example/x/", false), ["https://a.example/x/", new]);
-        assert_eq!(places("https://a.example/x", true), ["https://a.example/x", new, old]);
+        assert_eq!(
+            places("https://a.example/x/", false),
+            ["https://a.example/x/", new]
+        );
+        assert_eq!(
+            places("https://a.example/x", true),
+            ["https://a.example/x", new, old]
+        );
         assert_eq!(places(new, true), [new, old]);
-        for card in ["https://a.example/x?card", "https://a.example/card.json", old] {
+        for card in [
+            "https://a.example/x?card",
+            "https://a.example/card.json",
+            old,
+        ] {
             assert_eq!(places(card, true), [card]);
         }
     }
@@ -355,11 +454,23 @@ mod tests {
             Place::File(path) => format!("file {}", path.display()),
         };
         for (reference, expected) in [
-            ("agent.example", "https://agent.example/.well-known/agent-card.json"),
-            ("localhost:41241", "http://localhost:41241/.well-known/agent-card.json"),
+            (
+                "agent.example",
+                "https://agent.example/.well-known/agent-card.json",
+            ),
+            (
+                "localhost:41241",
+                "http://localhost:41241/.well-known/agent-card.json",
+            ),
             ("[::1]:80", "http://[::1]:80/.well-known/agent-card.json"),
-            ("http://127.0.0.1:1/", "http://127.0.0.1:1/.well-known/agent-card.json"),
-            ("https://a.example", "https://a.example/.well-known/agent-card.json"),
+            (
+                "http://127.0.0.1:1/",
+                "http://127.0.0.1:1/.well-known/agent-card.json",
+            ),
+            (
+                "https://a.example",
+                "https://a.example/.well-known/agent-card.json",
+            ),
             ("https://a.example/x/card", "https://a.example/x/card"),
             ("a.example/x", "https://a.example/x"),
             ("file:///tmp/c", "file /tmp/c"),

@@ -13,18 +13,37 @@ pub(crate) struct Resume {
 impl Resume {
     pub(crate) fn new(settings: &Settings) -> Self {
         let mut options = String::new();
-        let mut add =
-            |flag: &str, value: &str| options.push_str(&format!(" {flag} {}", shell_words::quote(value)));
+        let mut add = |flag: &str, value: &str| {
+            options.push_str(&format!(" {flag} {}", shell_words::quote(value)))
+        };
         settings.agent.iter().for_each(|agent| add("-a", agent));
         settings.endpoint.iter().for_each(|url| add("-e", url));
-        settings.config.iter().for_each(|file| add("--config", file));
+        settings
+            .config
+            .iter()
+            .for_each(|file| add("--config", file));
         if settings.source("transport") != Some(&Source::Default) {
-            settings.transports.iter().for_each(|binding| add("--transport", &binding.to_lowercase()));
+            settings
+                .transports
+                .iter()
+                .for_each(|binding| add("--transport", &binding.to_lowercase()));
         }
-        settings.version.iter().for_each(|version| add("--a2a-version", version));
-        settings.extensions.iter().for_each(|uri| add("--extension", uri));
-        settings.allowed_hosts.iter().for_each(|host| add("--allow-host", host));
-        settings.catalog.iter().for_each(|place| add("--catalog", place));
+        settings
+            .version
+            .iter()
+            .for_each(|version| add("--a2a-version", version));
+        settings
+            .extensions
+            .iter()
+            .for_each(|uri| add("--extension", uri));
+        settings
+            .allowed_hosts
+            .iter()
+            .for_each(|host| add("--allow-host", host));
+        settings
+            .catalog
+            .iter()
+            .for_each(|place| add("--catalog", place));
         settings.jwks.iter().for_each(|place| add("--jwks", place));
         settings.ca.iter().for_each(|file| add("--ca", file));
         settings.cert.iter().for_each(|file| add("--cert", file));
@@ -56,17 +75,28 @@ impl Resume {
     }
 
     pub(crate) fn wait(&self, task: &str) -> String {
-        format!("attache task get{} --wait {}", self.options, shell_words::quote(task))
+        format!(
+            "attache task get{} --wait {}",
+            self.options,
+            shell_words::quote(task)
+        )
     }
 
     /// Takes a registration back.
     pub(crate) fn delete_push_config(&self, task: &str, id: &str) -> String {
         let (task, id) = (shell_words::quote(task), shell_words::quote(id));
-        format!("attache task push-config delete{} --id {id} {task}", self.options)
+        format!(
+            "attache task push-config delete{} --id {id} {task}",
+            self.options
+        )
     }
 
     pub(crate) fn get(&self, task: &str) -> String {
-        format!("attache task get{} {}", self.options, shell_words::quote(task))
+        format!(
+            "attache task get{} {}",
+            self.options,
+            shell_words::quote(task)
+        )
     }
 
     /// For what is resolved elsewhere.
@@ -77,7 +107,11 @@ impl Resume {
     }
 
     fn send(&self, flag: &str, id: &str) -> String {
-        format!("attache send{} {flag} {} '<message>'", self.options, shell_words::quote(id))
+        format!(
+            "attache send{} {flag} {} '<message>'",
+            self.options,
+            shell_words::quote(id)
+        )
     }
 }
 
@@ -89,9 +123,16 @@ pub(crate) fn again(more: &str) -> String {
 
 fn with(words: Vec<String>, more: &str) -> String {
     // Behind `--` there are only texts.
-    let at = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let at = words
+        .iter()
+        .position(|word| word == "--")
+        .unwrap_or(words.len());
     let (options, texts) = words.split_at(at);
-    let command = format!("attache {} {more} {}", shell_words::join(options), shell_words::join(texts));
+    let command = format!(
+        "attache {} {more} {}",
+        shell_words::join(options),
+        shell_words::join(texts)
+    );
     command.trim_end().to_owned()
 }
 
@@ -112,19 +153,30 @@ mod tests {
         let mut task = Task::submitted(id, context, Timestamp::default());
         let resume = Resume::new(&settings);
         let prefix = "-a https://agent.example --a2a-version 0.3";
-        assert_eq!(resume.of(&task), format!(r"attache task get {prefix} --wait 'a'\''; rm -rf ~'"));
+        assert_eq!(
+            resume.of(&task),
+            format!(r"attache task get {prefix} --wait 'a'\''; rm -rf ~'")
+        );
         task.status.state = TaskState::InputRequired;
         assert_eq!(
             resume.of(&task),
             format!(r"attache send {prefix} --task-id 'a'\''; rm -rf ~' '<message>'")
         );
         task.status.state = TaskState::Completed;
-        assert_eq!(resume.of(&task), format!("attache send {prefix} --context-id c-41 '<message>'"));
+        assert_eq!(
+            resume.of(&task),
+            format!("attache send {prefix} --context-id c-41 '<message>'")
+        );
     }
 
     #[test]
     fn ver_001_the_hint_is_the_command_that_was_typed_and_more() {
-        let typed = ["send", "-a", "x", "--", "--hi there"].map(str::to_owned).to_vec();
-        assert_eq!(with(typed, "--a2a-version 0.3"), "attache send -a x --a2a-version 0.3 -- '--hi there'");
+        let typed = ["send", "-a", "x", "--", "--hi there"]
+            .map(str::to_owned)
+            .to_vec();
+        assert_eq!(
+            with(typed, "--a2a-version 0.3"),
+            "attache send -a x --a2a-version 0.3 -- '--hi there'"
+        );
     }
 }

@@ -69,13 +69,22 @@ async fn served(serving: Serving, config: &Config) -> anyhow::Result<()> {
     let asks = access.asks(config);
     let addresses = listen::allowed(config, asks, folder.as_deref()).await?;
     let mut greeting = Greeting::new(&serving, config, &access, folder.as_deref());
-    let (server, place) = with_store(described(serving.agents, config, &access)?, serving.folder, config)?;
+    let (server, place) = with_store(
+        described(serving.agents, config, &access)?,
+        serving.folder,
+        config,
+    )?;
     // The library warns of webhooks on this machine.
     let local = serving.tries_webhooks && listen::are_private(&addresses);
     let operators = listen::for_operators(&config.server).await?;
-    let reload =
-        Arc::new(Reload::new(serving.again, config, access.clone(), (folder.clone(), addresses.clone())));
-    let server = reachable(server, folder.as_deref(), (&access, operators), &reload).push(config.push(local));
+    let reload = Arc::new(Reload::new(
+        serving.again,
+        config,
+        access.clone(),
+        (folder.clone(), addresses.clone()),
+    ));
+    let server = reachable(server, folder.as_deref(), (&access, operators), &reload)
+        .push(config.push(local));
     let cannot = |error| listen::cannot_listen(&config.server.listen, error);
     greeting.place = place;
     if serving.faults.is_empty() {
@@ -100,23 +109,41 @@ async fn served(serving: Serving, config: &Config) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// Why it would not be served.
-pub(crate) async fn check(agents: Vec<Served>, folder: &str, config: &Config) -> anyhow::Result<()> {
+pub(crate) async fn check(
+    agents: Vec<Served>,
+    folder: &str,
+    config: &Config,
+) -> anyhow::Result<()> {
     let folder = data_dir::find(config.store.data_dir.as_deref(), folder);
     let access = access::prepare(config, folder.as_deref())?;
     if let Some(address) = listen::written(&config.server.listen)? {
         listen::check(config, &[address], access.asks(config), folder.as_deref())?;
     }
-    if let Some(address) = config.server.admin_listen.as_deref().map(listen::written).transpose()?.flatten() {
+    if let Some(address) = config
+        .server
+        .admin_listen
+        .as_deref()
+        .map(listen::written)
+        .transpose()?
+        .flatten()
+    {
         listen::check_operators(&config.server, address)?;
     }
     // All but the socket, with tasks in memory that nobody will have.
-    described(agents, config, &access)?.push(config.push(false)).local().await?;
+    described(agents, config, &access)?
+        .push(config.push(false))
+        .local()
+        .await?;
     Ok(())
 }
 
 /// Serves within this process alone, for those who speak for its agents in another way. Where its folder cannot be used,
 /// as when another such process does, tasks are kept in memory, and that is said.
-pub(crate) async fn within(agents: Vec<Served>, folder: &str, config: &Config) -> anyhow::Result<Local> {
+pub(crate) async fn within(
+    agents: Vec<Served>,
+    folder: &str,
+    config: &Config,
+) -> anyhow::Result<Local> {
     let server = set_up(server(agents)?, config).push(config.push(false));
     let server = match config.store.kind {
         StoreKind::Memory => server,
@@ -138,7 +165,8 @@ async fn until_interrupted(
     config: &Config,
     greet: impl FnOnce() -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    let (mut first, mut again, mut heard) = (Interrupts::new()?, Interrupts::new()?, Interrupts::new()?);
+    let (mut first, mut again, mut heard) =
+        (Interrupts::new()?, Interrupts::new()?, Interrupts::new()?);
     reload.begin(bound.running());
     greet().context("cannot write to stdout")?;
     let twice = async {
@@ -149,7 +177,9 @@ async fn until_interrupted(
     let slow = async {
         heard.next().await;
         tokio::time::sleep(AT_ONCE).await;
-        eprintln!("Stopping: calls and turns have up to {patience:?} to end; Ctrl-C again to stop at once.");
+        eprintln!(
+            "Stopping: calls and turns have up to {patience:?} to end; Ctrl-C again to stop at once."
+        );
         std::future::pending().await
     };
     tokio::select! {
@@ -190,13 +220,19 @@ fn reachable(
     (access, operators): (&Reloading, Option<SocketAddr>),
     reload: &Arc<Reload>,
 ) -> Server {
-    let Some(folder) = folder.filter(|folder| folder.is_dir()) else { return server };
+    let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
+        return server;
+    };
     let mut admin = attache::Admin::below(folder);
     if let (Some(address), Some(keys)) = (operators, access.admin()) {
         admin = admin.listen(address, keys);
     }
     let (all, keys) = (reload.clone(), reload.clone());
-    server.admin(admin.on_reload(move || all.all()).on_new_keys(move || keys.keys()))
+    server.admin(
+        admin
+            .on_reload(move || all.all())
+            .on_new_keys(move || keys.keys()),
+    )
 }
 
 #[cfg(not(unix))]
@@ -229,9 +265,10 @@ async fn hangups(_: &Reload) -> anyhow::Result<()> {
 fn with_store(server: Server, folder: &str, config: &Config) -> anyhow::Result<(Server, String)> {
     match config.store.kind {
         StoreKind::Memory => Ok((server, "in memory, until the program ends".to_owned())),
-        StoreKind::Null => {
-            Ok((server.store(Memory::null()), "nowhere: every answer is a message".to_owned()))
-        }
+        StoreKind::Null => Ok((
+            server.store(Memory::null()),
+            "nowhere: every answer is a message".to_owned(),
+        )),
         StoreKind::Sqlite => {
             let (store, file) = sqlite(folder, config, "--data-dir <DIR>")?;
             Ok((server.store(store), file.display().to_string()))
@@ -249,7 +286,10 @@ fn sqlite(folder: &str, config: &Config, other: &str) -> anyhow::Result<(Sqlite,
         ..Options::default()
     };
     let store = Sqlite::open(&file, options).with_context(|| {
-        format!("cannot keep tasks in {}; name another folder: {other}", folder.display())
+        format!(
+            "cannot keep tasks in {}; name another folder: {other}",
+            folder.display()
+        )
     })?;
     Ok((store, file))
 }

@@ -4,7 +4,9 @@ mod credentials;
 
 use std::time::Duration;
 
-use attache::model::{AgentCard, AgentInterface, Binding, GetTaskRequest, Message, Task, TaskId, Version};
+use attache::model::{
+    AgentCard, AgentInterface, Binding, GetTaskRequest, Message, Task, TaskId, Version,
+};
 use attache::{Client, ClientSettings, Error, ErrorKind, Http};
 
 use crate::failure::{Failure, Outcome};
@@ -44,13 +46,24 @@ impl<'a> Session<'a> {
     }
 
     /// Over every binding that is offered; over those that the user prefers, if any are named.
-    pub(crate) fn each(settings: &'a Settings, found: &Found, out: &mut Output) -> Outcome<Vec<Self>> {
+    pub(crate) fn each(
+        settings: &'a Settings,
+        found: &Found,
+        out: &mut Output,
+    ) -> Outcome<Vec<Self>> {
         let mut all = offers(found, settings)?;
-        let wanted = |name: &String| settings.transports.iter().any(|it| it.eq_ignore_ascii_case(name));
+        let wanted = |name: &String| {
+            settings
+                .transports
+                .iter()
+                .any(|it| it.eq_ignore_ascii_case(name))
+        };
         if all.iter().any(|(one, _, _)| wanted(&one.protocol_binding)) {
             all.retain(|(one, _, _)| wanted(&one.protocol_binding));
         }
-        all.into_iter().map(|one| Self::along(settings, found, one, out)).collect()
+        all.into_iter()
+            .map(|one| Self::along(settings, found, one, out))
+            .collect()
     }
 
     fn along(
@@ -60,13 +73,20 @@ impl<'a> Session<'a> {
         out: &mut Output,
     ) -> Outcome<Self> {
         if version == Version::V03 {
-            out.warn(&format!("speaking A2A {signal}, as asked; what is printed is in the shapes of 1.0"));
+            out.warn(&format!(
+                "speaking A2A {signal}, as asked; what is printed is in the shapes of 1.0"
+            ));
         }
-        let unusable = |error: Error| Failure::internal(format!("cannot use {}: {error}", interface.url));
+        let unusable =
+            |error: Error| Failure::internal(format!("cannot use {}: {error}", interface.url));
         let binding = interface.binding().unwrap_or(Binding::JsonRpc);
-        let patience =
-            ClientSettings { polling: crate::follow::polling(settings), ..ClientSettings::default() };
-        let mut builder = Client::builder().tls(crate::tls::of(settings)?).settings(patience);
+        let patience = ClientSettings {
+            polling: crate::follow::polling(settings),
+            ..ClientSettings::default()
+        };
+        let mut builder = Client::builder()
+            .tls(crate::tls::of(settings)?)
+            .settings(patience);
         if settings.allows(&reference::host_of_url(&interface.url)) {
             builder = builder.trust(&interface.url).map_err(unusable)?;
         }
@@ -76,7 +96,9 @@ impl<'a> Session<'a> {
             None => builder.interface(&interface),
         };
         let client = client.map_err(unusable)?;
-        let client = client.with_header("a2a-version", &signal).map_err(unusable)?;
+        let client = client
+            .with_header("a2a-version", &signal)
+            .map_err(unusable)?;
         let client = extensions(client, &found.card, settings)?;
         let client = match telemetry::surrounding() {
             Some(trace) => client.with_trace(trace),
@@ -84,11 +106,23 @@ impl<'a> Session<'a> {
         };
         let (client, supplied) = credentials::attach(client, found, &interface, settings, out)?;
         if settings.debug {
-            out.note(&format!("debug: {} {signal} at {}", binding.as_str(), interface.url));
+            out.note(&format!(
+                "debug: {} {signal} at {}",
+                binding.as_str(),
+                interface.url
+            ));
         }
         let client = wire_log::watch(client, settings);
         let (resume, card) = (Resume::new(settings), found.card.clone());
-        Ok(Self { settings, client, card, resume, binding, version, supplied })
+        Ok(Self {
+            settings,
+            client,
+            card,
+            resume,
+            binding,
+            version,
+            supplied,
+        })
     }
 
     pub(crate) fn streams(&self) -> bool {
@@ -103,7 +137,8 @@ impl<'a> Session<'a> {
             Some((_, rule)) => {
                 let host = reference::host_of_url(&self.client.interface().url);
                 let message = format!("the card leads to {host}, but it {rule}");
-                let again = crate::resume::again(&format!("--allow-host {}", shell_words::quote(&host)));
+                let again =
+                    crate::resume::again(&format!("--allow-host {}", shell_words::quote(&host)));
                 Failure { message, ..failure }.hint(format!("if you trust it: {again}"))
             }
             None => failure,
@@ -116,7 +151,9 @@ impl<'a> Session<'a> {
         let failure = self.failure(error);
         if error.kind() == ErrorKind::Unavailable && Http::may_have_arrived(error) {
             let again = crate::resume::again(&format!("--message-id {}", message.message_id));
-            return failure.hint(format!("it may have arrived; the same message again: {again}"));
+            return failure.hint(format!(
+                "it may have arrived; the same message again: {again}"
+            ));
         }
         match (&message.task_id, failure.exit) {
             // Whoever does not know a task has nothing to show of it; how long to wait is the best to know.
@@ -129,7 +166,9 @@ impl<'a> Session<'a> {
             }
             (Some(id), 1) => {
                 let look = self.resume.get(id.as_str());
-                failure.hint(format!("look at the task with `{look}`, or see the wire with --debug"))
+                failure.hint(format!(
+                    "look at the task with `{look}`, or see the wire with --debug"
+                ))
             }
             (None, 1) => failure.hint("see the wire with --debug"),
             _ => failure,
@@ -139,31 +178,46 @@ impl<'a> Session<'a> {
     /// The same, where a look at the task may tell more: one that has ended takes no messages, its conversation does.
     pub(crate) async fn refused_by_task(&self, message: &Message, error: &Error) -> Failure {
         let failure = self.refused(message, error);
-        let Some(id) = message.task_id.as_ref().filter(|_| failure.exit == 1) else { return failure };
+        let Some(id) = message.task_id.as_ref().filter(|_| failure.exit == 1) else {
+            return failure;
+        };
         if error.kind() == ErrorKind::TaskNotFound {
             return failure;
         }
         match self.task(id, Some(0)).await {
             Ok(task) if task.status.state.is_terminal() => {
-                let message = format!("the task has ended, as {}: {}", task.status.state, failure.message);
+                let message = format!(
+                    "the task has ended, as {}: {}",
+                    task.status.state, failure.message
+                );
                 let further = self.resume.of(&task);
-                Failure { message, ..failure }
-                    .hint(format!("its conversation goes on with `{further}`; or see the wire with --debug"))
+                Failure { message, ..failure }.hint(format!(
+                    "its conversation goes on with `{further}`; or see the wire with --debug"
+                ))
             }
             _ => failure,
         }
     }
 
     /// Waits for an answer, but not for ever.
-    pub(crate) async fn call<T>(&self, call: impl Future<Output = attache::Result<T>>) -> Outcome<T> {
+    pub(crate) async fn call<T>(
+        &self,
+        call: impl Future<Output = attache::Result<T>>,
+    ) -> Outcome<T> {
         match tokio::time::timeout(CALL_TIMEOUT, call).await {
             Ok(answer) => answer.map_err(|error| self.failure(&error)),
-            Err(_) => Err(Failure::timeout("no answer came within 60s").hint("see the wire with --debug")),
+            Err(_) => {
+                Err(Failure::timeout("no answer came within 60s").hint("see the wire with --debug"))
+            }
         }
     }
 
     pub(crate) async fn task(&self, id: &TaskId, history_length: Option<i32>) -> Outcome<Task> {
-        let request = GetTaskRequest { id: id.clone(), history_length, ..GetTaskRequest::default() };
+        let request = GetTaskRequest {
+            id: id.clone(),
+            history_length,
+            ..GetTaskRequest::default()
+        };
         self.call(self.client.get_task(request)).await
     }
 }
@@ -177,7 +231,11 @@ fn offers(found: &Found, settings: &Settings) -> Outcome<Vec<Offer>> {
     let wanted = Wanted::of(settings)?;
     let all = &found.card.supported_interfaces;
     let known = |one: &&AgentInterface| one.binding().is_some();
-    let usable: Vec<_> = all.iter().filter(known).filter_map(|one| Some((one, wanted.take(one)?))).collect();
+    let usable: Vec<_> = all
+        .iter()
+        .filter(known)
+        .filter_map(|one| Some((one, wanted.take(one)?)))
+        .collect();
     let preferred = settings.transports.iter().filter_map(|name| {
         usable
             .iter()
@@ -193,50 +251,91 @@ fn offers(found: &Found, settings: &Settings) -> Outcome<Vec<Offer>> {
     let best = |binding| {
         let same = usable.iter().filter(|(one, _)| one.binding() == binding);
         // The first of several with the same version: `max_by` alone would take the last.
-        let (one, (version, signal)) = same.rev().max_by_key(|(one, _)| rank(&one.protocol_version))?;
+        let (one, (version, signal)) = same
+            .rev()
+            .max_by_key(|(one, _)| rank(&one.protocol_version))?;
         let (url, protocol_version) = (found.address(one), version.as_str().to_owned());
-        Some((AgentInterface { url, protocol_version, ..(*one).clone() }, *version, signal.clone()))
+        Some((
+            AgentInterface {
+                url,
+                protocol_version,
+                ..(*one).clone()
+            },
+            *version,
+            signal.clone(),
+        ))
     };
     let offers: Vec<_> = bindings.into_iter().filter_map(best).collect();
-    if offers.is_empty() { Err(unusable(found, &wanted)) } else { Ok(offers) }
+    if offers.is_empty() {
+        Err(unusable(found, &wanted))
+    } else {
+        Ok(offers)
+    }
 }
 
 fn unusable(found: &Found, wanted: &Wanted) -> Failure {
     let offers = found.card.supported_interfaces.iter();
-    let offers: Vec<_> =
-        offers.map(|one| format!("{} {}", one.protocol_binding, one.protocol_version)).collect();
-    let others = found.card.supported_interfaces.iter().filter(|one| one.binding().is_some());
-    let old =
-        others.filter(|one| Wanted::Any.take(one).is_some()).map(|one| one.protocol_version.clone()).next();
+    let offers: Vec<_> = offers
+        .map(|one| format!("{} {}", one.protocol_binding, one.protocol_version))
+        .collect();
+    let others = found
+        .card
+        .supported_interfaces
+        .iter()
+        .filter(|one| one.binding().is_some());
+    let old = others
+        .filter(|one| Wanted::Any.take(one).is_some())
+        .map(|one| one.protocol_version.clone())
+        .next();
     match (offers.is_empty(), old) {
         (true, _) => Failure::card_invalid("the card names no interface"),
         (false, Some(version)) => Failure::protocol(
             ErrorKind::VersionNotSupported,
-            format!("the agent offers {}, which was not asked for", offers.join(", ")),
+            format!(
+                "the agent offers {}, which was not asked for",
+                offers.join(", ")
+            ),
         )
         .hint(crate::resume::again(&format!(
             "--a2a-version {}",
-            if *wanted == Wanted::Current { version.as_str() } else { "auto" }
+            if *wanted == Wanted::Current {
+                version.as_str()
+            } else {
+                "auto"
+            }
         ))),
-        (false, None) => {
-            Failure::internal(format!("the agent offers {}, and we speak none of them", offers.join(", ")))
-        }
+        (false, None) => Failure::internal(format!(
+            "the agent offers {}, and we speak none of them",
+            offers.join(", ")
+        )),
     }
 }
 
 /// Names the extensions that the user wants, and finds those that the agent needs.
 fn extensions(client: Client, card: &AgentCard, settings: &Settings) -> Outcome<Client> {
-    let needed = card.capabilities.extensions.iter().filter(|one| one.required == Some(true));
-    if let Some(missing) = needed.map(|one| &one.uri).find(|uri| !settings.extensions.contains(uri)) {
+    let needed = card
+        .capabilities
+        .extensions
+        .iter()
+        .filter(|one| one.required == Some(true));
+    if let Some(missing) = needed
+        .map(|one| &one.uri)
+        .find(|uri| !settings.extensions.contains(uri))
+    {
         return Err(Failure::protocol(
             ErrorKind::ExtensionSupportRequired,
             format!("the agent needs its callers to support {missing}"),
         )
-        .hint(crate::resume::again(&format!("--extension {}", shell_words::quote(missing)))));
+        .hint(crate::resume::again(&format!(
+            "--extension {}",
+            shell_words::quote(missing)
+        ))));
     }
     if settings.extensions.is_empty() {
         return Ok(client);
     }
     let uris = settings.extensions.iter().map(String::as_str);
-    client.with_extensions(uris).map_err(|error| Failure::usage(format!("--extension: {error}")))
+    client
+        .with_extensions(uris)
+        .map_err(|error| Failure::usage(format!("--extension: {error}")))
 }

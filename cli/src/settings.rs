@@ -74,9 +74,17 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn new(common: &Common, sources: &Sources) -> Outcome<Self> {
         let all = sources.resolve(common);
-        let find = |name: &str| all.iter().find(|setting| setting.name == name).filter(|it| it.is_set());
+        let find = |name: &str| {
+            all.iter()
+                .find(|setting| setting.name == name)
+                .filter(|it| it.is_set())
+        };
         let text = |name: &str| find(name).map(Setting::text);
-        let list = |name: &str| find(name).map(|setting| setting.values.clone()).unwrap_or_default();
+        let list = |name: &str| {
+            find(name)
+                .map(|setting| setting.values.clone())
+                .unwrap_or_default()
+        };
         let flag = |name: &str| find(name).map_or(Ok(false), boolean);
         let duration = |name: &str| find(name).map(read_duration).transpose();
         let mut settings = Self {
@@ -124,7 +132,10 @@ impl Settings {
     /// What was typed beats what lay around; two typed wishes that exclude each other are a mistake.
     fn agree(&mut self, common: &Common) -> Outcome {
         let typed = |value: &Option<String>, on: bool| value.is_some() && on;
-        let (detach, wait) = (typed(&common.detach, self.detach), typed(&common.wait, self.wait));
+        let (detach, wait) = (
+            typed(&common.detach, self.detach),
+            typed(&common.wait, self.wait),
+        );
         if detach && wait {
             return Err(Failure::usage("--async and --wait exclude each other"));
         }
@@ -142,7 +153,9 @@ impl Settings {
 
     /// Whether the user trusts this host, whatever leads there.
     pub(crate) fn allows(&self, host: &str) -> bool {
-        self.allowed_hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+        self.allowed_hosts
+            .iter()
+            .any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 
     /// Files with a credential in force that others on this machine can read.
@@ -162,7 +175,10 @@ impl Settings {
     pub(crate) fn has_credential(&self) -> bool {
         self.bearer.is_some()
             || self.api_key.is_some()
-            || self.service_params.iter().any(|(name, _)| crate::masks::is_credential(name))
+            || self
+                .service_params
+                .iter()
+                .any(|(name, _)| crate::masks::is_credential(name))
     }
 }
 
@@ -217,8 +233,9 @@ fn transports(setting: &Setting) -> Outcome<Vec<String>> {
 
 fn version(setting: &Setting) -> Outcome<String> {
     let text = setting.text();
-    let numbers =
-        text.split('.').all(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()));
+    let numbers = text
+        .split('.')
+        .all(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()));
     match numbers || text == "auto" {
         true => Ok(text),
         false => Err(setting.refuse("must be a version such as 1.0, or auto")),
@@ -229,7 +246,10 @@ fn service_params(setting: &Setting) -> Outcome<Vec<(String, Secret)>> {
     let read = |pair: &String| {
         let at = pair.find([':', '=']).filter(|at| *at > 0);
         let at = at.ok_or_else(|| setting.refuse("must be NAME:VALUE"))?;
-        Ok((pair[..at].trim().to_owned(), Secret::from(pair[at + 1..].trim())))
+        Ok((
+            pair[..at].trim().to_owned(),
+            Secret::from(pair[at + 1..].trim()),
+        ))
     };
     setting.values.iter().map(read).collect()
 }
@@ -243,23 +263,65 @@ mod tests {
     use super::*;
 
     fn settings(common: Common, env: &[(&str, &str)]) -> Outcome<Settings> {
-        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Settings::new(&common, &Sources { env: env.collect(), ..Sources::default() })
+        let env = env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Settings::new(
+            &common,
+            &Sources {
+                env: env.collect(),
+                ..Sources::default()
+            },
+        )
     }
 
     #[test]
     fn send_002_what_is_typed_beats_what_lies_around() {
         let around = [("A2ACLI_ASYNC", "1"), ("A2ACLI_STREAM", "1")];
         let plain = settings(Common::default(), &around).unwrap();
-        assert!(plain.detach && !plain.stream, "a variable cannot make it stream");
+        assert!(
+            plain.detach && !plain.stream,
+            "a variable cannot make it stream"
+        );
         let yes = || Some("true".to_owned());
-        assert!(!settings(Common { wait: yes(), ..Common::default() }, &around).unwrap().detach);
-        assert!(!settings(Common { stream: yes(), ..Common::default() }, &around).unwrap().detach);
-        let no = Common { detach: Some("false".to_owned()), ..Common::default() };
+        assert!(
+            !settings(
+                Common {
+                    wait: yes(),
+                    ..Common::default()
+                },
+                &around
+            )
+            .unwrap()
+            .detach
+        );
+        assert!(
+            !settings(
+                Common {
+                    stream: yes(),
+                    ..Common::default()
+                },
+                &around
+            )
+            .unwrap()
+            .detach
+        );
+        let no = Common {
+            detach: Some("false".to_owned()),
+            ..Common::default()
+        };
         assert!(!settings(no, &around).unwrap().detach);
         for other in [
-            Common { detach: yes(), wait: yes(), ..Common::default() },
-            Common { detach: yes(), stream: yes(), ..Common::default() },
+            Common {
+                detach: yes(),
+                wait: yes(),
+                ..Common::default()
+            },
+            Common {
+                detach: yes(),
+                stream: yes(),
+                ..Common::default()
+            },
         ] {
             assert_eq!(settings(other, &[]).unwrap_err().exit, 2);
         }
@@ -267,18 +329,34 @@ mod tests {
 
     #[test]
     fn tx_002_bindings_are_read_in_every_spelling() {
-        let all = [("A2ACLI_TRANSPORT", "json-rpc,REST, gRPC,https://x.example/binding")];
+        let all = [(
+            "A2ACLI_TRANSPORT",
+            "json-rpc,REST, gRPC,https://x.example/binding",
+        )];
         let names = settings(Common::default(), &all).unwrap().transports;
-        assert_eq!(names, ["JSONRPC", "HTTP+JSON", "GRPC", "https://x.example/binding"]);
-        assert_eq!(settings(Common::default(), &[("A2ACLI_TRANSPORT", "pigeon")]).unwrap_err().exit, 2);
+        assert_eq!(
+            names,
+            ["JSONRPC", "HTTP+JSON", "GRPC", "https://x.example/binding"]
+        );
+        assert_eq!(
+            settings(Common::default(), &[("A2ACLI_TRANSPORT", "pigeon")])
+                .unwrap_err()
+                .exit,
+            2
+        );
     }
 
     #[test]
     fn auth_001_a_service_parameter_splits_at_the_first_colon_or_equals_sign() {
-        let common =
-            Common { svc_param: vec!["X-A: b:c".to_owned(), "y=d:e".to_owned()], ..Common::default() };
+        let common = Common {
+            svc_param: vec!["X-A: b:c".to_owned(), "y=d:e".to_owned()],
+            ..Common::default()
+        };
         let read = settings(common, &[]).unwrap().service_params;
-        let read: Vec<_> = read.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+        let read: Vec<_> = read
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.expose()))
+            .collect();
         assert_eq!(read, [("X-A", "b:c"), ("y", "d:e")]);
     }
 }

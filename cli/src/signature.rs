@@ -32,7 +32,9 @@ pub(crate) async fn check_card(
 async fn keys(place: &str) -> Outcome<KeySet> {
     let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("--jwks {place}: {why}"));
     if place.contains("://") {
-        return KeySet::fetch(place).await.map_err(|error| wrong(&error.message()));
+        return KeySet::fetch(place)
+            .await
+            .map_err(|error| wrong(&error.message()));
     }
     let text = std::fs::read(place).map_err(|error| wrong(&error))?;
     KeySet::read(&text).map_err(|error| wrong(&error.message()))
@@ -57,8 +59,8 @@ pub(crate) fn require(verdict: &Verdict) -> Outcome {
     match verdict {
         Verdict::Verified { .. } => Ok(()),
         Verdict::Absent => Err(Failure::card_invalid("the card is not signed")),
-        Verdict::Unverifiable { reason } => {
-            Err(Failure::card_invalid(format!("the signature of the card is not verified: {reason}")))
-        }
+        Verdict::Unverifiable { reason } => Err(Failure::card_invalid(format!(
+            "the signature of the card is not verified: {reason}"
+        ))),
     }
 }

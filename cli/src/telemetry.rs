@@ -31,7 +31,9 @@ pub(crate) struct Telemetry {
 impl Telemetry {
     /// Sends the last traces.
     pub(crate) async fn end(self) {
-        let Some(collector) = self.collector else { return };
+        let Some(collector) = self.collector else {
+            return;
+        };
         // Whether it got through is told in the log.
         let _ = tokio::task::spawn_blocking(move || collector.end(self.limit)).await;
     }
@@ -40,22 +42,37 @@ impl Telemetry {
 /// The log of a verb that talks to an agent: what is odd. It goes to stderr: stdout is for results.
 pub(crate) fn talking() -> Telemetry {
     let otlp_endpoint = environment("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|url| !url.is_empty());
-    let section = TelemetrySection { otlp_endpoint, log: LogFormat::Human, ..TelemetrySection::default() };
+    let section = TelemetrySection {
+        otlp_endpoint,
+        log: LogFormat::Human,
+        ..TelemetrySection::default()
+    };
     // What the user asked for matters more than who watches it.
     let collector = Collector::new(&section).unwrap_or_else(|error| {
         eprintln!("warning: {error}");
         None
     });
     begin(&section, collector.as_ref(), "warn");
-    Telemetry { collector, limit: LONGEST_END[1] }
+    Telemetry {
+        collector,
+        limit: LONGEST_END[1],
+    }
 }
 
 /// The span of a verb, below what our environment names.
 pub(crate) fn verb(words: &[std::ffi::OsString]) -> Span {
     // Its first words alone: anything else may be what is said.
-    let name: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
-    let name = name.iter().take_while(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
-    let name = name.take(1).fold("attache".to_owned(), |all, word| format!("{all} {word}"));
+    let name: Vec<_> = words
+        .iter()
+        .skip(1)
+        .map(|word| word.to_string_lossy())
+        .collect();
+    let name = name
+        .iter()
+        .take_while(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
+    let name = name
+        .take(1)
+        .fold("attache".to_owned(), |all, word| format!("{all} {word}"));
     let span = tracing::info_span!(target: attache::trace::TARGET, "attache", otel.name = name);
     otlp::continued(&span);
     span
@@ -70,16 +87,27 @@ pub(crate) fn serving(section: &TelemetrySection) -> anyhow::Result<Telemetry> {
         attache::metrics::enable();
     }
     let collector = Collector::new(section)?;
-    begin(section, collector.as_ref(), "warn,attache=info,attache_agents=info");
-    Ok(Telemetry { collector, limit: LONGEST_END[0] })
+    begin(
+        section,
+        collector.as_ref(),
+        "warn,attache=info,attache_agents=info",
+    );
+    Ok(Telemetry {
+        collector,
+        limit: LONGEST_END[0],
+    })
 }
 
 fn begin(section: &TelemetrySection, collector: Option<&Collector>, otherwise: &str) {
     let filter = filter(otherwise);
     let Some(collector) = collector else {
-        return tracing_subscriber::registry().with(filter).with(lines(section.log)).init();
+        return tracing_subscriber::registry()
+            .with(filter)
+            .with(lines(section.log))
+            .init();
     };
-    let is_ours = |metadata: &Metadata<'_>| metadata.is_span() && metadata.target() == attache::trace::TARGET;
+    let is_ours =
+        |metadata: &Metadata<'_>| metadata.is_span() && metadata.target() == attache::trace::TARGET;
     let traces = tracing_opentelemetry::layer()
         .with_tracer(collector.tracer())
         .with_location(false)
@@ -87,7 +115,10 @@ fn begin(section: &TelemetrySection, collector: Option<&Collector>, otherwise: &
         .with_threads(false)
         .with_tracked_inactivity(false)
         .with_filter(filter_fn(is_ours).with_max_level_hint(LevelFilter::INFO));
-    tracing_subscriber::registry().with(lines(section.log).with_filter(filter)).with(traces).init();
+    tracing_subscriber::registry()
+        .with(lines(section.log).with_filter(filter))
+        .with(traces)
+        .init();
 }
 
 /// The log: for people, or a JSON object to a line.
@@ -101,13 +132,19 @@ where
         LogFormat::Json => false,
     };
     let lines = fmt::layer().with_writer(io::stderr).with_ansi(false);
-    if for_people { lines.boxed() } else { lines.json().flatten_event(true).boxed() }
+    if for_people {
+        lines.boxed()
+    } else {
+        lines.json().flatten_event(true).boxed()
+    }
 }
 
 /// `RUST_LOG` says how much is logged. Spans for traces are never in the log, nor is what the MCP crate tells of itself: what
 /// is said may be in them.
 fn filter(otherwise: &str) -> EnvFilter {
-    let said = |words: &str| EnvFilter::try_new(format!("{words},rmcp=off,{}=off", attache::trace::TARGET));
+    let said = |words: &str| {
+        EnvFilter::try_new(format!("{words},rmcp=off,{}=off", attache::trace::TARGET))
+    };
     let asked = environment("RUST_LOG").and_then(|words| said(&words).ok());
     asked.or_else(|| said(otherwise).ok()).unwrap_or_default()
 }

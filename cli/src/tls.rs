@@ -14,11 +14,17 @@ pub(crate) fn of(settings: &Settings) -> Outcome<ClientTls> {
     match (&settings.cert, &settings.key) {
         (None, None) => {}
         (Some(cert), Some(key)) => {
-            tls = tls.certificate(&read("--cert", cert)?, &read("--key", key)?).map_err(refused)?;
+            tls = tls
+                .certificate(&read("--cert", cert)?, &read("--key", key)?)
+                .map_err(refused)?;
         }
         _ => return Err(Failure::usage("--cert and --key belong together")),
     }
-    Ok(if settings.insecure { tls.insecure() } else { tls })
+    Ok(if settings.insecure {
+        tls.insecure()
+    } else {
+        tls
+    })
 }
 
 fn read(flag: &str, file: &str) -> Outcome<Vec<u8>> {

@@ -44,31 +44,46 @@ struct Verbs {
 fn verbs(words: &[OsString], program: &clap::Command) -> Verbs {
     let (mut at, mut path) = (program, String::new());
     for word in words.iter().skip(1).map(|word| word.to_string_lossy()) {
-        let Some(next) = at.find_subcommand(&*word) else { break };
+        let Some(next) = at.find_subcommand(&*word) else {
+            break;
+        };
         path.push_str(&format!(" {word}"));
         at = next;
     }
-    let next = at.get_subcommands().filter(|one| !one.is_hide_set()).map(|one| one.get_name().to_owned());
-    Verbs { path, next: next.collect() }
+    let next = at
+        .get_subcommands()
+        .filter(|one| !one.is_hide_set())
+        .map(|one| one.get_name().to_owned());
+    Verbs {
+        path,
+        next: next.collect(),
+    }
 }
 
 /// The parser's complaint on one line, and where to read on.
 fn wrong(error: &clap::Error, typed: &Verbs) -> Failure {
     let text = error.render().to_string();
-    let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.contains("try '--help'"));
-    let words: Vec<_> =
-        lines.map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.contains("try '--help'"));
+    let words: Vec<_> = lines
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("tip:"))
+        .collect();
     let said = words.join(" ");
     let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
     let said = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".to_owned(),
         _ => said,
     };
-    let suggestion =
-        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
-            .into_iter()
-            .find_map(|kind| error.get(kind))
-            .map(ToString::to_string);
+    let suggestion = [
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedValue,
+    ]
+    .into_iter()
+    .find_map(|kind| error.get(kind))
+    .map(ToString::to_string);
     let read_on = format!("see attache help{}", typed.path);
     let named = typed.next.join(", ");
     let names_verb = matches!(
@@ -91,28 +106,57 @@ fn effective() -> String {
     let sources = Sources::of_process(None).unwrap_or_default();
     let mut text = "\nIn force where no flag says otherwise:\n".to_owned();
     for setting in sources.resolve(&Common::default()) {
-        let Some(value) = setting.shown() else { continue };
-        let from = setting.origin().map(|origin| format!(" (from {origin})")).unwrap_or_default();
-        text.push_str(&format!("  {}: {}{from}\n", setting.name, crate::output::line(&value)));
+        let Some(value) = setting.shown() else {
+            continue;
+        };
+        let from = setting
+            .origin()
+            .map(|origin| format!(" (from {origin})"))
+            .unwrap_or_default();
+        text.push_str(&format!(
+            "  {}: {}{from}\n",
+            setting.name,
+            crate::output::line(&value)
+        ));
     }
     text
 }
 
 /// How to report a failure when the command line itself is at fault: by all that can be found out anyway.
 pub(crate) fn format_of(words: &[OsString]) -> (Format, bool) {
-    let words: Vec<_> =
-        words.iter().map(|word| word.to_string_lossy()).take_while(|word| word != "--").collect();
-    let stream = words.iter().any(|word| word == "--stream" || word == "--stream=true");
-    let behind = |flag: &str| words.windows(2).rfind(|pair| pair[0] == *flag).map(|pair| pair[1].to_string());
+    let words: Vec<_> = words
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .take_while(|word| word != "--")
+        .collect();
+    let stream = words
+        .iter()
+        .any(|word| word == "--stream" || word == "--stream=true");
+    let behind = |flag: &str| {
+        words
+            .windows(2)
+            .rfind(|pair| pair[0] == *flag)
+            .map(|pair| pair[1].to_string())
+    };
     let mut joined = words.iter().filter_map(|word| {
-        word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o").filter(|rest| !rest.is_empty()))
+        word.strip_prefix("--output=")
+            .or_else(|| word.strip_prefix("-o").filter(|rest| !rest.is_empty()))
     });
-    let typed = behind("-o").or_else(|| behind("--output")).or_else(|| joined.next_back().map(str::to_owned));
-    let common = Common { output: typed, ..Common::default() };
+    let typed = behind("-o")
+        .or_else(|| behind("--output"))
+        .or_else(|| joined.next_back().map(str::to_owned));
+    let common = Common {
+        output: typed,
+        ..Common::default()
+    };
     let sources = Sources::of_process(behind("--config").as_deref()).unwrap_or_default();
-    let output = sources.resolve(&common).into_iter().find(|setting| setting.name == "output");
-    let json =
-        output.is_some_and(|setting| setting.is_set() && setting.text().trim_start_matches('=') == "json");
+    let output = sources
+        .resolve(&common)
+        .into_iter()
+        .find(|setting| setting.name == "output");
+    let json = output.is_some_and(|setting| {
+        setting.is_set() && setting.text().trim_start_matches('=') == "json"
+    });
     (if json { Format::Json } else { Format::Text }, stream)
 }
 

@@ -86,12 +86,21 @@ fn major(version: &str) -> Option<u32> {
 
 /// Major and minor: a patch number means nothing.
 fn short(version: &str) -> String {
-    version.trim().splitn(3, '.').take(2).collect::<Vec<_>>().join(".")
+    version
+        .trim()
+        .splitn(3, '.')
+        .take(2)
+        .collect::<Vec<_>>()
+        .join(".")
 }
 
 /// For comparing: 1.10 is above 1.9.
 pub(crate) fn rank(version: &str) -> Vec<u32> {
-    version.trim().split('.').map(|number| number.parse().unwrap_or_default()).collect()
+    version
+        .trim()
+        .split('.')
+        .map(|number| number.parse().unwrap_or_default())
+        .collect()
 }
 
 #[cfg(test)]
@@ -102,15 +111,36 @@ mod tests {
     #[test]
     fn ver_001_below_1_0_only_when_named() {
         let old = AgentInterface::new("http://x", Binding::JsonRpc, Version::V03);
-        let new = AgentInterface { protocol_version: "1.2.3".to_owned(), ..old.clone() };
+        let new = AgentInterface {
+            protocol_version: "1.2.3".to_owned(),
+            ..old.clone()
+        };
         assert_eq!(Wanted::Current.take(&old), None);
-        assert_eq!(Wanted::Current.take(&new), Some((Version::V1, "1.2".to_owned())));
-        assert_eq!(Wanted::Any.take(&old), Some((Version::V03, "0.3".to_owned())));
+        assert_eq!(
+            Wanted::Current.take(&new),
+            Some((Version::V1, "1.2".to_owned()))
+        );
+        assert_eq!(
+            Wanted::Any.take(&old),
+            Some((Version::V03, "0.3".to_owned()))
+        );
         let exactly = |version: &str| Wanted::Exactly(version.to_owned());
-        assert_eq!(exactly("1.7").take(&new), Some((Version::V1, "1.7".to_owned())));
-        assert_eq!(exactly("0.2").take(&old), Some((Version::V03, "0.2".to_owned())));
+        assert_eq!(
+            exactly("1.7").take(&new),
+            Some((Version::V1, "1.7".to_owned()))
+        );
+        assert_eq!(
+            exactly("0.2").take(&old),
+            Some((Version::V03, "0.2".to_owned()))
+        );
         assert_eq!(exactly("0.3").take(&new), None);
-        let settings = Settings { version: Some("2.0".to_owned()), ..Settings::default() };
-        assert_eq!(Wanted::of(&settings).unwrap_err().code, "VersionNotSupportedError");
+        let settings = Settings {
+            version: Some("2.0".to_owned()),
+            ..Settings::default()
+        };
+        assert_eq!(
+            Wanted::of(&settings).unwrap_err().code,
+            "VersionNotSupportedError"
+        );
     }
 }

@@ -25,7 +25,10 @@ pub(crate) async fn until_settled(
         }
         last = Some(event);
     }
-    if let Some(task) = follow.so_far().filter(|_| !matches!(last, Some(StreamResponse::Message(_)))) {
+    if let Some(task) = follow
+        .so_far()
+        .filter(|_| !matches!(last, Some(StreamResponse::Message(_))))
+    {
         finish(task, session, live, out)?;
     }
     Ok(last)
@@ -47,7 +50,11 @@ fn changed(
         out.announce(task.id.as_str(), task.context_id.as_str())?;
     }
     let settled = status.state.is_terminal() || status.state.is_interrupted();
-    let said = status.message.as_ref().map(|message| message.text()).filter(|text| !text.is_empty());
+    let said = status
+        .message
+        .as_ref()
+        .map(|message| message.text())
+        .filter(|text| !text.is_empty());
     if !settled && (known.replace(status.state) != Some(status.state) || said.is_some()) {
         let said = said.map(|text| format!(": {text}")).unwrap_or_default();
         out.note(&format!("{}{said}", status.state));

@@ -15,7 +15,11 @@ const BORING: &[&str] = &["date", "vary", "x-content-type-options"];
 
 /// A client whose traffic is shown, if that is asked for.
 pub(crate) fn watch(client: Client, settings: &Settings) -> Client {
-    if settings.debug { client.watched(watcher(settings)) } else { client }
+    if settings.debug {
+        client.watched(watcher(settings))
+    } else {
+        client
+    }
 }
 
 /// The body of the last answer.
@@ -24,7 +28,12 @@ pub(crate) struct Heard(Arc<Mutex<Vec<u8>>>);
 
 impl Heard {
     pub(crate) fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        std::mem::take(
+            &mut self
+                .0
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        )
     }
 }
 
@@ -39,7 +48,10 @@ pub(crate) fn kept(client: Client, settings: &Settings) -> (Client, Heard) {
         match traffic {
             Traffic::Request { .. } => drop(all.take()),
             Traffic::Received(bytes) => {
-                all.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend_from_slice(bytes);
+                all.0
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .extend_from_slice(bytes);
             }
             Traffic::Response { .. } | Traffic::Lost(_) => {}
         }
@@ -49,43 +61,73 @@ pub(crate) fn kept(client: Client, settings: &Settings) -> (Client, Heard) {
 
 /// A client that is to be, whose traffic is shown, if that is asked for.
 pub(crate) fn watch_builder(builder: ClientBuilder, settings: &Settings) -> ClientBuilder {
-    if settings.debug { builder.watched(watcher(settings)) } else { builder }
+    if settings.debug {
+        builder.watched(watcher(settings))
+    } else {
+        builder
+    }
 }
 
 /// Where tokens come from, with its traffic shown, if that is asked for.
 pub(crate) fn watch_endpoints(endpoints: Endpoints, settings: &Settings) -> Endpoints {
-    if settings.debug { endpoints.watched(watcher(settings)) } else { endpoints }
+    if settings.debug {
+        endpoints.watched(watcher(settings))
+    } else {
+        endpoints
+    }
 }
 
 fn watcher(settings: &Settings) -> impl Fn(&Traffic<'_>) + Send + Sync + 'static {
     let masks = settings.masks.clone();
     let start = Mutex::new(Instant::now());
     move |traffic| {
-        let mut start = start.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut start = start
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         if matches!(traffic, Traffic::Request { .. }) {
             *start = Instant::now();
         }
         let millis = start.elapsed().as_millis();
-        let text: String =
-            lines(traffic, &masks).iter().map(|it| format!("debug: {millis}ms {it}\n")).collect();
+        let text: String = lines(traffic, &masks)
+            .iter()
+            .map(|it| format!("debug: {millis}ms {it}\n"))
+            .collect();
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }
 }
 
 fn lines(traffic: &Traffic<'_>, masks: &Masks) -> Vec<String> {
     match traffic {
-        Traffic::Request { method, url, headers, body } => {
+        Traffic::Request {
+            method,
+            url,
+            headers,
+            body,
+        } => {
             let mut lines = vec![format!("> {method} {}", masks.hide_wire(&line(url)))];
-            lines.extend(headers.iter().filter_map(|it| header(it, masks)).map(|it| format!("> {it}")));
+            lines.extend(
+                headers
+                    .iter()
+                    .filter_map(|it| header(it, masks))
+                    .map(|it| format!("> {it}")),
+            );
             lines.extend(bytes(body, masks).into_iter().map(|it| format!("> {it}")));
             lines
         }
         Traffic::Response { status, headers } => {
             let mut lines = vec![format!("< {status}")];
-            lines.extend(headers.iter().filter_map(|it| header(it, masks)).map(|it| format!("< {it}")));
+            lines.extend(
+                headers
+                    .iter()
+                    .filter_map(|it| header(it, masks))
+                    .map(|it| format!("< {it}")),
+            );
             lines
         }
-        Traffic::Received(body) => bytes(body, masks).into_iter().map(|it| format!("< {it}")).collect(),
+        Traffic::Received(body) => bytes(body, masks)
+            .into_iter()
+            .map(|it| format!("< {it}"))
+            .collect(),
         Traffic::Lost(why) => vec![format!("! {}", masks.hide_wire(&line(why)))],
     }
 }
@@ -98,7 +140,10 @@ fn header(header: &Header<'_>, masks: &Masks) -> Option<String> {
     if is_credential(name) {
         return Some(format!("{name}: ***"));
     }
-    Some(format!("{name}: {}", masks.hide_wire(&line(&String::from_utf8_lossy(header.value)))))
+    Some(format!(
+        "{name}: {}",
+        masks.hide_wire(&line(&String::from_utf8_lossy(header.value)))
+    ))
 }
 
 /// Text line by line; what is none, by its size.
@@ -124,17 +169,43 @@ mod tests {
         let headers = || {
             let sensitive = true;
             vec![
-                Header { name: "authorization", value: b"Bearer other", sensitive },
-                Header { name: "x-trace", value: b"hunter22", sensitive },
-                Header { name: "a2a-version", value: b"1.0", sensitive: false },
+                Header {
+                    name: "authorization",
+                    value: b"Bearer other",
+                    sensitive,
+                },
+                Header {
+                    name: "x-trace",
+                    value: b"hunter22",
+                    sensitive,
+                },
+                Header {
+                    name: "a2a-version",
+                    value: b"1.0",
+                    sensitive: false,
+                },
             ]
         };
         let body = br#"{"token":"whk","text":"hunter22"}"#;
         let url = "http://x/?key=hunter22&access_token=unheard-of".to_owned();
-        let shown =
-            lines(&Traffic::Request { method: "POST", url, headers: headers(), body }, &masks).join("\n");
-        assert!(!shown.contains("hunter22") && !shown.contains("other") && !shown.contains("whk"), "{shown}");
+        let shown = lines(
+            &Traffic::Request {
+                method: "POST",
+                url,
+                headers: headers(),
+                body,
+            },
+            &masks,
+        )
+        .join("\n");
+        assert!(
+            !shown.contains("hunter22") && !shown.contains("other") && !shown.contains("whk"),
+            "{shown}"
+        );
         assert!(!shown.contains("unheard-of"), "{shown}");
-        assert!(shown.contains("> a2a-version: 1.0") && shown.contains("> x-trace: ***"), "{shown}");
+        assert!(
+            shown.contains("> a2a-version: 1.0") && shown.contains("> x-trace: ***"),
+            "{shown}"
+        );
     }
 }

@@ -25,8 +25,12 @@ pub fn jsonrpc(data: &[u8]) {
             Err(error) => Version::ALL.into_iter().for_each(|version| {
                 let mut out = Vec::new();
                 wire::write(&mut out, &errors::JsonRpcError(&error, version));
-                let again = errors::read_jsonrpc(std::str::from_utf8(&out).expect("we write UTF-8"));
-                assert_eq!(errors::jsonrpc_code(again.kind()), errors::jsonrpc_code(error.kind()));
+                let again =
+                    errors::read_jsonrpc(std::str::from_utf8(&out).expect("we write UTF-8"));
+                assert_eq!(
+                    errors::jsonrpc_code(again.kind()),
+                    errors::jsonrpc_code(error.kind())
+                );
             }),
         }
     }
@@ -57,7 +61,9 @@ fn texts(data: &[u8], version: Version, dialects: &[Dialect]) {
 
 /// What was read once and written is read again as the same, and writes the same bytes.
 fn events(text: &str, dialect: &Dialect) {
-    let Ok(first) = wire::read_event(text, dialect) else { return };
+    let Ok(first) = wire::read_event(text, dialect) else {
+        return;
+    };
     let mut once = Vec::new();
     wire::write_event(&mut once, &first, false, dialect);
     let written = std::str::from_utf8(&once).expect("we write UTF-8");
@@ -99,8 +105,12 @@ pub fn protobuf(data: &[u8]) {
     again::<v03::ListTaskPushNotificationConfigResponse, model::ListPushConfigsResponse>(data);
     again::<v03::DeleteTaskPushNotificationConfigRequest, model::DeletePushConfigRequest>(data);
     again::<v03::GetAgentCardRequest, model::GetExtendedAgentCardRequest>(data);
-    again_by(data, |event: &model::StreamResponse| Some(wire::proto_v03::stream_response(event, true)));
-    again_by(data, |card: &model::AgentCard| v03::AgentCard::try_from(card).ok());
+    again_by(data, |event: &model::StreamResponse| {
+        Some(wire::proto_v03::stream_response(event, true))
+    });
+    again_by(data, |card: &model::AgentCard| {
+        v03::AgentCard::try_from(card).ok()
+    });
 }
 
 fn again<P, M>(data: &[u8])
@@ -121,10 +131,17 @@ where
     let once = first.encode_to_vec();
     let second = P::decode(&*once).expect("we read what we write");
     assert_eq!(once, second.encode_to_vec());
-    let Ok(model) = M::try_from(first) else { return };
-    let Some(once) = write(&model).map(|proto| proto.encode_to_vec()) else { return };
-    let read = P::decode(&*once).map(M::try_from).expect("we read what we write");
-    let again = write(&read.expect("we understand what we write")).expect("it could be written once");
+    let Ok(model) = M::try_from(first) else {
+        return;
+    };
+    let Some(once) = write(&model).map(|proto| proto.encode_to_vec()) else {
+        return;
+    };
+    let read = P::decode(&*once)
+        .map(M::try_from)
+        .expect("we read what we write");
+    let again =
+        write(&read.expect("we understand what we write")).expect("it could be written once");
     assert_eq!(once, again.encode_to_vec());
 }
 
@@ -138,17 +155,31 @@ pub fn sse(data: &[u8]) {
             decoder.push(piece);
             events.extend(&mut decoder);
         }
-        (events, decoder.is_clean(), decoder.last_event_id().map(str::to_owned), decoder.retry())
+        (
+            events,
+            decoder.is_clean(),
+            decoder.last_event_id().map(str::to_owned),
+            decoder.retry(),
+        )
     };
     let whole = read(data.len().max(1));
     assert_eq!(whole, read(1));
-    assert_eq!(whole, read(usize::from(data.first().copied().unwrap_or_default()) + 1));
+    assert_eq!(
+        whole,
+        read(usize::from(data.first().copied().unwrap_or_default()) + 1)
+    );
 }
 
 /// A card of any version, written in every form; what is written is read again.
 pub fn card(data: &[u8]) {
     let Ok(card) = read_card(data) else { return };
-    for form in [CardForm::V1, CardForm::V03, CardForm::V03Wrapped, CardForm::V02, CardForm::Union] {
+    for form in [
+        CardForm::V1,
+        CardForm::V03,
+        CardForm::V03Wrapped,
+        CardForm::V02,
+        CardForm::Union,
+    ] {
         let mut out = Vec::new();
         if write_card(&mut out, &card, form).is_ok() {
             read_card(&out).expect("we read what we write");
@@ -166,13 +197,18 @@ mod tests {
         let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden");
         for entry in std::fs::read_dir(golden).expect("the golden files") {
             let path = entry.expect("an entry").path();
-            let Ok(text) = std::fs::read_to_string(path) else { continue };
+            let Ok(text) = std::fs::read_to_string(path) else {
+                continue;
+            };
             for (at, _) in text.match_indices('{') {
-                let mut values =
-                    serde_json::Deserializer::from_str(&text[at..]).into_iter::<serde_json::Value>();
-                let Some(Ok(value)) = values.next() else { continue };
+                let mut values = serde_json::Deserializer::from_str(&text[at..])
+                    .into_iter::<serde_json::Value>();
+                let Some(Ok(value)) = values.next() else {
+                    continue;
+                };
                 if let Some(digits) = value.get("hex").and_then(|hex| hex.as_str()) {
-                    let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
+                    let byte =
+                        |at| u8::from_str_radix(&digits[at..at + 2], 16).expect("hexadecimal");
                     protobuf(&(0..digits.len()).step_by(2).map(byte).collect::<Vec<u8>>());
                 }
                 let data = value.to_string();

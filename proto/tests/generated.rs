@@ -49,7 +49,8 @@ fn generate(root: &Path, package: &str) -> [PathBuf; 2] {
     let descriptors = out.join(format!("{package}.bin"));
 
     let file = format!("{}/a2a.proto", package.replace('.', "/"));
-    let mut set = protox::compile([file], [root.join("proto")]).unwrap_or_else(|error| panic!("{error:?}"));
+    let mut set =
+        protox::compile([file], [root.join("proto")]).unwrap_or_else(|error| panic!("{error:?}"));
 
     tonic_prost_build::configure()
         .out_dir(out)

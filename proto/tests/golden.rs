@@ -55,9 +55,13 @@ fn golden_bytes_survive_a_round_trip() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let golden: Value = serde_json::from_slice(&fs::read(&path).unwrap())
             .unwrap_or_else(|error| panic!("{name} is not JSON: {error}"));
-        let Some(grpc) = golden.get("grpc") else { continue };
+        let Some(grpc) = golden.get("grpc") else {
+            continue;
+        };
 
-        let messages = grpc["messages"].as_array().unwrap_or_else(|| panic!("{name} has no grpc.messages"));
+        let messages = grpc["messages"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{name} has no grpc.messages"));
         for (index, message) in messages.iter().enumerate() {
             checked += 1;
             if let Err(failure) = check(message) {
@@ -74,20 +78,29 @@ fn check(message: &Value) -> Result<(), String> {
     let name = message["type"].as_str().ok_or("no `type`")?;
     let hex = message["hex"].as_str().ok_or("no `hex`")?;
 
-    let (_, round_trip) = TYPES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
-        format!("unknown type {name}; if it is right, add it to TYPES in proto/tests/golden.rs")
-    })?;
+    let (_, round_trip) = TYPES
+        .iter()
+        .find(|(known, _)| *known == name)
+        .ok_or_else(|| {
+            format!("unknown type {name}; if it is right, add it to TYPES in proto/tests/golden.rs")
+        })?;
     let bytes = from_hex(hex).ok_or("`hex` is not hexadecimal")?;
     let again = round_trip(&bytes).map_err(|error| format!("not a {name}: {error}"))?;
     if again == bytes {
         Ok(())
     } else {
-        Err(format!("{name} came back as other bytes\n  {hex}\n  {}", to_hex(&again)))
+        Err(format!(
+            "{name} came back as other bytes\n  {hex}\n  {}",
+            to_hex(&again)
+        ))
     }
 }
 
 fn from_hex(hex: &str) -> Option<Vec<u8>> {
-    let digits = hex.chars().map(|digit| digit.to_digit(16)).collect::<Option<Vec<_>>>()?;
+    let digits = hex
+        .chars()
+        .map(|digit| digit.to_digit(16))
+        .collect::<Option<Vec<_>>>()?;
     let bytes = digits.chunks(2).map(|pair| match pair {
         [high, low] => u8::try_from(high << 4 | low).ok(),
         _ => None,

@@ -61,7 +61,10 @@ impl<'a, T: Send + 'a> Calm<'a, T> {
 
     /// The same within a span.
     pub(crate) fn traced(mut self, span: Span) -> Self {
-        self.0 = self.0.take().map(|future| Box::pin(future.instrument(span)) as Boxed<'a, T>);
+        self.0 = self
+            .0
+            .take()
+            .map(|future| Box::pin(future.instrument(span)) as Boxed<'a, T>);
         self
     }
 }
@@ -70,7 +73,9 @@ impl<T> Future for Calm<'_, T> {
     type Output = Result<T, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(future) = &mut self.0 else { return Poll::Pending };
+        let Some(future) = &mut self.0 else {
+            return Poll::Pending;
+        };
         // Unwind safe: after a panic the future is only dropped.
         catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)))
             .unwrap_or_else(|payload| Poll::Ready(Err(Failure::panic(payload))))
@@ -100,7 +105,10 @@ mod tests {
         assert_eq!(failure.to_string(), "Agent execution failed (panic)");
         assert_eq!(failure.cause().to_string(), "at /etc/secret");
         let unmade = Calm::<()>::begin(|| panic!("before it began"));
-        assert_eq!(unmade.await.unwrap_err().to_string(), "Agent execution failed (panic)");
+        assert_eq!(
+            unmade.await.unwrap_err().to_string(),
+            "Agent execution failed (panic)"
+        );
         assert_eq!(Calm::begin(|| Box::pin(async { Ok(7) })).await.unwrap(), 7);
     }
 
@@ -117,8 +125,10 @@ mod tests {
             std::future::pending::<Result<(), Failure>>().await
         };
         let mut calm = Calm::begin(|| Box::pin(armed));
-        let pending =
-            std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut calm).poll(context).is_pending())).await;
+        let pending = std::future::poll_fn(|context| {
+            Poll::Ready(Pin::new(&mut calm).poll(context).is_pending())
+        })
+        .await;
         assert!(pending);
         drop(calm);
     }

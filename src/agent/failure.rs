@@ -17,7 +17,10 @@ impl Failure {
         kind: &'static str,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self { kind, cause: cause.into() }
+        Self {
+            kind,
+            cause: cause.into(),
+        }
     }
 
     /// The name of the error's type, which the caller may know.
@@ -33,15 +36,23 @@ impl Failure {
     }
 
     pub(super) fn panic(payload: Box<dyn Any + Send>) -> Self {
-        let text = payload.downcast::<&'static str>().map(|text| (*text).to_owned());
+        let text = payload
+            .downcast::<&'static str>()
+            .map(|text| (*text).to_owned());
         let text = text.or_else(|payload| payload.downcast::<String>().map(|text| *text));
-        Self { kind: "panic", cause: text.unwrap_or_else(|_| "not a text".to_owned()).into() }
+        Self {
+            kind: "panic",
+            cause: text.unwrap_or_else(|_| "not a text".to_owned()).into(),
+        }
     }
 }
 
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     fn from(cause: E) -> Self {
-        Self { kind: kind_of(std::any::type_name::<E>()), cause: cause.into() }
+        Self {
+            kind: kind_of(std::any::type_name::<E>()),
+            cause: cause.into(),
+        }
     }
 }
 
@@ -63,7 +74,10 @@ impl fmt::Display for Failure {
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failure").field("kind", &self.kind).field("cause", &self.cause).finish()
+        f.debug_struct("Failure")
+            .field("kind", &self.kind)
+            .field("cause", &self.cause)
+            .finish()
     }
 }
 
@@ -79,9 +93,20 @@ mod tests {
     fn callers_read_the_kind_and_never_the_cause() {
         let io = || std::io::Error::other("/etc/secret");
         assert_eq!(fails(io()), "Agent execution failed (Error)");
-        assert_eq!(fails("x".parse::<u8>().unwrap_err()), "Agent execution failed (ParseIntError)");
+        assert_eq!(
+            fails("x".parse::<u8>().unwrap_err()),
+            "Agent execution failed (ParseIntError)"
+        );
         assert_eq!(fails("password"), "Agent execution failed (Error)");
-        assert_eq!(fails(Box::<dyn std::error::Error + Send + Sync>::from(io())), fails("password"));
-        assert!(Failure::from(io()).cause().to_string().contains("/etc/secret"));
+        assert_eq!(
+            fails(Box::<dyn std::error::Error + Send + Sync>::from(io())),
+            fails("password")
+        );
+        assert!(
+            Failure::from(io())
+                .cause()
+                .to_string()
+                .contains("/etc/secret")
+        );
     }
 }

@@ -12,8 +12,8 @@ use super::Queue;
 use super::queue::Unheard;
 use crate::metrics;
 use crate::model::{
-    Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role, Scope, Task,
-    TaskId, TaskState, TaskStatus, Trace,
+    Artifact, ArtifactId, Call, Caller, Content, ContextId, Event, Message, Object, Part, Role,
+    Scope, Task, TaskId, TaskState, TaskStatus, Trace,
 };
 use crate::trace;
 
@@ -49,7 +49,8 @@ pub(crate) trait Library: Send + Sync {
     /// Records that something of this task was said after the end of its turn.
     async fn late(self: Arc<Self>, scope: &Scope, id: &TaskId);
     /// The newest tasks of a conversation in this scope, oldest first, without the one being worked on.
-    async fn context(&self, scope: &Scope, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task>;
+    async fn context(&self, scope: &Scope, id: &ContextId, but: &TaskId, limit: usize)
+    -> Vec<Task>;
 }
 
 impl Turn {
@@ -133,12 +134,17 @@ impl Turn {
     /// How long the turn may still take; `None` for as long as it likes.
     #[must_use]
     pub fn time_left(&self) -> Option<Duration> {
-        self.0.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.0
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Earlier tasks of the same conversation and the same caller, oldest first, at most `limit` of them.
     pub async fn context(&self, limit: usize) -> Vec<Task> {
-        self.0.library.context(self.scope(), self.context_id(), self.task_id(), limit).await
+        self.0
+            .library
+            .context(self.scope(), self.context_id(), self.task_id(), limit)
+            .await
     }
 
     /// The tasks that the message refers to, as far as the caller may see them.
@@ -154,62 +160,99 @@ impl Turn {
     /// other is dropped at once.
     pub async fn cancelled(&self) {
         self.0.listens.store(true, Ordering::Release);
-        self.0.cancel.get_or_init(CancellationToken::new).cancelled().await;
+        self.0
+            .cancel
+            .get_or_init(CancellationToken::new)
+            .cancelled()
+            .await;
     }
 
     /// Tells the caller how the work goes: the task is working, with this message.
     pub async fn say(&self, part: impl Into<Part>) {
-        self.status(TaskState::Working, Some(spoken(part)), None).await;
+        self.status(TaskState::Working, Some(spoken(part)), None)
+            .await;
     }
 
     /// The same with a whole message: any parts, and metadata. Its ids are the task's.
     pub async fn say_message(&self, message: Message) {
-        let message = Message { role: Role::Agent, ..message };
+        let message = Message {
+            role: Role::Agent,
+            ..message
+        };
         self.status(TaskState::Working, Some(message), None).await;
     }
 
     /// Says which credentials are needed while the agent goes on waiting for them elsewhere. Blocked callers return.
     pub async fn auth_required(&self, part: impl Into<Part>) {
-        self.status(TaskState::AuthRequired, Some(spoken(part)), None).await;
+        self.status(TaskState::AuthRequired, Some(spoken(part)), None)
+            .await;
     }
 
     /// The same with a whole message.
     pub async fn auth_required_message(&self, message: Message) {
-        self.status(TaskState::AuthRequired, Some(message), None).await;
+        self.status(TaskState::AuthRequired, Some(message), None)
+            .await;
     }
 
     /// Adds to the metadata of the task, which is working then; while it waits for credentials, with what is said
     /// next.
     pub async fn metadata(&self, metadata: Object) {
         // What the state is then is not ours to know.
-        self.status(TaskState::Unspecified, None, Some(metadata)).await;
+        self.status(TaskState::Unspecified, None, Some(metadata))
+            .await;
     }
 
     /// Adds a result of one text.
     pub async fn write(&self, name: impl Into<String>, text: impl Into<String>) {
-        self.artifact(Artifact { artifact_id: ArtifactId::default(), ..Artifact::text(name, text) }).await;
+        self.artifact(Artifact {
+            artifact_id: ArtifactId::default(),
+            ..Artifact::text(name, text)
+        })
+        .await;
     }
 
     /// Adds a result, or replaces the one with its id. One without parts breaks the protocol, and fails the task.
     pub async fn artifact(&self, artifact: Artifact) {
-        self.push(Event::Artifact { artifact, append: false, last_chunk: true, metadata: None }).await;
+        self.push(Event::Artifact {
+            artifact,
+            append: false,
+            last_chunk: true,
+            metadata: None,
+        })
+        .await;
     }
 
     /// Passes on a piece of a result: behind what is there under its id if `append`, else in its place. To write text,
     /// take a [`writer`](Self::writer), whose flags are always right.
     pub async fn artifact_chunk(&self, artifact: Artifact, append: bool, last_chunk: bool) {
-        self.push(Event::Artifact { artifact, append, last_chunk, metadata: None }).await;
+        self.push(Event::Artifact {
+            artifact,
+            append,
+            last_chunk,
+            metadata: None,
+        })
+        .await;
     }
 
     /// Begins a result whose text comes piece by piece.
     pub fn writer(&self, name: impl Into<String>) -> Writer {
-        let artifact =
-            Artifact { name: Some(name.into()), artifact_id: ArtifactId::random(), ..Artifact::default() };
-        Writer { turn: self.clone(), artifact, begun: false }
+        let artifact = Artifact {
+            name: Some(name.into()),
+            artifact_id: ArtifactId::random(),
+            ..Artifact::default()
+        };
+        Writer {
+            turn: self.clone(),
+            artifact,
+            begun: false,
+        }
     }
 
     async fn status(&self, state: TaskState, message: Option<Message>, metadata: Option<Object>) {
-        let status = TaskStatus { message: message.map(Arc::new), ..TaskStatus::new(state) };
+        let status = TaskStatus {
+            message: message.map(Arc::new),
+            ..TaskStatus::new(state)
+        };
         self.push(Event::Status { status, metadata }).await;
     }
 
@@ -229,18 +272,26 @@ impl Turn {
     }
 
     async fn wait(&self, unheard: Unheard) {
-        let Some(times) = self.0.queue.room(unheard).await else { return };
+        let Some(times) = self.0.queue.room(unheard).await else {
+            return;
+        };
         tracing::debug!(task = %self.task_id(), times, "said after the end of the turn");
         if times == 1 {
             // Once is enough to know of, and an agent that goes on and on must not fill the log.
-            self.0.library.clone().late(self.scope(), self.task_id()).await;
+            self.0
+                .library
+                .clone()
+                .late(self.scope(), self.task_id())
+                .await;
         }
     }
 }
 
 impl std::fmt::Debug for Turn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Turn").field("task", self.task_id()).finish_non_exhaustive()
+        f.debug_struct("Turn")
+            .field("task", self.task_id())
+            .finish_non_exhaustive()
     }
 }
 
@@ -277,19 +328,39 @@ impl Writer {
 
     fn chunk(&mut self, text: String, last_chunk: bool) -> Event {
         let parts = vec![Part::text(text)];
-        let name = if self.begun { None } else { self.artifact.name.clone() };
+        let name = if self.begun {
+            None
+        } else {
+            self.artifact.name.clone()
+        };
         let artifact_id = self.artifact.artifact_id.clone();
         // Not from a default: that would make an id to throw away, for every piece.
         let (description, extensions, metadata) = (None, Vec::new(), None);
-        let artifact = Artifact { artifact_id, name, parts, description, extensions, metadata };
+        let artifact = Artifact {
+            artifact_id,
+            name,
+            parts,
+            description,
+            extensions,
+            metadata,
+        };
         let append = std::mem::replace(&mut self.begun, true);
-        Event::Artifact { artifact, append, last_chunk, metadata: None }
+        Event::Artifact {
+            artifact,
+            append,
+            last_chunk,
+            metadata: None,
+        }
     }
 }
 
 /// What the agent says; its ids are left to the engine.
 fn spoken(part: impl Into<Part>) -> Message {
-    Message { role: Role::Agent, parts: vec![part.into()], ..Message::default() }
+    Message {
+        role: Role::Agent,
+        parts: vec![part.into()],
+        ..Message::default()
+    }
 }
 
 /// A part as a line of a prompt. File contents are not for prompts; the parts themselves are at hand.

@@ -97,7 +97,11 @@ impl Access {
     /// # Errors
     /// Unauthenticated, and no word why; unavailable: nobody can tell now; rate limited: too many were not good. Permission
     /// denied: one of our own calls for somebody who is not known.
-    pub(crate) async fn admit(&self, credentials: &Credentials<'_>, many: bool) -> Result<(Identity, Word)> {
+    pub(crate) async fn admit(
+        &self,
+        credentials: &Credentials<'_>,
+        many: bool,
+    ) -> Result<(Identity, Word)> {
         let identity = self.identify(credentials, many).await?;
         #[cfg(feature = "jws")]
         if !self.nodes.of(&identity).is_empty() {
@@ -114,13 +118,17 @@ impl Access {
         if anonymous.caller().name() == name {
             return self.anonymous.then_some(anonymous);
         }
-        self.authenticators.iter().find_map(|authenticator| authenticator.known(name))
+        self.authenticators
+            .iter()
+            .find_map(|authenticator| authenticator.known(name))
     }
 
     async fn identify(&self, credentials: &Credentials<'_>, many: bool) -> Result<Identity> {
         let guesses = self.guesses.as_ref().filter(|_| !many);
         if let Some(guesses) = guesses {
-            guesses.hear(credentials.peer()).inspect_err(|_| metrics::auth_failed("guessing"))?;
+            guesses
+                .hear(credentials.peer())
+                .inspect_err(|_| metrics::auth_failed("guessing"))?;
         }
         let (mut given, mut later) = (false, None);
         for authenticator in &self.authenticators {
@@ -157,10 +165,17 @@ impl Access {
         tenant: &str,
         request: &Request,
     ) -> Result<()> {
-        self.allows(identity, agent, tenant, request).inspect_err(|_| metrics::auth_failed("forbidden"))
+        self.allows(identity, agent, tenant, request)
+            .inspect_err(|_| metrics::auth_failed("forbidden"))
     }
 
-    fn allows(&self, identity: &Identity, agent: &str, tenant: &str, request: &Request) -> Result<()> {
+    fn allows(
+        &self,
+        identity: &Identity,
+        agent: &str,
+        tenant: &str,
+        request: &Request,
+    ) -> Result<()> {
         if !identity.may_enter(tenant) {
             return Err(ErrorKind::TaskNotFound.into());
         }
@@ -170,7 +185,10 @@ impl Access {
         if identity.is_anonymous() && request.operation() == Operation::GetExtendedAgentCard {
             return Err(ErrorKind::Unauthenticated.into());
         }
-        let about = self.rules.iter().filter(|rule| rule.is_about(agent, request));
+        let about = self
+            .rules
+            .iter()
+            .filter(|rule| rule.is_about(agent, request));
         match about.filter_map(|rule| rule.missing(identity)).next() {
             None => Ok(()),
             Some(_) if identity.is_anonymous() => Err(ErrorKind::Unauthenticated.into()),
@@ -181,7 +199,10 @@ impl Access {
     /// A card as this caller may see it: without the skills that are not for them.
     pub(crate) fn shown(&self, identity: &Identity, agent: &str, mut card: AgentCard) -> AgentCard {
         card.skills.retain(|skill| {
-            let mut rules = self.rules.iter().filter(|rule| rule.is_of_skill(agent, &skill.id));
+            let mut rules = self
+                .rules
+                .iter()
+                .filter(|rule| rule.is_of_skill(agent, &skill.id));
             rules.all(|rule| rule.missing(identity).is_none())
         });
         card
@@ -190,19 +211,29 @@ impl Access {
     /// Writes into a card what is enforced, in place of whatever it said.
     pub(crate) fn describe(&self, agent: &str, card: &mut AgentCard) {
         let ways = self.ways();
-        card.security_schemes = ways.iter().map(|way| (way.name.clone(), way.scheme.clone())).collect();
+        card.security_schemes = ways
+            .iter()
+            .map(|way| (way.name.clone(), way.scheme.clone()))
+            .collect();
         let always = |skill| {
-            let rules = self.rules.iter().flat_map(move |rule| rule.always(agent, skill));
+            let rules = self
+                .rules
+                .iter()
+                .flat_map(move |rule| rule.always(agent, skill));
             rules.map(String::as_str).collect::<Vec<_>>()
         };
         card.security_requirements = requirements(&ways, &always(None));
         if self.anonymous && always(None).is_empty() {
             // As OpenAPI has it: nothing at all suffices too.
-            card.security_requirements.push(SecurityRequirement::default());
+            card.security_requirements
+                .push(SecurityRequirement::default());
         }
         for skill in &mut card.skills {
             let own = always(Some(&skill.id));
-            let protected = self.rules.iter().any(|rule| rule.is_of_skill(agent, &skill.id));
+            let protected = self
+                .rules
+                .iter()
+                .any(|rule| rule.is_of_skill(agent, &skill.id));
             skill.security_requirements = match protected {
                 true => requirements(&ways, &[always(None), own].concat()),
                 false => Vec::new(),
@@ -220,7 +251,11 @@ impl Access {
     /// Each under a name of its own: two issuers are two ways.
     fn ways(&self) -> Vec<Way> {
         let mut ways: Vec<Way> = Vec::new();
-        for mut way in self.authenticators.iter().flat_map(|authenticator| authenticator.ways()) {
+        for mut way in self
+            .authenticators
+            .iter()
+            .flat_map(|authenticator| authenticator.ways())
+        {
             let plain = way.name.clone();
             let mut number = 1;
             while ways.iter().any(|other| other.name == way.name) {
@@ -234,6 +269,14 @@ impl Access {
 }
 
 fn requirements(ways: &[Way], scopes: &[&str]) -> Vec<SecurityRequirement> {
-    let needed = |way: &Way| if way.has_scopes { scopes.to_vec() } else { Vec::new() };
-    ways.iter().map(|way| SecurityRequirement::of(&way.name, needed(way))).collect()
+    let needed = |way: &Way| {
+        if way.has_scopes {
+            scopes.to_vec()
+        } else {
+            Vec::new()
+        }
+    };
+    ways.iter()
+        .map(|way| SecurityRequirement::of(&way.name, needed(way)))
+        .collect()
 }

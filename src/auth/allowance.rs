@@ -105,7 +105,8 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-type Limiter = RateLimiter<Spender, DashMapStateStore<Spender>, DefaultClock, StateInformationMiddleware>;
+type Limiter =
+    RateLimiter<Spender, DashMapStateStore<Spender>, DefaultClock, StateInformationMiddleware>;
 
 /// Counts what callers do.
 pub(crate) struct Meter {
@@ -131,12 +132,17 @@ pub(crate) struct UnderWay(Arc<Mutex<HashMap<Spender, usize>>>, Spender);
 
 impl Meter {
     pub(crate) fn new(allowance: &Allowance) -> Self {
-        let limiter = |quota| RateLimiter::dashmap(quota).with_middleware::<StateInformationMiddleware>();
-        let calls =
-            allowance.calls_per_second.map(|rate| Quota::per_second(rate).allow_burst(allowance.burst));
+        let limiter =
+            |quota| RateLimiter::dashmap(quota).with_middleware::<StateInformationMiddleware>();
+        let calls = allowance
+            .calls_per_second
+            .map(|rate| Quota::per_second(rate).allow_burst(allowance.burst));
         Self {
             calls: calls.map(limiter),
-            bytes: allowance.bytes_per_minute.map(Quota::per_minute).map(limiter),
+            bytes: allowance
+                .bytes_per_minute
+                .map(Quota::per_minute)
+                .map(limiter),
             most_at_once: allowance.concurrent_calls,
             at_once: Arc::default(),
             counted: AtomicUsize::new(0),
@@ -148,17 +154,31 @@ impl Meter {
     ///
     /// # Errors
     /// Rate limited: the caller has to wait.
-    pub(crate) fn spend(&self, spender: &Spender, bytes: usize) -> Result<(Option<Left>, Option<UnderWay>)> {
-        if self.counted.fetch_add(1, Ordering::Relaxed).is_multiple_of(FORGET_EVERY) {
+    pub(crate) fn spend(
+        &self,
+        spender: &Spender,
+        bytes: usize,
+    ) -> Result<(Option<Left>, Option<UnderWay>)> {
+        if self
+            .counted
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(FORGET_EVERY)
+        {
             self.forget();
         }
         let left = match &self.calls {
             Some(calls) => {
-                let state = calls.check_key(spender).map_err(|until| self.wait(&until, "calls"))?;
+                let state = calls
+                    .check_key(spender)
+                    .map_err(|until| self.wait(&until, "calls"))?;
                 let (quota, remaining) = (state.quota(), state.remaining_burst_capacity());
                 let limit = quota.burst_size().get();
                 let reset = quota.replenish_interval() * limit.saturating_sub(remaining);
-                Some(Left { limit, remaining, reset })
+                Some(Left {
+                    limit,
+                    remaining,
+                    reset,
+                })
             }
             None => None,
         };
@@ -175,7 +195,9 @@ impl Meter {
     }
 
     fn begin(&self, spender: &Spender) -> Result<Option<UnderWay>> {
-        let Some(most) = self.most_at_once else { return Ok(None) };
+        let Some(most) = self.most_at_once else {
+            return Ok(None);
+        };
         let mut at_once = lock(&self.at_once);
         let count = at_once.entry(spender.clone()).or_default();
         if *count >= most {
@@ -187,7 +209,9 @@ impl Meter {
 
     fn wait(&self, until: &NotUntil<<DefaultClock as Clock>::Instant>, of: &'static str) -> Error {
         let wait = until.wait_time_from(self.clock.now());
-        limited(of).with("limit", until.quota().burst_size().to_string()).with_retry_after(wait)
+        limited(of)
+            .with("limit", until.quota().burst_size().to_string())
+            .with_retry_after(wait)
     }
 
     /// Those who have all of their allowance are as if they had never called.
@@ -204,8 +228,9 @@ fn limited(of: &'static str) -> Error {
         "bytes" => "bytes_per_minute",
         _ => "concurrent_calls",
     });
-    Error::new(ErrorKind::RateLimited)
-        .with_message(format!("Too many requests: the caller has used up its {of}"))
+    Error::new(ErrorKind::RateLimited).with_message(format!(
+        "Too many requests: the caller has used up its {of}"
+    ))
 }
 
 fn lock(counts: &Mutex<HashMap<Spender, usize>>) -> MutexGuard<'_, HashMap<Spender, usize>> {
@@ -229,7 +254,11 @@ mod tests {
     use super::*;
 
     fn spender(name: &str) -> Spender {
-        Spender::new("agent".into(), &Identity::named(name), [127, 0, 0, 1].into())
+        Spender::new(
+            "agent".into(),
+            &Identity::named(name),
+            [127, 0, 0, 1].into(),
+        )
     }
 
     #[test]
@@ -248,13 +277,23 @@ mod tests {
         assert_eq!(refused.kind(), ErrorKind::RateLimited);
         assert!(refused.retry_after().unwrap() <= Duration::from_secs(1));
         meter.spend(&bob, 90).unwrap();
-        assert!(meter.spend(&bob, 90).err().unwrap().message().contains("bytes"));
+        assert!(
+            meter
+                .spend(&bob, 90)
+                .err()
+                .unwrap()
+                .message()
+                .contains("bytes")
+        );
         assert!(meter.spend(&spender("eve"), 101).is_err());
     }
 
     #[test]
     fn s67_calls_at_the_same_time_are_counted_and_given_back() {
-        let meter = Meter::new(&Allowance { concurrent_calls: Some(1), ..Allowance::default() });
+        let meter = Meter::new(&Allowance {
+            concurrent_calls: Some(1),
+            ..Allowance::default()
+        });
         let first = meter.spend(&spender("ann"), 0).unwrap();
         assert!(meter.spend(&spender("ann"), 0).is_err());
         meter.spend(&spender("bob"), 0).unwrap();
@@ -265,7 +304,8 @@ mod tests {
 
     #[test]
     fn whoever_has_a_network_is_one() {
-        let at = |text: &str| Spender::new("a".into(), &Identity::anonymous(), text.parse().unwrap());
+        let at =
+            |text: &str| Spender::new("a".into(), &Identity::anonymous(), text.parse().unwrap());
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
         assert_ne!(at("10.0.0.1"), at("10.0.0.2"));

@@ -42,7 +42,10 @@ impl Certificates {
         }
         let mut found = self.known.iter().filter(|(name, _)| names.contains(name));
         // One certificate is of one caller.
-        found.next().filter(|_| found.next().is_none()).map(|(_, identity)| identity.clone())
+        found
+            .next()
+            .filter(|_| found.next().is_none())
+            .map(|(_, identity)| identity.clone())
     }
 }
 
@@ -52,10 +55,18 @@ fn identity(name: &str) -> Identity {
 
 #[async_trait]
 impl Authenticator for Certificates {
-    async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Option<Identity>, Refused> {
-        let Some(certificate) = credentials.certificate() else { return Ok(None) };
-        let (_, certificate) = X509Certificate::from_der(certificate).map_err(|_| Refused::NotGood)?;
-        self.find(&names(&certificate)).map(Some).ok_or(Refused::NotGood)
+    async fn authenticate(
+        &self,
+        credentials: &Credentials<'_>,
+    ) -> Result<Option<Identity>, Refused> {
+        let Some(certificate) = credentials.certificate() else {
+            return Ok(None);
+        };
+        let (_, certificate) =
+            X509Certificate::from_der(certificate).map_err(|_| Refused::NotGood)?;
+        self.find(&names(&certificate))
+            .map(Some)
+            .ok_or(Refused::NotGood)
     }
 
     fn known(&self, name: &str) -> Option<Identity> {
@@ -74,9 +85,11 @@ impl Authenticator for Certificates {
 
 /// The names in a certificate: URIs first, then DNS names, then addresses of mail.
 fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
-    let named = certificate.extensions().iter().filter_map(|extension| match extension.parsed_extension() {
-        ParsedExtension::SubjectAlternativeName(named) => Some(&named.general_names),
-        _ => None,
+    let named = certificate.extensions().iter().filter_map(|extension| {
+        match extension.parsed_extension() {
+            ParsedExtension::SubjectAlternativeName(named) => Some(&named.general_names),
+            _ => None,
+        }
     });
     let mut names: Vec<_> = named
         .flatten()

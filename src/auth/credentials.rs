@@ -23,7 +23,12 @@ impl<'a> Credentials<'a> {
         peer: IpAddr,
         certificate: Option<&'a [u8]>,
     ) -> Self {
-        Self { headers, query: query.unwrap_or_default(), peer, certificate }
+        Self {
+            headers,
+            query: query.unwrap_or_default(),
+            peer,
+            certificate,
+        }
     }
 
     /// A header, or a metadata entry of gRPC.
@@ -32,7 +37,9 @@ impl<'a> Credentials<'a> {
     /// It is there more than once, or is no text.
     pub fn header(&self, name: &str) -> Result<Option<&'a str>, Refused> {
         let mut values = self.headers.get_all(name).iter();
-        let Some(value) = values.next() else { return Ok(None) };
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
         let text = value.to_str().map_err(|_| Refused::NotGood)?;
         only(text, values.next().is_none())
     }
@@ -42,7 +49,9 @@ impl<'a> Credentials<'a> {
     /// # Errors
     /// As [`header`](Self::header).
     pub fn authorization(&self, scheme: &str) -> Result<Option<&'a str>, Refused> {
-        let Some(text) = self.header(AUTHORIZATION.as_str())? else { return Ok(None) };
+        let Some(text) = self.header(AUTHORIZATION.as_str())? else {
+            return Ok(None);
+        };
         let (given, rest) = text.split_once(' ').unwrap_or((text, ""));
         Ok(given.eq_ignore_ascii_case(scheme).then(|| rest.trim()))
     }
@@ -52,8 +61,11 @@ impl<'a> Credentials<'a> {
     /// # Errors
     /// It is there more than once.
     pub fn query(&self, name: &str) -> Result<Option<Cow<'a, str>>, Refused> {
-        let mut values = form_urlencoded::parse(self.query.as_bytes()).filter(|(key, _)| key == name);
-        let Some((_, value)) = values.next() else { return Ok(None) };
+        let mut values =
+            form_urlencoded::parse(self.query.as_bytes()).filter(|(key, _)| key == name);
+        let Some((_, value)) = values.next() else {
+            return Ok(None);
+        };
         only(value, values.next().is_none())
     }
 
@@ -62,10 +74,20 @@ impl<'a> Credentials<'a> {
     /// # Errors
     /// It is there more than once.
     pub fn cookie(&self, name: &str) -> Result<Option<&'a str>, Refused> {
-        let lines = self.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-        let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"'));
-        let Some(value) = values.next() else { return Ok(None) };
+        let lines = self
+            .headers
+            .get_all(COOKIE)
+            .iter()
+            .filter_map(|line| line.to_str().ok());
+        let pairs = lines
+            .flat_map(|line| line.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='));
+        let mut values = pairs
+            .filter(|(key, _)| *key == name)
+            .map(|(_, value)| value.trim_matches('"'));
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
         only(value, values.next().is_none())
     }
 
@@ -83,7 +105,11 @@ impl<'a> Credentials<'a> {
 }
 
 fn only<T>(value: T, alone: bool) -> Result<Option<T>, Refused> {
-    if alone { Ok(Some(value)) } else { Err(Refused::NotGood) }
+    if alone {
+        Ok(Some(value))
+    } else {
+        Err(Refused::NotGood)
+    }
 }
 
 #[cfg(test)]
@@ -91,31 +117,54 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    fn with<T>(headers: &[(&'static str, &str)], query: &str, see: impl FnOnce(&Credentials<'_>) -> T) -> T {
-        let headers =
-            headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        see(&Credentials::new(&headers, Some(query), Ipv4Addr::LOCALHOST.into(), None))
+    fn with<T>(
+        headers: &[(&'static str, &str)],
+        query: &str,
+        see: impl FnOnce(&Credentials<'_>) -> T,
+    ) -> T {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect();
+        see(&Credentials::new(
+            &headers,
+            Some(query),
+            Ipv4Addr::LOCALHOST.into(),
+            None,
+        ))
     }
 
     #[test]
     fn a_credential_is_found_where_it_may_be() {
-        with(&[("authorization", "bearer  t"), ("cookie", "a=1; k=\"v\"")], "x=1&key=a%2Bb", |found| {
-            assert_eq!(found.authorization("Bearer").unwrap(), Some("t"));
-            assert_eq!(found.authorization("Basic").unwrap(), None);
-            assert_eq!(found.cookie("k").unwrap(), Some("v"));
-            assert_eq!(found.query("key").unwrap().as_deref(), Some("a+b"));
-            assert_eq!(found.header("x-api-key").unwrap(), None);
-        });
+        with(
+            &[("authorization", "bearer  t"), ("cookie", "a=1; k=\"v\"")],
+            "x=1&key=a%2Bb",
+            |found| {
+                assert_eq!(found.authorization("Bearer").unwrap(), Some("t"));
+                assert_eq!(found.authorization("Basic").unwrap(), None);
+                assert_eq!(found.cookie("k").unwrap(), Some("v"));
+                assert_eq!(found.query("key").unwrap().as_deref(), Some("a+b"));
+                assert_eq!(found.header("x-api-key").unwrap(), None);
+            },
+        );
     }
 
     #[test]
     fn s84_what_is_given_twice_is_refused() {
-        with(&[("authorization", "Bearer a"), ("authorization", "Bearer b")], "", |found| {
-            assert!(found.authorization("Bearer").is_err());
-        });
-        with(&[("cookie", "k=1"), ("cookie", "k=2")], "key=1&key=1", |found| {
-            assert!(found.cookie("k").is_err());
-            assert!(found.query("key").is_err());
-        });
+        with(
+            &[("authorization", "Bearer a"), ("authorization", "Bearer b")],
+            "",
+            |found| {
+                assert!(found.authorization("Bearer").is_err());
+            },
+        );
+        with(
+            &[("cookie", "k=1"), ("cookie", "k=2")],
+            "key=1&key=1",
+            |found| {
+                assert!(found.cookie("k").is_err());
+                assert!(found.query("key").is_err());
+            },
+        );
     }
 }

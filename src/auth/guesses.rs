@@ -29,7 +29,10 @@ struct Wrong {
 impl Guesses {
     /// So many a minute are looked at.
     pub(super) fn new(most: u32) -> Self {
-        Self { most, wrong: Mutex::default() }
+        Self {
+            most,
+            wrong: Mutex::default(),
+        }
     }
 
     /// Whether an address is heard, before anything that it shows is looked at.
@@ -41,7 +44,9 @@ impl Guesses {
         match wrong.get(&neighbours(peer)) {
             Some(Wrong { since, times }) if *times >= self.most && since.elapsed() < WINDOW => {
                 Err(Error::new(ErrorKind::RateLimited)
-                    .with_message("Too many requests: too many credentials from this address were not good")
+                    .with_message(
+                        "Too many requests: too many credentials from this address were not good",
+                    )
                     .with_retry_after(WINDOW.saturating_sub(since.elapsed())))
             }
             _ => Ok(()),
@@ -58,9 +63,15 @@ impl Guesses {
             wrong.clear();
         }
         let now = Instant::now();
-        let one = wrong.entry(neighbours(peer)).or_insert(Wrong { since: now, times: 0 });
+        let one = wrong.entry(neighbours(peer)).or_insert(Wrong {
+            since: now,
+            times: 0,
+        });
         if one.since.elapsed() >= WINDOW {
-            *one = Wrong { since: now, times: 0 };
+            *one = Wrong {
+                since: now,
+                times: 0,
+            };
         }
         one.times = one.times.saturating_add(1);
     }

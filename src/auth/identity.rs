@@ -20,12 +20,22 @@ impl Identity {
     /// (`key:`, `jwt:`, `cert:`), so that nobody of one kind is taken for somebody of another.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self { caller: Caller::named(name), scopes: Vec::new(), agents: None, tenants: Vec::new() }
+        Self {
+            caller: Caller::named(name),
+            scopes: Vec::new(),
+            agents: None,
+            tenants: Vec::new(),
+        }
     }
 
     /// Nobody in particular.
     pub(crate) fn anonymous() -> Self {
-        Self { caller: Caller::anonymous(), scopes: Vec::new(), agents: None, tenants: Vec::new() }
+        Self {
+            caller: Caller::anonymous(),
+            scopes: Vec::new(),
+            agents: None,
+            tenants: Vec::new(),
+        }
     }
 
     /// Gives these scopes.
@@ -38,7 +48,9 @@ impl Identity {
     /// Allows these agents, by their name in the server, and no others. Until it is called all are allowed.
     #[must_use]
     pub fn agents<S: Into<String>>(mut self, agents: impl IntoIterator<Item = S>) -> Self {
-        self.agents.get_or_insert_default().extend(agents.into_iter().map(Into::into));
+        self.agents
+            .get_or_insert_default()
+            .extend(agents.into_iter().map(Into::into));
         self
     }
 
@@ -66,20 +78,34 @@ impl Identity {
         let agents = match (&self.agents, other.agents) {
             (None, agents) => agents,
             (Some(own), None) => Some(own.clone()),
-            (Some(own), Some(agents)) => {
-                Some(agents.into_iter().filter(|agent| own.contains(agent)).collect())
-            }
+            (Some(own), Some(agents)) => Some(
+                agents
+                    .into_iter()
+                    .filter(|agent| own.contains(agent))
+                    .collect(),
+            ),
         };
         let every = |tenants: &[String]| tenants.iter().any(|tenant| tenant == EVERY);
         let tenants = match (every(&self.tenants), every(&other.tenants)) {
             (true, _) => other.tenants,
             (false, true) => self.tenants.clone(),
-            (false, false) => {
-                other.tenants.into_iter().filter(|tenant| self.tenants.contains(tenant)).collect()
-            }
+            (false, false) => other
+                .tenants
+                .into_iter()
+                .filter(|tenant| self.tenants.contains(tenant))
+                .collect(),
         };
-        let scopes = other.scopes.into_iter().filter(|scope| self.has_scope(scope)).collect();
-        Self { caller: other.caller, scopes, agents, tenants }
+        let scopes = other
+            .scopes
+            .into_iter()
+            .filter(|scope| self.has_scope(scope))
+            .collect();
+        Self {
+            caller: other.caller,
+            scopes,
+            agents,
+            tenants,
+        }
     }
 
     pub(crate) fn is_anonymous(&self) -> bool {
@@ -87,7 +113,9 @@ impl Identity {
     }
 
     pub(super) fn may_call(&self, agent: &str) -> bool {
-        self.agents.as_ref().is_none_or(|agents| agents.iter().any(|own| own == agent))
+        self.agents
+            .as_ref()
+            .is_none_or(|agents| agents.iter().any(|own| own == agent))
     }
 
     pub(super) fn may_enter(&self, tenant: &str) -> bool {
@@ -101,12 +129,21 @@ mod tests {
 
     #[test]
     fn s61_two_together_may_do_what_both_may() {
-        let node = Identity::named("key:node").scopes(["read", "write"]).agents(["a", "b"]).tenants(["*"]);
-        let ann = Identity::named("key:ann").scopes(["read", "admin"]).agents(["b", "c"]).tenants(["acme"]);
+        let node = Identity::named("key:node")
+            .scopes(["read", "write"])
+            .agents(["a", "b"])
+            .tenants(["*"]);
+        let ann = Identity::named("key:ann")
+            .scopes(["read", "admin"])
+            .agents(["b", "c"])
+            .tenants(["acme"]);
         let both = node.together(ann.clone());
         assert_eq!(both.caller().name(), "key:ann");
         assert!(both.has_scope("read") && !both.has_scope("write") && !both.has_scope("admin"));
-        assert_eq!(["a", "b", "c"].map(|agent| both.may_call(agent)), [false, true, false]);
+        assert_eq!(
+            ["a", "b", "c"].map(|agent| both.may_call(agent)),
+            [false, true, false]
+        );
         assert!(both.may_enter("acme") && !both.may_enter("other"));
         let free = Identity::named("key:node").together(ann);
         assert_eq!(["b", "x"].map(|agent| free.may_call(agent)), [true, false]);

@@ -9,7 +9,9 @@ use jsonwebtoken::{Validation, decode, decode_header};
 use serde::{Deserialize, Serialize};
 
 use super::{Authenticator, Credentials, Identity, Refused, Way};
-use crate::model::{Error, HttpAuthSecurityScheme, OpenIdConnectSecurityScheme, Result, SecurityScheme};
+use crate::model::{
+    Error, HttpAuthSecurityScheme, OpenIdConnectSecurityScheme, Result, SecurityScheme,
+};
 use key_set::{KeySet, Source};
 
 /// How much clocks may differ, in seconds.
@@ -80,9 +82,18 @@ impl Jwt {
     /// # Errors
     /// Invalid: the issuer is no URL that can be asked.
     pub fn discover(issuer: &str, audience: &str) -> Result<Self> {
-        let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let source = Source::Discovery { url: parsed(&url)?, issuer: issuer.to_owned() };
-        Ok(Self { discovered: true, ..Self::new(issuer, audience, source) })
+        let url = format!(
+            "{}/.well-known/openid-configuration",
+            issuer.trim_end_matches('/')
+        );
+        let source = Source::Discovery {
+            url: parsed(&url)?,
+            issuer: issuer.to_owned(),
+        };
+        Ok(Self {
+            discovered: true,
+            ..Self::new(issuer, audience, source)
+        })
     }
 
     /// Tokens of this issuer, for this audience, signed with a key of the set at this URL.
@@ -96,10 +107,18 @@ impl Jwt {
     fn new(issuer: &str, audience: &str, source: Source) -> Self {
         Self {
             issuer: issuer.to_owned(),
-            audiences: vec![Audience { name: audience.to_owned(), agent: None }],
-            algorithms: [Algorithm::Rs256, Algorithm::Ps256, Algorithm::Es256, Algorithm::EdDsa]
-                .map(Into::into)
-                .to_vec(),
+            audiences: vec![Audience {
+                name: audience.to_owned(),
+                agent: None,
+            }],
+            algorithms: [
+                Algorithm::Rs256,
+                Algorithm::Ps256,
+                Algorithm::Es256,
+                Algorithm::EdDsa,
+            ]
+            .map(Into::into)
+            .to_vec(),
             tenant_claim: None,
             discovered: false,
             keys: KeySet::new(source),
@@ -116,7 +135,10 @@ impl Jwt {
     /// Takes tokens for this audience too: they are good for this agent alone.
     #[must_use]
     pub fn audience_of(mut self, agent: &str, audience: &str) -> Self {
-        self.audiences.push(Audience { name: audience.to_owned(), agent: Some(agent.to_owned()) });
+        self.audiences.push(Audience {
+            name: audience.to_owned(),
+            agent: Some(agent.to_owned()),
+        });
         self
     }
 
@@ -145,14 +167,26 @@ impl Jwt {
         {
             return Err(Refused::NotGood);
         }
-        let key = self.keys.find(header.kid.as_deref(), header.alg).await?.ok_or(Refused::NotGood)?;
+        let key = self
+            .keys
+            .find(header.kid.as_deref(), header.alg)
+            .await?
+            .ok_or(Refused::NotGood)?;
         let mut validation = Validation::new(header.alg);
         validation.leeway = LEEWAY;
         validation.validate_nbf = true;
         validation.set_issuer(&[&self.issuer]);
-        validation.set_audience(&self.audiences.iter().map(|audience| &audience.name).collect::<Vec<_>>());
+        validation.set_audience(
+            &self
+                .audiences
+                .iter()
+                .map(|audience| &audience.name)
+                .collect::<Vec<_>>(),
+        );
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-        let claims = decode::<Claims>(token, &key, &validation).map_err(not_good)?.claims;
+        let claims = decode::<Claims>(token, &key, &validation)
+            .map_err(not_good)?
+            .claims;
         self.identity(&claims).ok_or(Refused::NotGood)
     }
 
@@ -162,14 +196,25 @@ impl Jwt {
         }
         let mut identity = Identity::named(&format!("jwt:{}|{}", self.issuer, claims.sub));
         let audiences = claims.aud.texts();
-        let mut given = self.audiences.iter().filter(|own| audiences.contains(&own.name.as_str()));
+        let mut given = self
+            .audiences
+            .iter()
+            .filter(|own| audiences.contains(&own.name.as_str()));
         if given.clone().all(|own| own.agent.is_some()) {
             identity = identity.agents(given.by_ref().filter_map(|own| own.agent.clone()));
         }
         for scopes in [&claims.scope, &claims.scp] {
-            identity = identity.scopes(scopes.texts().iter().flat_map(|text| text.split_whitespace()));
+            identity = identity.scopes(
+                scopes
+                    .texts()
+                    .iter()
+                    .flat_map(|text| text.split_whitespace()),
+            );
         }
-        let tenants = self.tenant_claim.as_ref().and_then(|claim| claims.others.get(claim));
+        let tenants = self
+            .tenant_claim
+            .as_ref()
+            .and_then(|claim| claims.others.get(claim));
         let tenants = tenants.and_then(|value| serde_json::from_value::<Texts>(value.clone()).ok());
         // A star is a word of ours and not the issuer's.
         let tenants = tenants.unwrap_or_default();
@@ -184,7 +229,9 @@ fn not_good(error: jsonwebtoken::errors::Error) -> Refused {
 }
 
 fn parsed(url: &str) -> Result<http::Uri> {
-    let uri = url.parse().map_err(|_| Error::invalid("url", "must be an absolute URL"))?;
+    let uri = url
+        .parse()
+        .map_err(|_| Error::invalid("url", "must be an absolute URL"))?;
     crate::egress::check(&uri)?;
     Ok(uri)
 }
@@ -226,7 +273,9 @@ impl Texts {
 
 impl fmt::Debug for Jwt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jwt").field("issuer", &self.issuer).finish_non_exhaustive()
+        f.debug_struct("Jwt")
+            .field("issuer", &self.issuer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -244,7 +293,10 @@ impl Authenticator for Jwt {
 
     /// What their tokens would give them is not known here: nobody shows one.
     fn known(&self, name: &str) -> Option<Identity> {
-        let subject = name.strip_prefix("jwt:")?.strip_prefix(&self.issuer)?.strip_prefix('|')?;
+        let subject = name
+            .strip_prefix("jwt:")?
+            .strip_prefix(&self.issuer)?
+            .strip_prefix('|')?;
         (!subject.is_empty()).then(|| Identity::named(name))
     }
 

@@ -52,7 +52,11 @@ impl KeyFile {
     /// # Errors
     /// As [`read`](Self::read), or it cannot be written.
     pub fn change<T>(&self, change: impl FnOnce(&mut Vec<Key>) -> T) -> io::Result<T> {
-        let lock = private().create(true).truncate(false).write(true).open(self.beside(".lock"))?;
+        let lock = private()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(self.beside(".lock"))?;
         lock.lock()?;
         let mut keys = self.read()?;
         let told = change(&mut keys);
@@ -62,7 +66,11 @@ impl KeyFile {
 
     fn write(&self, content: &Content) -> io::Result<()> {
         let fresh = self.beside(".new");
-        let mut file = private().create(true).truncate(true).write(true).open(&fresh)?;
+        let mut file = private()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .open(&fresh)?;
         serde_json::to_writer_pretty(&mut file, content)?;
         file.write_all(b"\n")?;
         file.sync_all()?;
@@ -90,7 +98,10 @@ fn check_private(file: &File) -> io::Result<()> {
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can read the file of keys; chmod it to 600"))
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "others can read the file of keys; chmod it to 600",
+    ))
 }
 
 #[cfg(not(unix))]
@@ -110,7 +121,11 @@ mod tests {
         let (secret, key) = Key::fresh("ann");
         file.change(|keys| keys.push(key.clone())).unwrap();
         assert_eq!(file.read().unwrap(), [key]);
-        assert!(!fs::read_to_string(file.path()).unwrap().contains(secret.expose()));
+        assert!(
+            !fs::read_to_string(file.path())
+                .unwrap()
+                .contains(secret.expose())
+        );
     }
 
     #[cfg(unix)]
@@ -120,7 +135,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = KeyFile::new(folder.path().join("keys.json"));
         file.change(|keys| keys.push(Key::fresh("ann").1)).unwrap();
-        assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(file.path()).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
         let error = file.read().unwrap_err();
         assert!(error.to_string().contains("chmod"), "{error}");

@@ -13,7 +13,8 @@ use uuid::Uuid;
 
 use super::{Authenticator, Credentials, Identity, Refused, Way};
 use crate::model::{
-    ApiKeySecurityScheme, Base64, Error, HttpAuthSecurityScheme, Result, Secret, SecurityScheme, Timestamp,
+    ApiKeySecurityScheme, Base64, Error, HttpAuthSecurityScheme, Result, Secret, SecurityScheme,
+    Timestamp,
 };
 
 /// What our keys begin with, so that people and scanners know what they have found.
@@ -52,13 +53,22 @@ impl Key {
     /// A fresh key of this name, and what is kept of it. The first is shown once and to nobody else.
     #[must_use]
     pub fn fresh(name: &str) -> (Secret, Self) {
-        let secret = format!("{PREFIX}{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        let secret = format!(
+            "{PREFIX}{}{}",
+            Uuid::new_v4().simple(),
+            Uuid::new_v4().simple()
+        );
         let key = Self::of(name, &secret);
         (secret.into(), key)
     }
 
     fn of(name: &str, secret: &str) -> Self {
-        let id: String = Uuid::new_v4().simple().to_string().chars().take(8).collect();
+        let id: String = Uuid::new_v4()
+            .simple()
+            .to_string()
+            .chars()
+            .take(8)
+            .collect();
         Self {
             id,
             name: name.to_owned(),
@@ -78,8 +88,9 @@ impl Key {
     }
 
     fn identity(&self) -> Identity {
-        let identity =
-            Identity::named(&format!("key:{}", self.name)).scopes(&self.scopes).tenants(&self.tenants);
+        let identity = Identity::named(&format!("key:{}", self.name))
+            .scopes(&self.scopes)
+            .tenants(&self.tenants);
         match &self.agents {
             Some(agents) => identity.agents(agents),
             None => identity,
@@ -128,7 +139,10 @@ impl Keys {
     #[must_use]
     pub fn new() -> Self {
         let places = vec![KeyPlace::Bearer, KeyPlace::Header("X-API-Key".to_owned())];
-        Self { table: Arc::default(), places }
+        Self {
+            table: Arc::default(),
+            places,
+        }
     }
 
     /// Looks for keys in these places instead.
@@ -149,9 +163,17 @@ impl Keys {
     ///
     /// # Errors
     /// Invalid: it is shorter than 20 bytes, and so could be guessed.
-    pub fn take(&self, name: &str, secret: &Secret, with: impl FnOnce(Identity) -> Identity) -> Result<()> {
+    pub fn take(
+        &self,
+        name: &str,
+        secret: &Secret,
+        with: impl FnOnce(Identity) -> Identity,
+    ) -> Result<()> {
         if secret.expose().len() < MIN_LENGTH {
-            return Err(Error::invalid("key", format!("must have at least {MIN_LENGTH} random characters")));
+            return Err(Error::invalid(
+                "key",
+                format!("must have at least {MIN_LENGTH} random characters"),
+            ));
         }
         let key = Key::of(name, secret.expose());
         self.insert(&key, with(key.identity()));
@@ -164,13 +186,21 @@ impl Keys {
         for key in keys {
             fresh.insert(key, key.identity());
         }
-        let table = std::mem::take(&mut *fresh.table.write().unwrap_or_else(PoisonError::into_inner));
+        let table =
+            std::mem::take(&mut *fresh.table.write().unwrap_or_else(PoisonError::into_inner));
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
     }
 
     fn insert(&self, key: &Key, identity: Identity) {
-        let Some(digest) = from_hex(&key.digest) else { return };
-        let known = Known { digest, name: key.name.clone(), expires_ms: key.expires_ms, identity };
+        let Some(digest) = from_hex(&key.digest) else {
+            return;
+        };
+        let known = Known {
+            digest,
+            name: key.name.clone(),
+            expires_ms: key.expires_ms,
+            identity,
+        };
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         table.entry(shelf(&digest)).or_default().push(known);
     }
@@ -180,16 +210,24 @@ impl Keys {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         // The shelf tells of the digest, which tells nothing of the key; the rest takes the same time for all.
         let mut known = table.get(&shelf(&digest)).into_iter().flatten();
-        let found = known.find(|known| known.digest.ct_eq(&digest).into()).ok_or(Refused::NotGood)?;
+        let found = known
+            .find(|known| known.digest.ct_eq(&digest).into())
+            .ok_or(Refused::NotGood)?;
         let ended = found.expires_ms.is_some_and(|end| end <= now());
         let other = user.is_some_and(|user| user != found.name);
-        if ended || other { Err(Refused::NotGood) } else { Ok(found.identity.clone()) }
+        if ended || other {
+            Err(Refused::NotGood)
+        } else {
+            Ok(found.identity.clone())
+        }
     }
 }
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("places", &self.places).finish_non_exhaustive()
+        f.debug_struct("Keys")
+            .field("places", &self.places)
+            .finish_non_exhaustive()
     }
 }
 
@@ -201,10 +239,15 @@ impl Authenticator for Keys {
     ) -> std::result::Result<Option<Identity>, Refused> {
         let mut found = None;
         for place in &self.places {
-            let Some((secret, user)) = place.look(credentials)? else { continue };
+            let Some((secret, user)) = place.look(credentials)? else {
+                continue;
+            };
             let identity = self.find(&secret, user.as_deref())?;
             // Two keys are of one caller, or of nobody.
-            if found.as_ref().is_some_and(|other: &Identity| *other != identity) {
+            if found
+                .as_ref()
+                .is_some_and(|other: &Identity| *other != identity)
+            {
                 return Err(Refused::NotGood);
             }
             found = Some(identity);
@@ -215,8 +258,13 @@ impl Authenticator for Keys {
     /// By any of their keys: what all of them are good for.
     fn known(&self, name: &str) -> Option<Identity> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let good = table.values().flatten().filter(|known| known.expires_ms.is_none_or(|end| end > now()));
-        let theirs = good.map(|known| &known.identity).filter(|known| known.caller().name() == name);
+        let good = table
+            .values()
+            .flatten()
+            .filter(|known| known.expires_ms.is_none_or(|end| end > now()));
+        let theirs = good
+            .map(|known| &known.identity)
+            .filter(|known| known.caller().name() == name);
         theirs.cloned().reduce(|all, one| all.together(one))
     }
 
@@ -227,10 +275,15 @@ impl Authenticator for Keys {
 
 impl KeyPlace {
     /// The key that is there, and whose it is said to be.
-    fn look<'a>(&self, credentials: &Credentials<'a>) -> std::result::Result<Option<Found<'a>>, Refused> {
+    fn look<'a>(
+        &self,
+        credentials: &Credentials<'a>,
+    ) -> std::result::Result<Option<Found<'a>>, Refused> {
         let alone = |text: Cow<'a, str>| (text, None);
         Ok(match self {
-            Self::Bearer => credentials.authorization("Bearer")?.map(|text| alone(text.into())),
+            Self::Bearer => credentials
+                .authorization("Bearer")?
+                .map(|text| alone(text.into())),
             Self::Header(name) => credentials.header(name)?.map(|text| alone(text.into())),
             Self::Query(name) => credentials.query(name)?.map(alone),
             Self::Cookie(name) => credentials.cookie(name)?.map(|text| alone(text.into())),
@@ -263,7 +316,11 @@ impl KeyPlace {
         };
         match self {
             Self::Bearer => http("bearer", "Bearer", "Bearer realm=\"attache\""),
-            Self::Basic => http("basic", "Basic", "Basic realm=\"attache\", charset=\"UTF-8\""),
+            Self::Basic => http(
+                "basic",
+                "Basic",
+                "Basic realm=\"attache\", charset=\"UTF-8\"",
+            ),
             Self::Header(name) => key("header", name),
             Self::Query(name) => key("query", name),
             Self::Cookie(name) => key("cookie", name),
@@ -285,7 +342,10 @@ fn digest(secret: &str) -> [u8; 32] {
 }
 
 fn shelf(digest: &[u8; 32]) -> u64 {
-    digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+    digest
+        .iter()
+        .take(8)
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -293,7 +353,9 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn from_hex(text: &str) -> Option<[u8; 32]> {
-    let pairs = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok());
+    let pairs = (0..text.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok());
     pairs.collect::<Option<Vec<_>>>()?.try_into().ok()
 }
 
@@ -325,7 +387,9 @@ mod tests {
         let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
         let credentials = Credentials::new(&headers, None, Ipv4Addr::LOCALHOST.into(), None);
         let known = keys.authenticate(&credentials).await;
-        known.ok().map(|known| known.map_or_else(String::new, |known| known.caller().name().to_owned()))
+        known
+            .ok()
+            .map(|known| known.map_or_else(String::new, |known| known.caller().name().to_owned()))
     }
 
     #[tokio::test]
@@ -338,7 +402,12 @@ mod tests {
         ]);
         let key = keys.issue("ann", |identity| identity);
         let text = key.expose();
-        let basic = |user: &str| format!("Basic {}", Base64::encode(format!("{user}:{text}")).as_str());
+        let basic = |user: &str| {
+            format!(
+                "Basic {}",
+                Base64::encode(format!("{user}:{text}")).as_str()
+            )
+        };
         let ann = Some("key:ann".to_owned());
         for (name, value, expected) in [
             ("authorization", format!("Bearer {text}"), ann.clone()),
@@ -349,7 +418,11 @@ mod tests {
             ("authorization", format!("Bearer {}x", text), None),
             ("authorization", "Bearer ".to_owned(), None),
             ("authorization", "Basic ?".to_owned(), None),
-            ("authorization", format!("Negotiate {text}"), Some(String::new())),
+            (
+                "authorization",
+                format!("Negotiate {text}"),
+                Some(String::new()),
+            ),
             ("x-other", text.to_owned(), Some(String::new())),
         ] {
             assert_eq!(who(&keys, name, &value).await, expected, "{name}: {value}");
@@ -372,8 +445,12 @@ mod tests {
 
     #[test]
     fn s41_what_can_be_guessed_is_no_key() {
-        let error = Keys::new().take("ann", &"hunter2".into(), |ann| ann).unwrap_err();
+        let error = Keys::new()
+            .take("ann", &"hunter2".into(), |ann| ann)
+            .unwrap_err();
         assert!(!error.message().contains("hunter2"), "{error}");
-        Keys::new().take("ann", &"a-text-that-is-long-enough".into(), |ann| ann).unwrap();
+        Keys::new()
+            .take("ann", &"a-text-that-is-long-enough".into(), |ann| ann)
+            .unwrap();
     }
 }

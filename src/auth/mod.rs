@@ -62,7 +62,10 @@ pub trait Authenticator: Send + Sync + 'static {
     ///
     /// # Errors
     /// It carries something, and it is not good, or nobody can tell now.
-    async fn authenticate(&self, credentials: &Credentials<'_>) -> Result<Option<Identity>, Refused>;
+    async fn authenticate(
+        &self,
+        credentials: &Credentials<'_>,
+    ) -> Result<Option<Identity>, Refused>;
 
     /// What somebody of this name may do who is not here themselves: another server of ours calls for them. `None`: nobody of
     /// that name would be known in this way.

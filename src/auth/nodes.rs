@@ -25,18 +25,24 @@ impl Word {
     /// # Errors
     /// Permission denied: a node does not say for whom it speaks.
     pub(crate) fn hold(&self, request: &mut Request) -> Result<()> {
-        let (Request::SendMessage(request) | Request::SendStreamingMessage(request)) = request else {
+        let (Request::SendMessage(request) | Request::SendStreamingMessage(request)) = request
+        else {
             return Ok(());
         };
         match self {
             Self::Own => Ok(()),
             Self::Missing => {
                 metrics::auth_failed("node");
-                Err(Error::new(ErrorKind::PermissionDenied)
-                    .with_message("Permission denied: a server of ours must sign for whom it calls"))
+                Err(Error::new(ErrorKind::PermissionDenied).with_message(
+                    "Permission denied: a server of ours must sign for whom it calls",
+                ))
             }
             Self::Signed(Some(lineage)) => {
-                request.message.metadata.get_or_insert_default().insert(LINEAGE, lineage.clone());
+                request
+                    .message
+                    .metadata
+                    .get_or_insert_default()
+                    .insert(LINEAGE, lineage.clone());
                 Ok(())
             }
             Self::Signed(None) => {
@@ -66,7 +72,10 @@ mod signed {
     impl Nodes {
         /// The keys of this caller; none if it is no node.
         pub(in crate::auth) fn of(&self, caller: &Identity) -> Vec<Arc<PublishedKeys>> {
-            let own = self.0.iter().filter(|(name, _)| name == caller.caller().name());
+            let own = self
+                .0
+                .iter()
+                .filter(|(name, _)| name == caller.caller().name());
             own.map(|(_, keys)| keys.clone()).collect()
         }
     }
@@ -95,23 +104,34 @@ mod signed {
                 metrics::auth_failed("node");
                 Error::from(ErrorKind::Unauthenticated)
             };
-            let Some(token) = credentials.header(Delegation::HEADER).map_err(|_| not_good())? else {
+            let Some(token) = credentials
+                .header(Delegation::HEADER)
+                .map_err(|_| not_good())?
+            else {
                 return Ok((node, Word::Missing));
             };
             for keys in self.nodes.of(&node) {
                 let claims = keys.claims(token).await;
-                let claims = claims.map_err(|error| Error::new(ErrorKind::Unavailable).with_source(error))?;
+                let claims = claims
+                    .map_err(|error| Error::new(ErrorKind::Unavailable).with_source(error))?;
                 if let Some(Delegation { caller, lineage }) = claims.and_then(Delegation::read) {
                     let known = self.known(&caller).ok_or_else(|| {
                         metrics::auth_failed("forbidden");
                         ErrorKind::PermissionDenied
                     })?;
-                    tracing::debug!(node = node.caller().name(), caller, "a node calls for somebody");
+                    tracing::debug!(
+                        node = node.caller().name(),
+                        caller,
+                        "a node calls for somebody"
+                    );
                     let lineage = lineage.and_then(|lineage| Json::of(&lineage).ok());
                     return Ok((node.together(known), Word::Signed(lineage)));
                 }
             }
-            tracing::info!(node = node.caller().name(), "what a node has signed is not good");
+            tracing::info!(
+                node = node.caller().name(),
+                "what a node has signed is not good"
+            );
             Err(not_good())
         }
     }

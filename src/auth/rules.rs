@@ -29,7 +29,12 @@ impl Rule {
     /// A call needs these scopes; without any it is enough that the caller is known.
     pub fn needs<S: Into<String>>(scopes: impl IntoIterator<Item = S>) -> Self {
         let scopes = scopes.into_iter().map(Into::into).collect();
-        Self { scopes, agent: None, operations: Vec::new(), skill: None }
+        Self {
+            scopes,
+            agent: None,
+            operations: Vec::new(),
+            skill: None,
+        }
     }
 
     /// Only calls of this agent, by its name in the server.
@@ -56,13 +61,20 @@ impl Rule {
     pub(super) fn is_about(&self, agent: &str, request: &Request) -> bool {
         self.is_of(agent)
             && (self.operations.is_empty() || self.operations.contains(&request.operation()))
-            && self.skill.as_ref().is_none_or(|skill| skill_of(request).as_ref() == Some(skill))
+            && self
+                .skill
+                .as_ref()
+                .is_none_or(|skill| skill_of(request).as_ref() == Some(skill))
     }
 
     /// The scopes that it needs and somebody has not got; `None` if all is well.
     pub(super) fn missing(&self, identity: &Identity) -> Option<String> {
-        let missing: Vec<_> =
-            self.scopes.iter().filter(|scope| !identity.has_scope(scope)).map(String::as_str).collect();
+        let missing: Vec<_> = self
+            .scopes
+            .iter()
+            .filter(|scope| !identity.has_scope(scope))
+            .map(String::as_str)
+            .collect();
         let known = !identity.is_anonymous();
         (!known || !missing.is_empty()).then(|| missing.join(" "))
     }

@@ -34,7 +34,8 @@ impl Channels {
     /// Drops what nobody watches any more; seldom enough that a watch costs the same however many there are.
     fn sweep(&mut self) {
         if self.by_task.len() >= self.sweep_at {
-            self.by_task.retain(|_, channel| channel.receiver_count() > 0);
+            self.by_task
+                .retain(|_, channel| channel.receiver_count() > 0);
             self.sweep_at = FIRST_SWEEP.max(self.by_task.len() * 2);
         }
     }
@@ -43,7 +44,9 @@ impl Channels {
 impl Bus for Local {
     fn announce(&self, task: &TaskId, at: Seq) {
         let mut channels = self.channels();
-        let Some(channel) = channels.by_task.get(task) else { return };
+        let Some(channel) = channels.by_task.get(task) else {
+            return;
+        };
         if channel.receiver_count() == 0 {
             channels.by_task.remove(task);
         } else {
@@ -52,13 +55,19 @@ impl Bus for Local {
     }
 
     fn is_watched(&self, task: &TaskId) -> bool {
-        self.channels().by_task.get(task).is_some_and(|channel| channel.receiver_count() > 0)
+        self.channels()
+            .by_task
+            .get(task)
+            .is_some_and(|channel| channel.receiver_count() > 0)
     }
 
     fn watch(&self, task: &TaskId) -> watch::Receiver<Seq> {
         let mut channels = self.channels();
         channels.sweep();
-        let channel = channels.by_task.entry(task.clone()).or_insert_with(|| watch::Sender::new(Seq(0)));
+        let channel = channels
+            .by_task
+            .entry(task.clone())
+            .or_insert_with(|| watch::Sender::new(Seq(0)));
         channel.subscribe()
     }
 }

@@ -6,8 +6,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::TaskStream;
 use crate::model::{
-    AgentCard, CancelTaskRequest, Error, GetTaskRequest, ListTasksRequest, ListTasksResponse, Result,
-    SendMessageRequest, SendMessageResponse, Seq, StreamResponse, Task, TaskId,
+    AgentCard, CancelTaskRequest, Error, GetTaskRequest, ListTasksRequest, ListTasksResponse,
+    Result, SendMessageRequest, SendMessageResponse, Seq, StreamResponse, Task, TaskId,
 };
 
 /// A [`Client`](super::Client) whose calls wait. Not for use inside an async runtime, where it would stop everybody.
@@ -36,7 +36,10 @@ impl Client {
     pub fn discover(url: &str) -> Result<Self> {
         let runtime = runtime()?;
         let client = runtime.block_on(super::Client::discover(url))?;
-        Ok(Self { client, runtime: Arc::new(runtime) })
+        Ok(Self {
+            client,
+            runtime: Arc::new(runtime),
+        })
     }
 
     /// A client that does as this one does.
@@ -44,7 +47,10 @@ impl Client {
     /// # Errors
     /// The system gives us no runtime.
     pub fn new(client: super::Client) -> Result<Self> {
-        Ok(Self { client, runtime: Arc::new(runtime()?) })
+        Ok(Self {
+            client,
+            runtime: Arc::new(runtime()?),
+        })
     }
 
     /// The client behind it.
@@ -73,14 +79,20 @@ impl Client {
     /// As there.
     pub fn stream(&self, request: impl Into<SendMessageRequest>) -> Result<Events> {
         let stream = self.wait(self.client.stream(request))?;
-        Ok(Events { stream, runtime: self.runtime.clone() })
+        Ok(Events {
+            stream,
+            runtime: self.runtime.clone(),
+        })
     }
 
     /// Follows a task to its end; see [`super::Client::follow`].
     #[must_use]
     pub fn follow(&self, id: impl Into<TaskId>, after: Option<Seq>) -> Events {
         let _entered = self.runtime.enter();
-        Events { stream: self.client.follow(id, after), runtime: self.runtime.clone() }
+        Events {
+            stream: self.client.follow(id, after),
+            runtime: self.runtime.clone(),
+        }
     }
 
     /// Reads a task.
@@ -88,7 +100,10 @@ impl Client {
     /// # Errors
     /// As [`super::Client::get_task`].
     pub fn get_task(&self, id: impl Into<TaskId>) -> Result<Task> {
-        self.wait(self.client.get_task(GetTaskRequest { id: id.into(), ..Default::default() }))
+        self.wait(self.client.get_task(GetTaskRequest {
+            id: id.into(),
+            ..Default::default()
+        }))
     }
 
     /// Lists tasks by page.
@@ -104,7 +119,10 @@ impl Client {
     /// # Errors
     /// As [`super::Client::cancel_task`].
     pub fn cancel_task(&self, id: impl Into<TaskId>) -> Result<Task> {
-        self.wait(self.client.cancel_task(CancelTaskRequest { id: id.into(), ..Default::default() }))
+        self.wait(self.client.cancel_task(CancelTaskRequest {
+            id: id.into(),
+            ..Default::default()
+        }))
     }
 
     /// Waits for anything else that [`client`](Self::client) can do.
@@ -114,7 +132,10 @@ impl Client {
 }
 
 fn runtime() -> Result<Runtime> {
-    Builder::new_current_thread().enable_all().build().map_err(Error::internal)
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Error::internal)
 }
 
 /// The events of a task, one after the other; see [`TaskStream`].

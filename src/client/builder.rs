@@ -54,7 +54,10 @@ impl ClientBuilder {
     /// Sets everything at once.
     #[must_use]
     pub fn settings(self, settings: ClientSettings) -> Self {
-        Self { settings: Arc::new(settings), ..self }
+        Self {
+            settings: Arc::new(settings),
+            ..self
+        }
     }
 
     /// Prefers these bindings, the best first, where a card offers them.
@@ -86,7 +89,8 @@ impl ClientBuilder {
     /// # Errors
     /// Invalid parameters: the token has characters that a header cannot carry.
     pub fn bearer(mut self, token: &Secret) -> Result<Self> {
-        self.headers.insert(::http::header::AUTHORIZATION, headers::bearer(token)?);
+        self.headers
+            .insert(::http::header::AUTHORIZATION, headers::bearer(token)?);
         Ok(self)
     }
 
@@ -95,7 +99,10 @@ impl ClientBuilder {
     /// # Errors
     /// Invalid parameters: a URI has characters that a header cannot carry.
     pub fn extensions<'a>(self, uris: impl IntoIterator<Item = &'a str>) -> Result<Self> {
-        Ok(Self { extensions: Some(headers::extensions(uris)?), ..self })
+        Ok(Self {
+            extensions: Some(headers::extensions(uris)?),
+            ..self
+        })
     }
 
     /// Sends the headers also to this origin (`https://host:port`), where a card leads there from another one, and connects
@@ -104,9 +111,9 @@ impl ClientBuilder {
     /// # Errors
     /// Invalid parameters: it is no url.
     pub fn trust(mut self, url: &str) -> Result<Self> {
-        let url = url
-            .parse()
-            .map_err(|_| Error::invalid("url", "must begin with http:// or https:// and name a host"))?;
+        let url = url.parse().map_err(|_| {
+            Error::invalid("url", "must begin with http:// or https:// and name a host")
+        })?;
         self.trusted = self.trusted.iter().cloned().chain([origin(&url)]).collect();
         Ok(self)
     }
@@ -127,7 +134,10 @@ impl ClientBuilder {
     /// Lets somebody see all that passes, credentials included; see [`Client::watched`].
     #[must_use]
     pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
-        Self { watcher: Some(Arc::new(watcher)), ..self }
+        Self {
+            watcher: Some(Arc::new(watcher)),
+            ..self
+        }
     }
 
     /// A client of the agent at this url, without a look at its card; see [`Client::new`].
@@ -145,7 +155,13 @@ impl ClientBuilder {
     pub fn interface(&self, interface: &AgentInterface) -> Result<Client> {
         let (binding, version) = spoken(interface).ok_or_else(unspoken)?;
         let way = Way::new(&interface.url, binding, version)?;
-        Ok(self.along(self.egress(), Way { tenant: interface.tenant.clone(), ..way }))
+        Ok(self.along(
+            self.egress(),
+            Way {
+                tenant: interface.tenant.clone(),
+                ..way
+            },
+        ))
     }
 
     /// A client of an interface that the card at `home` names. It leads no further inside than it came from itself; see
@@ -154,10 +170,18 @@ impl ClientBuilder {
     /// # Errors
     /// As [`Client::from_interface`].
     pub fn interface_of(&self, home: &str, interface: &AgentInterface) -> Result<Client> {
-        let home = home.parse().map_err(|_| Error::invalid("home", "must be the url of a card"))?;
+        let home = home
+            .parse()
+            .map_err(|_| Error::invalid("home", "must be the url of a card"))?;
         let (binding, version) = spoken(interface).ok_or_else(unspoken)?;
         let way = Way::new(&interface.url, binding, version)?;
-        Ok(self.along(self.led(&home), Way { tenant: interface.tenant.clone(), ..way }))
+        Ok(self.along(
+            self.led(&home),
+            Way {
+                tenant: interface.tenant.clone(),
+                ..way
+            },
+        ))
     }
 
     pub(super) fn egress(&self) -> Egress {
@@ -173,7 +197,12 @@ impl ClientBuilder {
 
     /// For whoever reads a card at this url and follows it.
     pub(super) fn led(&self, home: &Uri) -> Egress {
-        self.watch(Egress::led(&self.tls, self.settings.budgets.connect, home, &self.trusted))
+        self.watch(Egress::led(
+            &self.tls,
+            self.settings.budgets.connect,
+            home,
+            &self.trusted,
+        ))
     }
 
     pub(super) fn along(&self, egress: Egress, way: Way) -> Client {
@@ -197,6 +226,8 @@ impl ClientBuilder {
 
 impl std::fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientBuilder").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("ClientBuilder")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }

@@ -55,20 +55,34 @@ impl KeptCard {
 
     /// Its server says that it has not changed.
     pub(super) fn renewed(self, headers: &HeaderMap, now: Timestamp) -> Self {
-        Self { fresh_until: after(now, max_age(headers).unwrap_or_default()), ..self }
+        Self {
+            fresh_until: after(now, max_age(headers).unwrap_or_default()),
+            ..self
+        }
     }
 }
 
 /// How long an answer may be used; `None` if it may not be kept at all.
 fn max_age(headers: &HeaderMap) -> Option<Duration> {
-    let said = text(headers, CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
+    let said = text(headers, CACHE_CONTROL)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let directives: Vec<_> = said.split(',').map(str::trim).collect();
-    if directives.contains(&"no-store") || text(headers, VARY).is_some_and(|vary| vary.contains('*')) {
+    if directives.contains(&"no-store")
+        || text(headers, VARY).is_some_and(|vary| vary.contains('*'))
+    {
         return None;
     }
-    let seconds = directives.iter().find_map(|one| one.strip_prefix("max-age=")?.parse().ok());
-    let age = text(headers, AGE).and_then(|age| age.parse().ok()).unwrap_or(0);
-    let left = seconds.filter(|_| !directives.contains(&"no-cache")).unwrap_or(0_u64).saturating_sub(age);
+    let seconds = directives
+        .iter()
+        .find_map(|one| one.strip_prefix("max-age=")?.parse().ok());
+    let age = text(headers, AGE)
+        .and_then(|age| age.parse().ok())
+        .unwrap_or(0);
+    let left = seconds
+        .filter(|_| !directives.contains(&"no-cache"))
+        .unwrap_or(0_u64)
+        .saturating_sub(age);
     Some(Duration::from_secs(left).min(MAX_AGE))
 }
 
@@ -92,7 +106,10 @@ pub struct MemoryCards(Mutex<VecDeque<(String, KeptCard)>>);
 impl CardStore for MemoryCards {
     fn get(&self, url: &str) -> Option<KeptCard> {
         let cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cards.iter().find(|(one, _)| one == url).map(|(_, card)| card.clone())
+        cards
+            .iter()
+            .find(|(one, _)| one == url)
+            .map(|(_, card)| card.clone())
     }
 
     fn put(&self, url: &str, card: KeptCard) {
@@ -108,19 +125,31 @@ mod tests {
     use super::*;
 
     fn kept(headers: &[(&'static str, &'static str)]) -> Option<i64> {
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (name.parse().expect("a name"), ::http::HeaderValue::from_static(value)));
+        let headers = headers.iter().map(|(name, value)| {
+            (
+                name.parse().expect("a name"),
+                ::http::HeaderValue::from_static(value),
+            )
+        });
         let now = Timestamp::from_millis(0)?;
         KeptCard::new("{}", &headers.collect(), now).map(|card| card.fresh_until.as_millis() / 1000)
     }
 
     #[test]
     fn a_card_is_kept_as_http_says() {
-        assert_eq!(kept(&[("cache-control", "public, Max-Age=300"), ("age", "100")]), Some(200));
-        assert_eq!(kept(&[("cache-control", "max-age=99999999")]), Some(24 * 3600));
+        assert_eq!(
+            kept(&[("cache-control", "public, Max-Age=300"), ("age", "100")]),
+            Some(200)
+        );
+        assert_eq!(
+            kept(&[("cache-control", "max-age=99999999")]),
+            Some(24 * 3600)
+        );
         assert_eq!(kept(&[("etag", "\"1\"")]), Some(0), "to be asked after");
-        assert_eq!(kept(&[("cache-control", "no-cache, max-age=9"), ("etag", "\"1\"")]), Some(0));
+        assert_eq!(
+            kept(&[("cache-control", "no-cache, max-age=9"), ("etag", "\"1\"")]),
+            Some(0)
+        );
         assert_eq!(kept(&[("cache-control", "no-store, max-age=9")]), None);
         assert_eq!(kept(&[]), None);
     }

@@ -58,10 +58,16 @@ pub(super) fn unsupported() -> Error {
 async fn complete(client: &Client, model: &str, request: &SendMessageRequest) -> Result<Response> {
     let text = request.message.text();
     if text.is_empty() {
-        return Err(Error::invalid("message.parts", "must have text: the peer completes chats"));
+        return Err(Error::invalid(
+            "message.parts",
+            "must have text: the peer completes chats",
+        ));
     }
     let mut body = Vec::new();
-    let messages = [Said { role: "user", content: &text }];
+    let messages = [Said {
+        role: "user",
+        content: &text,
+    }];
     crate::wire::write(&mut body, &Chat { model, messages });
     let ask = Ask {
         method: Method::POST,
@@ -76,10 +82,16 @@ async fn complete(client: &Client, model: &str, request: &SendMessageRequest) ->
     let body = client.exchange(ask).await?.read(failure).await?;
     let completed: Option<Completed> = serde_json::from_slice(&body).ok();
     let choice = completed.and_then(|completed| completed.choices.into_iter().next());
-    let Some(Choice { message: Heard { content } }) = choice else {
+    let Some(Choice {
+        message: Heard { content },
+    }) = choice
+    else {
         return Err(super::unusable("no completion of a chat"));
     };
     let context_id = request.message.context_id.clone();
-    let message = Message { context_id, ..Message::agent(content) };
+    let message = Message {
+        context_id,
+        ..Message::agent(content)
+    };
     Ok(Response::SendMessage(SendMessageResponse::Message(message)))
 }

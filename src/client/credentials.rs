@@ -64,7 +64,10 @@ impl Shown {
     /// An `Authorization` header.
     #[must_use]
     pub fn authorization(scheme: &str, credentials: &Secret) -> Self {
-        Self::Header(AUTHORIZATION.to_string(), format!("{scheme} {}", credentials.expose()).into())
+        Self::Header(
+            AUTHORIZATION.to_string(),
+            format!("{scheme} {}", credentials.expose()).into(),
+        )
     }
 }
 
@@ -89,7 +92,10 @@ impl Client {
     #[must_use]
     pub fn with_credentials(mut self, credentials: impl Credentials) -> Self {
         let origin = origin(self.home.as_ref().unwrap_or(&self.way.url));
-        self.wallet.kept.push(Kept { origin, credentials: Arc::new(credentials) });
+        self.wallet.kept.push(Kept {
+            origin,
+            credentials: Arc::new(credentials),
+        });
         self
     }
 
@@ -98,9 +104,18 @@ impl Client {
     ///
     /// # Errors
     /// Invalid parameters: it is no url.
-    pub fn with_credentials_for(mut self, url: &str, credentials: impl Credentials) -> Result<Self> {
-        let url: Uri = url.parse().map_err(|_| Error::invalid("url", "must name a scheme and a host"))?;
-        self.wallet.kept.push(Kept { origin: origin(&url), credentials: Arc::new(credentials) });
+    pub fn with_credentials_for(
+        mut self,
+        url: &str,
+        credentials: impl Credentials,
+    ) -> Result<Self> {
+        let url: Uri = url
+            .parse()
+            .map_err(|_| Error::invalid("url", "must name a scheme and a host"))?;
+        self.wallet.kept.push(Kept {
+            origin: origin(&url),
+            credentials: Arc::new(credentials),
+        });
         Ok(self)
     }
 
@@ -114,7 +129,10 @@ impl Client {
     /// Shows credentials as this card wants them; [`discover`](Self::discover) does so by itself.
     #[must_use]
     pub fn with_card(self, card: AgentCard) -> Self {
-        Self { card: Some(Arc::new(card)), ..self }
+        Self {
+            card: Some(Arc::new(card)),
+            ..self
+        }
     }
 
     /// Sends a request of one's own making to this url, with the headers of this client that it does not have, and the
@@ -130,7 +148,9 @@ impl Client {
                 request.headers_mut().insert(name, value.clone());
             }
         }
-        self.out(request, Protocol::Http1, Patience::Work).await.map(HttpResponse::from)
+        self.out(request, Protocol::Http1, Patience::Work)
+            .await
+            .map(HttpResponse::from)
     }
 
     /// Sends a request with the credentials that belong there.
@@ -165,9 +185,14 @@ async fn renewed(choice: &[Choice<'_>]) -> bool {
 
 /// By the HTTP status, or by that of gRPC, which a refusal has in its head.
 fn is_refusal(answer: &Response<Body>) -> bool {
-    let grpc = answer.headers().get("grpc-status").map(HeaderValue::as_bytes);
-    matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
-        || matches!(grpc, Some(b"16" | b"7"))
+    let grpc = answer
+        .headers()
+        .get("grpc-status")
+        .map(HeaderValue::as_bytes);
+    matches!(
+        answer.status(),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+    ) || matches!(grpc, Some(b"16" | b"7"))
 }
 
 async fn put(request: &mut Request<Bytes>, choice: &[Choice<'_>]) -> Result<()> {
@@ -176,27 +201,38 @@ async fn put(request: &mut Request<Bytes>, choice: &[Choice<'_>]) -> Result<()> 
         for shown in one.credentials.show(one.scheme, one.scopes).await? {
             match shown {
                 Shown::Header(name, value) => {
-                    let name: HeaderName = name
-                        .parse()
-                        .map_err(|_| Error::invalid("header", "must have a name that HTTP can carry"))?;
+                    let name: HeaderName = name.parse().map_err(|_| {
+                        Error::invalid("header", "must have a name that HTTP can carry")
+                    })?;
                     let value = value_of(name.as_str(), value.expose())?;
                     request.headers_mut().insert(name, value);
                 }
-                Shown::Query(name, value) => *request.uri_mut() = with_query(request.uri(), &name, &value)?,
+                Shown::Query(name, value) => {
+                    *request.uri_mut() = with_query(request.uri(), &name, &value)?
+                }
                 Shown::Cookie(name, value) => cookies.push(cookie(&name, &value)?),
             }
         }
     }
     if !cookies.is_empty() {
-        request.headers_mut().insert(COOKIE, value_of("cookie", &cookies.join("; "))?);
+        request
+            .headers_mut()
+            .insert(COOKIE, value_of("cookie", &cookies.join("; "))?);
     }
     Ok(())
 }
 
 fn with_query(url: &Uri, name: &str, value: &Secret) -> Result<Uri> {
-    let pair = form_urlencoded::Serializer::new(String::new()).append_pair(name, value.expose()).finish();
-    let query = url.query().map(|query| format!("{query}&")).unwrap_or_default();
-    let whole: PathAndQuery = format!("{}?{query}{pair}", url.path()).parse().map_err(Error::internal)?;
+    let pair = form_urlencoded::Serializer::new(String::new())
+        .append_pair(name, value.expose())
+        .finish();
+    let query = url
+        .query()
+        .map(|query| format!("{query}&"))
+        .unwrap_or_default();
+    let whole: PathAndQuery = format!("{}?{query}{pair}", url.path())
+        .parse()
+        .map_err(Error::internal)?;
     let mut parts = url.clone().into_parts();
     parts.path_and_query = Some(whole);
     Uri::from_parts(parts).map_err(Error::internal)
@@ -204,7 +240,10 @@ fn with_query(url: &Uri, name: &str, value: &Secret) -> Result<Uri> {
 
 /// A cookie has no way to escape anything.
 fn cookie(name: &str, value: &Secret) -> Result<String> {
-    let fine = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\";,\\".contains(&byte));
+    let fine = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"\";,\\".contains(&byte))
+    };
     if name.is_empty() || !fine(name) || name.contains('=') || !fine(value.expose()) {
         return Err(Error::invalid(
             "cookie",
@@ -216,8 +255,15 @@ fn cookie(name: &str, value: &Secret) -> Result<String> {
 
 /// Whether what is said stays private: by TLS, or because it does not leave this machine.
 fn is_private(url: &Uri) -> bool {
-    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let here = || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback());
+    let host = url
+        .host()
+        .unwrap_or_default()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
+    let here = || {
+        host.parse()
+            .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+    };
     url.scheme_str() == Some("https") || host.eq_ignore_ascii_case("localhost") || here()
 }
 

@@ -51,10 +51,12 @@ impl ClientBuilder {
         let reader = self.along(self.led(&way.url), way);
         let limit = self.settings.budgets.total;
         let found = timeout(limit, self.find(&reader)).await;
-        let offered = found.unwrap_or_else(|_| Err(late(limit))).and_then(|(from, text, card)| {
-            let ways = ways(&card, &from, &self.settings.choice)?;
-            Ok((from, text, card, ways))
-        });
+        let offered = found
+            .unwrap_or_else(|_| Err(late(limit)))
+            .and_then(|(from, text, card)| {
+                let ways = ways(&card, &from, &self.settings.choice)?;
+                Ok((from, text, card, ways))
+            });
         let (from, text, card, ways) = match offered {
             Ok(offered) => offered,
             // Somebody answers there, but has nothing that is ours.
@@ -62,7 +64,10 @@ impl ClientBuilder {
                 if error.kind() == ErrorKind::InvalidAgentResponse
                     && self.settings.chat_completions.is_some() =>
             {
-                return Ok(Client { is_chat: true, ..reader });
+                return Ok(Client {
+                    is_chat: true,
+                    ..reader
+                });
             }
             Err(error) => return Err(error),
         };
@@ -71,8 +76,18 @@ impl ClientBuilder {
         }
         let mut ways = ways.into_iter();
         let way = ways.next().ok_or(ErrorKind::InvalidAgentResponse)?;
-        let (others, card, home) = (Arc::new(Others::new(ways.collect())), Some(Arc::new(card)), Some(from));
-        Ok(Client { way, others, card, home, ..reader })
+        let (others, card, home) = (
+            Arc::new(Others::new(ways.collect())),
+            Some(Arc::new(card)),
+            Some(from),
+        );
+        Ok(Client {
+            way,
+            others,
+            card,
+            home,
+            ..reader
+        })
     }
 
     /// Where a card is, as it was received, and what it says.
@@ -87,14 +102,18 @@ impl ClientBuilder {
             // Nobody is there, or they do not speak: it is no use to look further.
             let is_last = is_lost(&error);
             tried.push(format!("{url} ({})", error.message()));
-            worst = worst.filter(|worst| weight(worst) >= weight(&error)).or(Some(error));
+            worst = worst
+                .filter(|worst| weight(worst) >= weight(&error))
+                .or(Some(error));
             if is_last {
                 break;
             }
         }
-        let kind = worst.map_or(ErrorKind::InvalidAgentResponse, |worst| match worst.kind() {
-            kind @ (ErrorKind::Unauthenticated | ErrorKind::PermissionDenied) => kind,
-            _ => ErrorKind::InvalidAgentResponse,
+        let kind = worst.map_or(ErrorKind::InvalidAgentResponse, |worst| {
+            match worst.kind() {
+                kind @ (ErrorKind::Unauthenticated | ErrorKind::PermissionDenied) => kind,
+                _ => ErrorKind::InvalidAgentResponse,
+            }
         });
         let message = format!("{}: no card found at {}", kind.message(), tried.join(", "));
         Err(Error::new(kind).with_message(message))
@@ -107,8 +126,13 @@ impl ClientBuilder {
     /// Of the connection; [`ErrorKind::TaskNotFound`] when there is nothing at that url.
     pub async fn card_text(&self, url: &str) -> Result<String> {
         let way = Way::new(url, Binding::HttpJson, Version::V1)?;
-        let (reader, limit) = (self.along(self.egress(), way.clone()), self.settings.budgets.total);
-        timeout(limit, self.text(&reader, &way.url)).await.unwrap_or_else(|_| Err(late(limit)))
+        let (reader, limit) = (
+            self.along(self.egress(), way.clone()),
+            self.settings.budgets.total,
+        );
+        timeout(limit, self.text(&reader, &way.url))
+            .await
+            .unwrap_or_else(|_| Err(late(limit)))
     }
 
     /// The card at this very place, from memory or from there.
@@ -136,9 +160,15 @@ impl ClientBuilder {
             404 | 410 => Error::new(ErrorKind::TaskNotFound).with_message("there is no card"),
             status => read_rest(status, &String::from_utf8_lossy(body)),
         };
-        let body = answer.limited(self.settings.max_card_bytes).read(failure).await?;
-        let body = String::from_utf8(body).map_err(|_| wire::peers_fault(ErrorKind::Parse.into()))?;
-        if let Some(kept) = KeptCard::new(&body, &headers, now()).filter(|_| card(body.as_bytes()).is_ok()) {
+        let body = answer
+            .limited(self.settings.max_card_bytes)
+            .read(failure)
+            .await?;
+        let body =
+            String::from_utf8(body).map_err(|_| wire::peers_fault(ErrorKind::Parse.into()))?;
+        if let Some(kept) =
+            KeptCard::new(&body, &headers, now()).filter(|_| card(body.as_bytes()).is_ok())
+        {
             self.cards.put(&name, kept);
         }
         Ok(body)
@@ -161,7 +191,10 @@ impl ClientBuilder {
 
 /// Another server may be anybody's: whoever trusts it names it.
 fn next_place(url: &Uri, headers: &HeaderMap) -> Result<Uri> {
-    let location = headers.get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
+    let location = headers
+        .get(LOCATION)
+        .and_then(|location| location.to_str().ok())
+        .unwrap_or_default();
     let next = match location.starts_with('/') && !location.starts_with("//") {
         true => format!("{}{location}", origin(url)).parse(),
         false => location.parse::<Uri>(),
@@ -169,7 +202,10 @@ fn next_place(url: &Uri, headers: &HeaderMap) -> Result<Uri> {
     let next = next.map_err(|_| super::unusable("a redirect to nowhere"))?;
     match origin(&next) == origin(url) {
         true => Ok(next),
-        false => Err(super::unusable(&format!("a redirect to {}, which is not followed", origin(&next)))),
+        false => Err(super::unusable(&format!(
+            "a redirect to {}, which is not followed",
+            origin(&next)
+        ))),
     }
 }
 
@@ -182,7 +218,10 @@ fn conditions(kept: &KeptCard) -> HeaderMap {
 
 fn card(body: &[u8]) -> Result<AgentCard> {
     let card = read_card(body).map_err(wire::peers_fault)?;
-    match (card.name.is_empty() && card.supported_interfaces.is_empty(), card.skills.len() > MAX_SKILLS) {
+    match (
+        card.name.is_empty() && card.supported_interfaces.is_empty(),
+        card.skills.len() > MAX_SKILLS,
+    ) {
         (false, false) => Ok(card),
         (true, _) => Err(super::unusable("no card")),
         (_, true) => Err(super::unusable(&format!("more than {MAX_SKILLS} skills"))),
@@ -212,10 +251,17 @@ fn places(url: &Uri) -> Vec<Uri> {
     };
     let mut places: Vec<Uri> = Vec::new();
     for path in paths {
-        let query = url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let query = url
+            .query()
+            .map(|query| format!("?{query}"))
+            .unwrap_or_default();
         let mut parts = url.clone().into_parts();
         parts.path_and_query = format!("{path}{query}").parse::<PathAndQuery>().ok();
-        places.extend(Uri::from_parts(parts).ok().filter(|place| !places.contains(place)));
+        places.extend(
+            Uri::from_parts(parts)
+                .ok()
+                .filter(|place| !places.contains(place)),
+        );
     }
     places
 }
@@ -225,7 +271,10 @@ mod tests {
     use super::*;
 
     fn tried(url: &str) -> Vec<String> {
-        places(&url.parse().expect("a url")).iter().map(ToString::to_string).collect()
+        places(&url.parse().expect("a url"))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -242,6 +291,9 @@ mod tests {
             ]
         );
         assert_eq!(tried("http://a").len(), 4);
-        assert_eq!(tried("http://a/cards/tides.json")[0], "http://a/cards/tides.json");
+        assert_eq!(
+            tried("http://a/cards/tides.json")[0],
+            "http://a/cards/tides.json"
+        );
     }
 }

@@ -32,7 +32,10 @@ impl EventStream {
         }
         let item = match &mut self.source {
             Source::Sse(events) => events.next().await,
-            Source::Grpc(messages) => messages.next_event().await.map(|read| read.map(|event| (None, event))),
+            Source::Grpc(messages) => messages
+                .next_event()
+                .await
+                .map(|read| read.map(|event| (None, event))),
             Source::One(event) => event.take().map(|event| Ok((None, event))),
         };
         self.ended = !matches!(item, Some(Ok(_)));
@@ -45,32 +48,45 @@ impl EventStream {
             Response::SendMessage(SendMessageResponse::Task(task)) | Response::Task(task) => {
                 StreamResponse::Task(task)
             }
-            Response::SendMessage(SendMessageResponse::Message(message)) => StreamResponse::Message(message),
+            Response::SendMessage(SendMessageResponse::Message(message)) => {
+                StreamResponse::Message(message)
+            }
             Response::ListTasks(_)
             | Response::PushConfig(_)
             | Response::ListPushConfigs(_)
             | Response::Empty
             | Response::AgentCard(_) => return Err(super::operations::mismatch(&answer)),
         };
-        Ok(Self { source: Source::One(Some(event)), ended: false })
+        Ok(Self {
+            source: Source::One(Some(event)),
+            ended: false,
+        })
     }
 }
 
 impl From<Sse> for EventStream {
     fn from(events: Sse) -> Self {
-        Self { source: Source::Sse(Box::new(events)), ended: false }
+        Self {
+            source: Source::Sse(Box::new(events)),
+            ended: false,
+        }
     }
 }
 
 impl From<Messages> for EventStream {
     fn from(messages: Messages) -> Self {
-        Self { source: Source::Grpc(messages), ended: false }
+        Self {
+            source: Source::Grpc(messages),
+            ended: false,
+        }
     }
 }
 
 impl std::fmt::Debug for EventStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventStream").field("ended", &self.ended).finish_non_exhaustive()
+        f.debug_struct("EventStream")
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
     }
 }
 
@@ -88,7 +104,13 @@ pub(super) struct Sse {
 
 impl Sse {
     pub(super) fn new(body: Body, limit: usize, dialect: Dialect, read: ReadEvent) -> Self {
-        Self { body, decoder: Decoder::new(limit), limit, dialect, read }
+        Self {
+            body,
+            decoder: Decoder::new(limit),
+            limit,
+            dialect,
+            read,
+        }
     }
 
     async fn next(&mut self) -> Option<Result<(Option<Seq>, StreamResponse)>> {
@@ -97,7 +119,10 @@ impl Sse {
                 return Some(self.event(event));
             }
             match self.body.next().await {
-                Some(Ok(frame)) => frame.data_ref().into_iter().for_each(|data| self.decoder.push(data)),
+                Some(Ok(frame)) => frame
+                    .data_ref()
+                    .into_iter()
+                    .for_each(|data| self.decoder.push(data)),
                 Some(Err(lost)) => return Some(Err(lost)),
                 None if self.decoder.is_clean() => return None,
                 None => return Some(Err(cut())),
@@ -105,11 +130,17 @@ impl Sse {
         }
     }
 
-    fn event(&self, event: Result<sse::Event, sse::Error>) -> Result<(Option<Seq>, StreamResponse)> {
+    fn event(
+        &self,
+        event: Result<sse::Event, sse::Error>,
+    ) -> Result<(Option<Seq>, StreamResponse)> {
         let event = event.map_err(|sse::Error::TooLarge { .. }| too_large(self.limit))?;
         // Others number their events as they like; only a number can be one of our positions.
         let position = event.id.as_deref().and_then(|id| id.parse().ok()).map(Seq);
-        Ok((position, (self.read)(event.event.as_deref(), &event.data, &self.dialect)?))
+        Ok((
+            position,
+            (self.read)(event.event.as_deref(), &event.data, &self.dialect)?,
+        ))
     }
 }
 

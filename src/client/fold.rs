@@ -29,7 +29,12 @@ enum Resumed {
 
 impl Fold {
     pub(super) fn of(id: TaskId, position: Option<Seq>) -> Self {
-        Self { id: Some(id), position, is_partial: position.is_some(), ..Self::default() }
+        Self {
+            id: Some(id),
+            position,
+            is_partial: position.is_some(),
+            ..Self::default()
+        }
     }
 
     pub(super) fn id(&self) -> Option<&TaskId> {
@@ -49,22 +54,35 @@ impl Fold {
     }
 
     pub(super) fn state(&self) -> TaskState {
-        self.task.as_ref().map(|task| task.status.state).unwrap_or_default()
+        self.task
+            .as_ref()
+            .map(|task| task.status.state)
+            .unwrap_or_default()
     }
 
     /// The stream was opened again, behind the position if there is one.
     pub(super) fn resume(&mut self) {
         self.repeats = true;
-        self.resumed = Some(if self.position.is_some() { Resumed::There } else { Resumed::Somewhere });
+        self.resumed = Some(if self.position.is_some() {
+            Resumed::There
+        } else {
+            Resumed::Somewhere
+        });
     }
 
     /// Takes in what came; gives it back if it is news.
-    pub(super) fn take(&mut self, position: Option<Seq>, event: StreamResponse) -> Option<StreamResponse> {
+    pub(super) fn take(
+        &mut self,
+        position: Option<Seq>,
+        event: StreamResponse,
+    ) -> Option<StreamResponse> {
         if position.is_some() && position <= self.position && self.task.is_some() {
             return None;
         }
         self.position = position.or(self.position);
-        if self.resumed.take() == Some(Resumed::Somewhere) && !matches!(event, StreamResponse::Task(_)) {
+        if self.resumed.take() == Some(Resumed::Somewhere)
+            && !matches!(event, StreamResponse::Task(_))
+        {
             self.is_doubtful = true;
         }
         let event = match event {
@@ -82,8 +100,8 @@ impl Fold {
         (self.is_doubtful, self.is_partial) = (false, false);
         self.id.get_or_insert_with(|| task.id.clone());
         let known = self.task.replace(task.clone());
-        let is_news =
-            known.is_none_or(|known| known.status != task.status || known.artifacts != task.artifacts);
+        let is_news = known
+            .is_none_or(|known| known.status != task.status || known.artifacts != task.artifacts);
         is_news.then_some(StreamResponse::Task(task))
     }
 
@@ -130,12 +148,20 @@ impl Fold {
     fn begin(&mut self, event: &StreamResponse) {
         let (mut task, is_whole) = match event {
             StreamResponse::Task(task) => (task.clone(), true),
-            StreamResponse::StatusUpdate(event) => {
-                (Task { context_id: event.context_id.clone(), ..Task::default() }, false)
-            }
-            StreamResponse::ArtifactUpdate(event) => {
-                (Task { context_id: event.context_id.clone(), ..Task::default() }, false)
-            }
+            StreamResponse::StatusUpdate(event) => (
+                Task {
+                    context_id: event.context_id.clone(),
+                    ..Task::default()
+                },
+                false,
+            ),
+            StreamResponse::ArtifactUpdate(event) => (
+                Task {
+                    context_id: event.context_id.clone(),
+                    ..Task::default()
+                },
+                false,
+            ),
             StreamResponse::Message(_) => return,
         };
         task.id = self.id.clone().unwrap_or_default();
@@ -148,7 +174,9 @@ impl Fold {
 
 fn says_nothing_new(task: &Task, event: &StreamResponse) -> bool {
     match event {
-        StreamResponse::Task(seen) => seen.status == task.status && seen.artifacts == task.artifacts,
+        StreamResponse::Task(seen) => {
+            seen.status == task.status && seen.artifacts == task.artifacts
+        }
         StreamResponse::StatusUpdate(event) => event.status == task.status,
         StreamResponse::ArtifactUpdate(_) | StreamResponse::Message(_) => false,
     }

@@ -9,8 +9,8 @@ use super::fold::Fold;
 use super::retry::{Backoff, is_unknown, late, may_pass};
 use super::{Client, EventStream};
 use crate::model::{
-    CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Result, SendMessageRequest, SendMessageResponse,
-    Seq, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
+    CancelTaskRequest, Error, ErrorKind, GetTaskRequest, Result, SendMessageRequest,
+    SendMessageResponse, Seq, StreamResponse, SubscribeToTaskRequest, Task, TaskId, TaskState,
 };
 
 /// How long a stream may go on when its task has come to rest: some servers tell the last things behind the end, and
@@ -109,9 +109,9 @@ impl TaskStream {
                 self.open().await
             };
             match deadline {
-                Some(deadline) => {
-                    timeout_at(deadline, opened).await.unwrap_or_else(|_| Err(self.out_of_time()))
-                }
+                Some(deadline) => timeout_at(deadline, opened)
+                    .await
+                    .unwrap_or_else(|_| Err(self.out_of_time())),
                 None => opened.await,
             }?;
         }
@@ -222,7 +222,9 @@ impl TaskStream {
     fn is_over(&self) -> bool {
         let state = self.fold.state();
         let asks = state == TaskState::InputRequired && !self.through.contains(&state);
-        state.is_terminal() || self.fold.message().is_some() || (asks && !self.to_the_end && !self.is_stale)
+        state.is_terminal()
+            || self.fold.message().is_some()
+            || (asks && !self.to_the_end && !self.is_stale)
     }
 
     async fn advance(&mut self) -> Step {
@@ -263,7 +265,10 @@ impl TaskStream {
             Some(Ok((at, event))) => {
                 self.backoff.reset();
                 (self.has_spoken, self.is_strict) = (true, false);
-                let continues = self.sent.take().is_some_and(|sent| sent.message.task_id.is_some());
+                let continues = self
+                    .sent
+                    .take()
+                    .is_some_and(|sent| sent.message.task_id.is_some());
                 let told = self.fold.take(at, event);
                 if told.is_some() {
                     (self.has_news, self.pause) = (true, self.client.settings.polling.first);
@@ -282,7 +287,9 @@ impl TaskStream {
         };
         match self.fold.id() {
             // Some servers hang up instead of saying that the task has ended.
-            Some(_) if may_pass(&lost) && !self.has_spoken => self.source = Source::Polled(self.later(lost)?),
+            Some(_) if may_pass(&lost) && !self.has_spoken => {
+                self.source = Source::Polled(self.later(lost)?)
+            }
             Some(_) => self.stumble(lost)?,
             None => self.unheard(lost)?,
         }
@@ -301,7 +308,9 @@ impl TaskStream {
     /// The stream of a known task went wrong: it is opened again, or the task is looked at.
     fn stumble(&mut self, error: Error) -> Result<()> {
         match error.kind() {
-            ErrorKind::TaskNotFound | ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => Err(error),
+            ErrorKind::TaskNotFound | ErrorKind::Unauthenticated | ErrorKind::PermissionDenied => {
+                Err(error)
+            }
             _ if may_pass(&error) => {
                 let then = self.later(error)?;
                 // A stream that brought nothing new was worth a look, and is not opened more often than one looks.
@@ -323,12 +332,16 @@ impl TaskStream {
     /// The message may or may not have arrived.
     fn unheard(&mut self, error: Error) -> Result<()> {
         self.source = match &mut self.sent {
-            Some(sent) if self.client.streams() == Some(true) && is_about_the_task(&error, sent) => {
+            Some(sent)
+                if self.client.streams() == Some(true) && is_about_the_task(&error, sent) =>
+            {
                 return Err(error);
             }
             Some(sent) if is_unknown(&error) && !std::mem::replace(&mut self.is_refused, true) => {
                 if self.tells_early {
-                    sent.configuration.get_or_insert_default().return_immediately = true;
+                    sent.configuration
+                        .get_or_insert_default()
+                        .return_immediately = true;
                 }
                 Source::Unsent
             }
@@ -356,8 +369,13 @@ impl TaskStream {
     async fn open(&mut self) -> Result<()> {
         let opened = match (self.fold.id(), &self.sent) {
             (Some(id), _) => {
-                let request = SubscribeToTaskRequest { id: id.clone(), ..Default::default() };
-                self.client.subscribe_to_task(request, self.fold.position()).await
+                let request = SubscribeToTaskRequest {
+                    id: id.clone(),
+                    ..Default::default()
+                };
+                self.client
+                    .subscribe_to_task(request, self.fold.position())
+                    .await
             }
             (None, Some(sent)) => self.client.send_streaming_message(sent.clone()).await,
             (None, None) => Err(super::unusable("the stream ended before it began")),
@@ -379,13 +397,19 @@ impl TaskStream {
 
     /// Sends the message without a stream; what comes back may be anything.
     async fn send(&mut self) -> Step {
-        let Some(sent) = self.sent.clone() else { return Ok(None) };
+        let Some(sent) = self.sent.clone() else {
+            return Ok(None);
+        };
         let continues = sent.message.task_id.is_some() && sent.returns_immediately();
         let event = match self.client.send_message(sent).await {
             Ok(SendMessageResponse::Task(task)) => StreamResponse::Task(task),
             Ok(SendMessageResponse::Message(message)) => StreamResponse::Message(message),
             // Some do nothing but stream. Who does not stream either has said so before.
-            Err(error) if is_unknown(&error) && !self.is_refused && self.client.streams() != Some(false) => {
+            Err(error)
+                if is_unknown(&error)
+                    && !self.is_refused
+                    && self.client.streams() != Some(false) =>
+            {
                 self.is_refused = true;
                 self.source = Source::Closed(Instant::now());
                 return Ok(None);
@@ -430,14 +454,24 @@ impl TaskStream {
 
     async fn look(&mut self) -> Step {
         let id = self.fold.id().cloned().unwrap_or_default();
-        let task = self.client.get_task(GetTaskRequest { id, ..Default::default() }).await?;
+        let task = self
+            .client
+            .get_task(GetTaskRequest {
+                id,
+                ..Default::default()
+            })
+            .await?;
         self.is_stale = false;
         Ok(self.fold.replace(task))
     }
 
     /// The stream is over: if we may have missed something, the task itself says.
     async fn last(&mut self) -> Option<StreamResponse> {
-        let told = if self.fold.is_doubtful { self.look().await.unwrap_or_default() } else { None };
+        let told = if self.fold.is_doubtful {
+            self.look().await.unwrap_or_default()
+        } else {
+            None
+        };
         self.source = Source::Ended;
         told
     }
@@ -465,18 +499,36 @@ impl Client {
     #[must_use]
     pub fn follow(&self, id: impl Into<TaskId>, after: Option<Seq>) -> TaskStream {
         let followed = TaskStream::new(self.clone(), Fold::of(id.into(), after), None);
-        if self.streams() == Some(false) { followed.by_looking() } else { followed }
+        if self.streams() == Some(false) {
+            followed.by_looking()
+        } else {
+            followed
+        }
     }
 }
 
 impl Drop for TaskStream {
     fn drop(&mut self) {
-        let Some(id) = self.fold.id().filter(|_| self.cancels && !self.is_at_rest()).cloned() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Some(id) = self
+            .fold
+            .id()
+            .filter(|_| self.cancels && !self.is_at_rest())
+            .cloned()
+        else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         let client = self.client.clone();
         let errand = async move {
             // Nobody is left to tell.
-            let _ = client.cancel_task(CancelTaskRequest { id, ..Default::default() }).await;
+            let _ = client
+                .cancel_task(CancelTaskRequest {
+                    id,
+                    ..Default::default()
+                })
+                .await;
         };
         self.client.errands.spawn_on(errand, &runtime);
     }
@@ -484,6 +536,8 @@ impl Drop for TaskStream {
 
 impl std::fmt::Debug for TaskStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TaskStream").field("fold", &self.fold).finish_non_exhaustive()
+        f.debug_struct("TaskStream")
+            .field("fold", &self.fold)
+            .finish_non_exhaustive()
     }
 }

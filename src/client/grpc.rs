@@ -30,7 +30,10 @@ pub(super) fn address(url: &str) -> Result<Option<Uri>> {
 
 pub(super) async fn call(client: &Client, request: &Request) -> Result<Response> {
     let mut messages = open(client, request, None).await?;
-    let message = messages.next().await.ok_or_else(|| unreadable("no message"))??;
+    let message = messages
+        .next()
+        .await
+        .ok_or_else(|| unreadable("no message"))??;
     // The status comes behind the message.
     match messages.next().await {
         None => grpc::read_reply(request.operation(), &message, client.way.version),
@@ -39,13 +42,18 @@ pub(super) async fn call(client: &Client, request: &Request) -> Result<Response>
     }
 }
 
-pub(super) async fn stream(client: &Client, request: &Request, after: Option<Seq>) -> Result<EventStream> {
+pub(super) async fn stream(
+    client: &Client,
+    request: &Request,
+    after: Option<Seq>,
+) -> Result<EventStream> {
     open(client, request, after).await.map(EventStream::from)
 }
 
 async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<Messages> {
     let message = grpc::write_request(request, client.way.version)?;
-    let path = grpc::path(request.operation(), client.way.version).ok_or(ErrorKind::UnsupportedOperation)?;
+    let path = grpc::path(request.operation(), client.way.version)
+        .ok_or(ErrorKind::UnsupportedOperation)?;
     let mut body = Vec::with_capacity(message.len() + 5);
     grpc::write_frame(&mut body, &message).map_err(|_| ErrorKind::PayloadTooLarge)?;
     let mut http = HttpRequest::new(Bytes::from(body));
@@ -58,15 +66,25 @@ async fn open(client: &Client, request: &Request, after: Option<Seq>) -> Result<
         headers.insert(HeaderName::from_static(LAST_EVENT_ID), after.into());
     }
     client.add_headers(headers);
-    let (head, body) = client.out(http, Protocol::Http2, Patience::with(request)).await?.into_parts();
-    let is_grpc =
-        head.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
+    let (head, body) = client
+        .out(http, Protocol::Http2, Patience::with(request))
+        .await?
+        .into_parts();
+    let is_grpc = head
+        .headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
     if !is_grpc || head.status != 200 {
         return Err(grpc::read_http_status(head.status.as_u16()));
     }
     // A refusal may come at once, in place of the trailers.
     let ended = status(&head.headers).transpose()?.is_some();
-    Ok(Messages { body, frames: Frames::new(client.settings.max_bytes), version: client.way.version, ended })
+    Ok(Messages {
+        body,
+        frames: Frames::new(client.settings.max_bytes),
+        version: client.way.version,
+        ended,
+    })
 }
 
 /// How the peer says that it went; `None` if it has not said yet.
@@ -108,7 +126,9 @@ impl Messages {
                 Some(Ok(frame)) => {
                     if let Some(data) = frame.data_ref() {
                         self.frames.push(data);
-                    } else if let Some(Err(error)) = frame.trailers_ref().and_then(|it| self.end(it)) {
+                    } else if let Some(Err(error)) =
+                        frame.trailers_ref().and_then(|it| self.end(it))
+                    {
                         return Some(Err(error));
                     }
                 }
@@ -121,10 +141,15 @@ impl Messages {
     fn end(&mut self, trailers: &HeaderMap) -> Option<Result<()>> {
         let status = status(trailers)?;
         self.ended = true;
-        Some(if self.frames.is_clean() { status } else { status.and_then(|()| Err(cut())) })
+        Some(if self.frames.is_clean() {
+            status
+        } else {
+            status.and_then(|()| Err(cut()))
+        })
     }
 }
 
 fn unreadable(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidAgentResponse).with_message(format!("Invalid agent response: {what}"))
+    Error::new(ErrorKind::InvalidAgentResponse)
+        .with_message(format!("Invalid agent response: {what}"))
 }

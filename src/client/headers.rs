@@ -25,7 +25,11 @@ impl Client {
                 headers.insert(HeaderName::from_static(name), uris.clone());
             }
         }
-        for (name, value) in trace::current().or_else(|| self.trace.clone()).iter().flat_map(Trace::headers) {
+        for (name, value) in trace::current()
+            .or_else(|| self.trace.clone())
+            .iter()
+            .flat_map(Trace::headers)
+        {
             if let Ok(value) = HeaderValue::from_str(value) {
                 headers.insert(HeaderName::from_static(name), value);
             }
@@ -44,14 +48,18 @@ impl Client {
 }
 
 pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue)> {
-    let name: HeaderName =
-        name.parse().map_err(|_| Error::invalid("header", "must have a name that HTTP can carry"))?;
+    let name: HeaderName = name
+        .parse()
+        .map_err(|_| Error::invalid("header", "must have a name that HTTP can carry"))?;
     let value = value_of(name.as_str(), value)?;
     Ok((name, value))
 }
 
 pub(super) fn bearer(token: &Secret) -> Result<HeaderValue> {
-    value_of(AUTHORIZATION.as_str(), &format!("Bearer {}", token.expose()))
+    value_of(
+        AUTHORIZATION.as_str(),
+        &format!("Bearer {}", token.expose()),
+    )
 }
 
 pub(super) fn extensions<'a>(uris: impl IntoIterator<Item = &'a str>) -> Result<HeaderValue> {
@@ -61,9 +69,12 @@ pub(super) fn extensions<'a>(uris: impl IntoIterator<Item = &'a str>) -> Result<
 
 /// Any of them may be a credential, so none of them prints.
 pub(super) fn value_of(name: &str, value: &str) -> Result<HeaderValue> {
-    let mut value: HeaderValue = value
-        .parse()
-        .map_err(|_| Error::invalid(name, "must have no control characters: a header cannot carry them"))?;
+    let mut value: HeaderValue = value.parse().map_err(|_| {
+        Error::invalid(
+            name,
+            "must have no control characters: a header cannot carry them",
+        )
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }

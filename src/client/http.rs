@@ -33,7 +33,15 @@ impl Ask {
     /// Asks for a document.
     pub(super) fn get(url: Uri, accept: &'static str) -> Self {
         let more = HeaderMap::new();
-        Self { method: Method::GET, url, accept, body: None, after: None, more, patience: Patience::Answer }
+        Self {
+            method: Method::GET,
+            url,
+            accept,
+            body: None,
+            after: None,
+            more,
+            patience: Patience::Answer,
+        }
     }
 }
 
@@ -62,8 +70,16 @@ impl Client {
         }
         self.add_headers(headers);
         headers.extend(ask.more);
-        let (head, body) = self.out(request, Protocol::Http1, ask.patience).await?.into_parts();
-        Ok(Answer { status: head.status, headers: head.headers, body, limit: self.settings.max_bytes })
+        let (head, body) = self
+            .out(request, Protocol::Http1, ask.patience)
+            .await?
+            .into_parts();
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+            limit: self.settings.max_bytes,
+        })
     }
 
     /// Sends a request and waits for the head of the answer.
@@ -76,8 +92,11 @@ impl Client {
         // Boxed: what goes on in a connection is large, and every call has it inside.
         let sending = Box::pin(self.show_and_send(request, protocol));
         let budgets = &self.settings.budgets;
-        let within =
-            async |limit, sending| timeout(limit, sending).await.unwrap_or_else(|_| Err(late(limit)));
+        let within = async |limit, sending| {
+            timeout(limit, sending)
+                .await
+                .unwrap_or_else(|_| Err(late(limit)))
+        };
         let answer = match patience {
             Patience::Answer => within(budgets.first_byte, sending).await?,
             Patience::Event => within(budgets.idle, sending).await?,
@@ -120,13 +139,21 @@ impl Answer {
 
     /// Reads no more than so many bytes.
     pub(super) fn limited(self, limit: usize) -> Self {
-        Self { limit: limit.min(self.limit), ..self }
+        Self {
+            limit: limit.min(self.limit),
+            ..self
+        }
     }
 
     /// Whether it is a stream of events, and not an answer of one piece.
     pub(super) fn is_stream(&self) -> bool {
-        let media_type = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let essence = media_type.and_then(|text| text.split(';').next()).unwrap_or_default();
+        let media_type = self
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        let essence = media_type
+            .and_then(|text| text.split(';').next())
+            .unwrap_or_default();
         self.status.is_success() && essence.trim().eq_ignore_ascii_case(EVENTS)
     }
 
@@ -161,6 +188,12 @@ fn redirected() -> Error {
 
 /// How long to wait, where that is said in seconds.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let seconds = headers
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     Some(Duration::from_secs(seconds))
 }

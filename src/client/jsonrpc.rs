@@ -16,13 +16,23 @@ pub(super) async fn call(client: &Client, request: &Request) -> Result<Response>
     read(client, request, answer).await
 }
 
-pub(super) async fn stream(client: &Client, request: &Request, after: Option<Seq>) -> Result<EventStream> {
+pub(super) async fn stream(
+    client: &Client,
+    request: &Request,
+    after: Option<Seq>,
+) -> Result<EventStream> {
     let dialect = Dialect::from(client.way.version);
     let answer = post(client, request, EVENTS, after).await?;
     if !answer.is_stream() {
         return EventStream::of(read(client, request, answer).await?);
     }
-    Ok(Sse::new(answer.into_body(), client.settings.max_bytes, dialect, read_jsonrpc_event).into())
+    Ok(Sse::new(
+        answer.into_body(),
+        client.settings.max_bytes,
+        dialect,
+        read_jsonrpc_event,
+    )
+    .into())
 }
 
 async fn post(
@@ -33,21 +43,37 @@ async fn post(
 ) -> Result<Answer> {
     let mut params = Vec::new();
     write_params(&mut params, request, client.way.version)?;
-    let method =
-        method::name(request.operation(), client.way.version).ok_or(ErrorKind::UnsupportedOperation)?;
+    let method = method::name(request.operation(), client.way.version)
+        .ok_or(ErrorKind::UnsupportedOperation)?;
     let mut body = Vec::with_capacity(params.len() + 128);
     // One call per exchange: there is nothing that its id would have to tell apart.
-    write_request(&mut body, &Id::from(1), method, |out| out.extend_from_slice(&params));
+    write_request(&mut body, &Id::from(1), method, |out| {
+        out.extend_from_slice(&params)
+    });
     let url = client.way.url.clone();
     let patience = Patience::with(request);
     let more = HeaderMap::new();
     let body = Some((JSON, body));
-    client.exchange(Ask { method: Method::POST, url, accept, body, after, more, patience }).await
+    client
+        .exchange(Ask {
+            method: Method::POST,
+            url,
+            accept,
+            body,
+            after,
+            more,
+            patience,
+        })
+        .await
 }
 
 async fn read(client: &Client, request: &Request, answer: Answer) -> Result<Response> {
     let body = answer.read(read_failure).await?;
     let answer = read_response(&body).map_err(wire::peers_fault)?;
-    wire::read_reply(request.operation(), answer.result?, &Dialect::from(client.way.version))
-        .map_err(wire::peers_fault)
+    wire::read_reply(
+        request.operation(),
+        answer.result?,
+        &Dialect::from(client.way.version),
+    )
+    .map_err(wire::peers_fault)
 }

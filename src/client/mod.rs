@@ -38,19 +38,23 @@ use tokio_util::task::TaskTracker;
 use crate::egress::ClientTls;
 use crate::egress::Egress;
 pub use crate::egress::{Header, Traffic};
-use crate::model::{AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Trace, Version};
+use crate::model::{
+    AgentCard, AgentInterface, Binding, Error, ErrorKind, Result, Secret, Trace, Version,
+};
 pub use builder::ClientBuilder;
 pub use cards::{CardStore, KeptCard, MemoryCards};
 use credentials::Wallet;
 pub use credentials::{
-    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown, Token,
+    ApiKey, Basic, Bearer, CodeLogin, Credentials, DeviceLogin, Endpoints, MutualTls, OAuth, Shown,
+    Token,
 };
 pub use events::EventStream;
 pub use follow::TaskStream;
 #[cfg(feature = "jws")]
 pub use receiver::PushSignatures;
 pub use receiver::{
-    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings, Vouched,
+    NotVouched, Notification, PushCheck, PushNotifications, PushReceiver, PushReceiverSettings,
+    Vouched,
 };
 pub use settings::{Budgets, Choice, ClientSettings, Polling, Retries};
 use way::{Others, Way};
@@ -99,7 +103,12 @@ impl Client {
 
     /// A client that goes out by this door.
     #[cfg(feature = "server")]
-    pub(crate) fn over(egress: Egress, url: &str, binding: Binding, version: Version) -> Result<Self> {
+    pub(crate) fn over(
+        egress: Egress,
+        url: &str,
+        binding: Binding,
+        version: Version,
+    ) -> Result<Self> {
         Ok(Self::builder().along(egress, Way::new(url, binding, version)?))
     }
 
@@ -148,7 +157,10 @@ impl Client {
     /// and need not be told.
     #[must_use]
     pub fn with_trace(self, trace: Trace) -> Self {
-        Self { trace: Some(trace), ..self }
+        Self {
+            trace: Some(trace),
+            ..self
+        }
     }
 
     /// Sends this token as `Authorization: Bearer`, whatever the card says and wherever it leads; rather use
@@ -157,7 +169,8 @@ impl Client {
     /// # Errors
     /// Invalid parameters: the token has characters that a header cannot carry.
     pub fn with_bearer(mut self, token: &Secret) -> Result<Self> {
-        self.headers.insert(::http::header::AUTHORIZATION, headers::bearer(token)?);
+        self.headers
+            .insert(::http::header::AUTHORIZATION, headers::bearer(token)?);
         Ok(self)
     }
 
@@ -166,7 +179,10 @@ impl Client {
     /// # Errors
     /// Invalid parameters: a URI has characters that a header cannot carry.
     pub fn with_extensions<'a>(self, uris: impl IntoIterator<Item = &'a str>) -> Result<Self> {
-        Ok(Self { extensions: Some(headers::extensions(uris)?), ..self })
+        Ok(Self {
+            extensions: Some(headers::extensions(uris)?),
+            ..self
+        })
     }
 
     /// Reads at most so many bytes of one answer, or of one event of a stream; by default 10 MiB.
@@ -179,7 +195,10 @@ impl Client {
     /// Keeps to these settings from now on; those about choosing an interface come too late.
     #[must_use]
     pub fn with_settings(self, settings: ClientSettings) -> Self {
-        Self { settings: Arc::new(settings), ..self }
+        Self {
+            settings: Arc::new(settings),
+            ..self
+        }
     }
 
     /// What it keeps to.
@@ -191,7 +210,10 @@ impl Client {
     /// Lets somebody see all that passes between this client and its agent, credentials included.
     #[must_use]
     pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
-        Self { egress: self.egress.watched(Arc::new(watcher)), ..self }
+        Self {
+            egress: self.egress.watched(Arc::new(watcher)),
+            ..self
+        }
     }
 
     /// Where it talks to, and how.
@@ -199,14 +221,20 @@ impl Client {
     pub fn interface(&self) -> AgentInterface {
         let interface = self.others.taken().unwrap_or(&self.way).interface();
         match self.completes_chats() {
-            Some(_) => AgentInterface { protocol_binding: chat::BINDING.to_owned(), ..interface },
+            Some(_) => AgentInterface {
+                protocol_binding: chat::BINDING.to_owned(),
+                ..interface
+            },
             None => interface,
         }
     }
 
     /// The model to name to a peer that has no A2A; `None` for every other.
     fn completes_chats(&self) -> Option<&str> {
-        self.settings.chat_completions.as_deref().filter(|_| self.is_chat)
+        self.settings
+            .chat_completions
+            .as_deref()
+            .filter(|_| self.is_chat)
     }
 
     /// The card it was made from, if [`discover`](Self::discover) made it.
@@ -218,15 +246,19 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("interface", &self.interface()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("interface", &self.interface())
+            .finish_non_exhaustive()
     }
 }
 
 fn unspoken() -> Error {
-    Error::new(ErrorKind::UnsupportedOperation)
-        .with_message("This operation is not supported: the interface is in another binding or version")
+    Error::new(ErrorKind::UnsupportedOperation).with_message(
+        "This operation is not supported: the interface is in another binding or version",
+    )
 }
 
 fn unusable(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidAgentResponse).with_message(format!("Invalid agent response: {what}"))
+    Error::new(ErrorKind::InvalidAgentResponse)
+        .with_message(format!("Invalid agent response: {what}"))
 }

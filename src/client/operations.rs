@@ -6,10 +6,10 @@ use tracing::{Instrument, Span};
 use super::retry::late;
 use super::{Client, EventStream, chat, grpc, jsonrpc, rest};
 use crate::model::{
-    AgentCard, Binding, CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest,
-    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
-    ListTasksResponse, PushConfig, Request, Response, Result, SendMessageRequest, SendMessageResponse, Seq,
-    SubscribeToTaskRequest, Task,
+    AgentCard, Binding, CancelTaskRequest, DeletePushConfigRequest, Error,
+    GetExtendedAgentCardRequest, GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest,
+    ListPushConfigsResponse, ListTasksRequest, ListTasksResponse, PushConfig, Request, Response,
+    Result, SendMessageRequest, SendMessageResponse, Seq, SubscribeToTaskRequest, Task,
 };
 use crate::trace;
 
@@ -18,7 +18,10 @@ impl Client {
     ///
     /// # Errors
     /// Of the agent, of the connection, or an answer that makes no sense; the same for every operation.
-    pub async fn send_message(&self, mut request: SendMessageRequest) -> Result<SendMessageResponse> {
+    pub async fn send_message(
+        &self,
+        mut request: SendMessageRequest,
+    ) -> Result<SendMessageResponse> {
         self.address(&mut request.tenant);
         match self.call(Request::SendMessage(Box::new(request))).await? {
             Response::SendMessage(answer) => Ok(answer),
@@ -30,9 +33,13 @@ impl Client {
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message). A refusal may also come as the first item of the stream.
-    pub async fn send_streaming_message(&self, mut request: SendMessageRequest) -> Result<EventStream> {
+    pub async fn send_streaming_message(
+        &self,
+        mut request: SendMessageRequest,
+    ) -> Result<EventStream> {
         self.address(&mut request.tenant);
-        self.open(Request::SendStreamingMessage(Box::new(request)), None).await
+        self.open(Request::SendStreamingMessage(Box::new(request)), None)
+            .await
     }
 
     /// Reads a task.
@@ -84,7 +91,10 @@ impl Client {
     /// As [`send_message`](Self::send_message).
     pub async fn create_push_config(&self, mut config: PushConfig) -> Result<PushConfig> {
         self.address(&mut config.tenant);
-        push_config(self.call(Request::CreatePushConfig(Box::new(config))).await?)
+        push_config(
+            self.call(Request::CreatePushConfig(Box::new(config)))
+                .await?,
+        )
     }
 
     /// Reads a webhook registration.
@@ -117,7 +127,9 @@ impl Client {
     /// As [`send_message`](Self::send_message).
     pub async fn delete_push_config(&self, mut request: DeletePushConfigRequest) -> Result<()> {
         self.address(&mut request.tenant);
-        self.call(Request::DeletePushConfig(request)).await.map(|_| ())
+        self.call(Request::DeletePushConfig(request))
+            .await
+            .map(|_| ())
     }
 
     /// Reads the card that authenticated callers see.
@@ -125,7 +137,9 @@ impl Client {
     /// # Errors
     /// As [`send_message`](Self::send_message).
     pub async fn get_extended_agent_card(&self) -> Result<AgentCard> {
-        let request = GetExtendedAgentCardRequest { tenant: self.way.tenant.clone() };
+        let request = GetExtendedAgentCardRequest {
+            tenant: self.way.tenant.clone(),
+        };
         match self.call(Request::GetExtendedAgentCard(request)).await? {
             Response::AgentCard(card) => Ok(*card),
             other => Err(mismatch(&other)),
@@ -145,7 +159,9 @@ impl Client {
             Err(refused) => refused,
             answer => return answer,
         };
-        let Some(other) = client.instead(&refused) else { return Err(refused) };
+        let Some(other) = client.instead(&refused) else {
+            return Err(refused);
+        };
         let answer = other.call_once(&request).await;
         self.settle(&other, refused, answer)
     }
@@ -155,7 +171,9 @@ impl Client {
             return self.exchanged(request).await;
         }
         let limit = self.settings.budgets.total;
-        timeout(limit, self.exchanged(request)).await.unwrap_or_else(|_| Err(late(limit)))
+        timeout(limit, self.exchanged(request))
+            .await
+            .unwrap_or_else(|_| Err(late(limit)))
     }
 
     async fn exchanged(&self, request: &Request) -> Result<Response> {
@@ -165,7 +183,12 @@ impl Client {
 
     fn span(&self, request: &Request) -> Span {
         let way = (self.way.binding, self.way.version);
-        trace::outgoing(request.operation(), way, self.way.url.host(), self.trace.as_ref())
+        trace::outgoing(
+            request.operation(),
+            way,
+            self.way.url.host(),
+            self.trace.as_ref(),
+        )
     }
 
     async fn exchange_in(&self, request: &Request) -> Result<Response> {
@@ -185,7 +208,9 @@ impl Client {
             Err(refused) => refused,
             opened => return opened,
         };
-        let Some(other) = client.instead(&refused) else { return Err(refused) };
+        let Some(other) = client.instead(&refused) else {
+            return Err(refused);
+        };
         let opened = other.open_once(&request, after).await;
         self.settle(&other, refused, opened)
     }

@@ -30,8 +30,10 @@ use seen::Seen;
 pub use signed::PushSignatures;
 
 /// The token comes under one of two names, or under both.
-const TOKENS: [HeaderName; 2] =
-    [HeaderName::from_static("x-a2a-notification-token"), HeaderName::from_static("a2a-notification-token")];
+const TOKENS: [HeaderName; 2] = [
+    HeaderName::from_static("x-a2a-notification-token"),
+    HeaderName::from_static("a2a-notification-token"),
+];
 /// What a sender calls one event, however often it is sent.
 const EVENT_ID: HeaderName = HeaderName::from_static("a2a-event-id");
 /// How long a body may take.
@@ -96,8 +98,16 @@ impl Notification {
     /// # Errors
     /// As [`Client::get_task`]; among them that this agent has no such task.
     pub async fn task(&self, client: &Client) -> Result<Option<Task>> {
-        let Some(id) = self.task_id().cloned() else { return Ok(None) };
-        client.get_task(GetTaskRequest { id, ..GetTaskRequest::default() }).await.map(Some)
+        let Some(id) = self.task_id().cloned() else {
+            return Ok(None);
+        };
+        client
+            .get_task(GetTaskRequest {
+                id,
+                ..GetTaskRequest::default()
+            })
+            .await
+            .map(Some)
     }
 
     /// When it happened, if it says so.
@@ -175,13 +185,24 @@ impl PushReceiver {
     pub fn new(settings: PushReceiverSettings) -> (Self, PushNotifications) {
         let (out, taken) = mpsc::channel(settings.max_waiting.clamp(1, 1 << 20));
         let seen = Mutex::new(Seen::new(settings.window, settings.max_remembered));
-        (Self { settings, check: None, seen, out }, PushNotifications(taken))
+        (
+            Self {
+                settings,
+                check: None,
+                seen,
+                out,
+            },
+            PushNotifications(taken),
+        )
     }
 
     /// Takes only what this one vouches for.
     #[must_use]
     pub fn checked_by(self, check: impl PushCheck) -> Self {
-        Self { check: Some(Box::new(check)), ..self }
+        Self {
+            check: Some(Box::new(check)),
+            ..self
+        }
     }
 
     /// Answers one request; any path will do.
@@ -192,7 +213,9 @@ impl PushReceiver {
         let (head, body) = request.into_parts();
         if head.method != Method::POST {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "must be a POST");
-            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            answer
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("POST"));
             return answer;
         }
         // Who is nobody is not listened to.
@@ -202,7 +225,12 @@ impl PushReceiver {
                 "must carry the token and credentials of the registration",
             );
         }
-        match timeout(BODY_TIMEOUT, Limited::new(body, self.settings.max_bytes).collect()).await {
+        match timeout(
+            BODY_TIMEOUT,
+            Limited::new(body, self.settings.max_bytes).collect(),
+        )
+        .await
+        {
             Ok(Ok(body)) => self.checked(&head.headers, &body.to_bytes()).await,
             Ok(Err(cause)) if cause.is::<http_body_util::LengthLimitError>() => {
                 plain(StatusCode::PAYLOAD_TOO_LARGE, "must be smaller")
@@ -219,25 +247,49 @@ impl PushReceiver {
         };
         match vouched {
             Ok(vouched) => self.take(headers, body, vouched),
-            Err(NotVouched::NotGood) => plain(StatusCode::UNAUTHORIZED, "must be signed by its sender"),
+            Err(NotVouched::NotGood) => {
+                plain(StatusCode::UNAUTHORIZED, "must be signed by its sender")
+            }
             Err(NotVouched::NotNow) => later(),
         }
     }
 
-    fn take(&self, headers: &HeaderMap, body: &[u8], vouched: Option<Vouched>) -> Response<Full<Bytes>> {
-        let event = std::str::from_utf8(body).ok().and_then(|text| wire::read_event(text, &Dialect::V1).ok());
+    fn take(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        vouched: Option<Vouched>,
+    ) -> Response<Full<Bytes>> {
+        let event = std::str::from_utf8(body)
+            .ok()
+            .and_then(|text| wire::read_event(text, &Dialect::V1).ok());
         let Some(event) = event else {
-            return plain(StatusCode::BAD_REQUEST, "must be a StreamResponse of 1.0 or a Task of 0.3");
+            return plain(
+                StatusCode::BAD_REQUEST,
+                "must be a StreamResponse of 1.0 or a Task of 0.3",
+            );
         };
-        let said = headers.get(EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let said = headers
+            .get(EVENT_ID)
+            .and_then(|id| id.to_str().ok())
+            .map(str::to_owned);
         // Anybody may write a header; what is signed counts.
-        let id = vouched.as_ref().map_or(said, |vouched| vouched.event_id.clone());
+        let id = vouched
+            .as_ref()
+            .map_or(said, |vouched| vouched.event_id.clone());
         let notification = Notification { event, id };
-        let meant = vouched.as_ref().and_then(|vouched| vouched.task_id.as_ref());
+        let meant = vouched
+            .as_ref()
+            .and_then(|vouched| vouched.task_id.as_ref());
         if meant.is_some_and(|task| notification.task_id() != Some(task)) {
-            return plain(StatusCode::UNAUTHORIZED, "must be about the task that it is signed for");
+            return plain(
+                StatusCode::UNAUTHORIZED,
+                "must be about the task that it is signed for",
+            );
         }
-        let is_fresh = vouched.as_ref().is_some_and(|vouched| vouched.request_id.is_some());
+        let is_fresh = vouched
+            .as_ref()
+            .is_some_and(|vouched| vouched.request_id.is_some());
         if !is_fresh && self.is_old(&notification) {
             // Taken as far as its sender is concerned, who would tell no more if it were refused.
             return plain(StatusCode::OK, "");
@@ -248,9 +300,14 @@ impl PushReceiver {
             (None, true) => None,
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let copy = vouched.and_then(|vouched| Some(digest(&[b"request", vouched.request_id?.as_bytes()])));
+        let copy =
+            vouched.and_then(|vouched| Some(digest(&[b"request", vouched.request_id?.as_bytes()])));
         let names = [name, copy];
-        if names.iter().flatten().any(|name| seen.contains(name, Instant::now())) {
+        if names
+            .iter()
+            .flatten()
+            .any(|name| seen.contains(name, Instant::now()))
+        {
             return plain(StatusCode::OK, "");
         }
         if self.out.try_send(notification).is_err() {
@@ -265,11 +322,19 @@ impl PushReceiver {
     /// Whether both the token and the credentials are those of the registration. Both are always looked at.
     fn is_expected(&self, headers: &HeaderMap) -> bool {
         let token = self.settings.token.as_ref().is_none_or(|token| {
-            let given: Vec<_> = TOKENS.iter().flat_map(|name| headers.get_all(name)).collect();
-            !given.is_empty() & given.iter().all(|given| same(given.as_bytes(), token.expose().as_bytes()))
+            let given: Vec<_> = TOKENS
+                .iter()
+                .flat_map(|name| headers.get_all(name))
+                .collect();
+            !given.is_empty()
+                & given
+                    .iter()
+                    .all(|given| same(given.as_bytes(), token.expose().as_bytes()))
         });
         let authorization = self.settings.authentication.as_ref().is_none_or(|wanted| {
-            let given = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+            let given = headers
+                .get(AUTHORIZATION)
+                .map_or(&b""[..], HeaderValue::as_bytes);
             let (scheme, credentials) = given.split_at(given.len().min(wanted.scheme.len()));
             let secret = wanted.credentials.as_ref().map_or("", Secret::expose);
             scheme.eq_ignore_ascii_case(wanted.scheme.as_bytes())
@@ -280,14 +345,20 @@ impl PushReceiver {
 
     fn is_old(&self, notification: &Notification) -> bool {
         let window = i64::try_from(self.settings.window.as_millis()).unwrap_or(i64::MAX);
-        let begin = jiff::Timestamp::now().as_millisecond().saturating_sub(window);
-        notification.time().is_some_and(|time| time.as_millis() < begin)
+        let begin = jiff::Timestamp::now()
+            .as_millisecond()
+            .saturating_sub(window);
+        notification
+            .time()
+            .is_some_and(|time| time.as_millis() < begin)
     }
 }
 
 impl fmt::Debug for PushReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PushReceiver").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("PushReceiver")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -306,7 +377,9 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 
 fn later() -> Response<Full<Bytes>> {
     let mut answer = plain(StatusCode::SERVICE_UNAVAILABLE, "try again later");
-    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    answer
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from_static("5"));
     answer
 }
 

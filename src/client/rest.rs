@@ -17,13 +17,23 @@ pub(super) async fn call(client: &Client, request: &Request) -> Result<Response>
     read(client, request, answer).await
 }
 
-pub(super) async fn stream(client: &Client, request: &Request, after: Option<Seq>) -> Result<EventStream> {
+pub(super) async fn stream(
+    client: &Client,
+    request: &Request,
+    after: Option<Seq>,
+) -> Result<EventStream> {
     let dialect = Dialect::rest(client.way.version);
     let answer = send(client, request, EVENTS, after).await?;
     if !answer.is_stream() {
         return EventStream::of(read(client, request, answer).await?);
     }
-    Ok(Sse::new(answer.into_body(), client.settings.max_bytes, dialect, read_rest_event).into())
+    Ok(Sse::new(
+        answer.into_body(),
+        client.settings.max_bytes,
+        dialect,
+        read_rest_event,
+    )
+    .into())
 }
 
 async fn send(
@@ -37,7 +47,17 @@ async fn send(
     let url = below(&client.way.url, &path)?;
     let body = body.map(|body| (rest_media_type(client.way.version), body));
     let more = HeaderMap::new();
-    client.exchange(Ask { method, url, accept, body, after, more, patience: Patience::with(request) }).await
+    client
+        .exchange(Ask {
+            method,
+            url,
+            accept,
+            body,
+            after,
+            more,
+            patience: Patience::with(request),
+        })
+        .await
 }
 
 /// The url of a path below that of an interface.
@@ -51,6 +71,12 @@ pub(super) fn below(base: &Uri, path: &str) -> Result<Uri> {
 async fn read(client: &Client, request: &Request, answer: Answer) -> Result<Response> {
     let failure = |status, body: &[u8]| read_failure(status, &String::from_utf8_lossy(body));
     let body = answer.read(failure).await?;
-    let text = std::str::from_utf8(&body).map_err(|_| wire::peers_fault(ErrorKind::Parse.into()))?;
-    wire::read_reply(request.operation(), text, &Dialect::rest(client.way.version)).map_err(wire::peers_fault)
+    let text =
+        std::str::from_utf8(&body).map_err(|_| wire::peers_fault(ErrorKind::Parse.into()))?;
+    wire::read_reply(
+        request.operation(),
+        text,
+        &Dialect::rest(client.way.version),
+    )
+    .map_err(wire::peers_fault)
 }

@@ -18,17 +18,26 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new(retries: &Retries) -> Self {
-        Self { retries: retries.clone(), tried: 0 }
+        Self {
+            retries: retries.clone(),
+            tried: 0,
+        }
     }
 
     /// How long to wait before the next try; `None` if it was tried often enough, or the peer asks for more patience
     /// than we have.
     pub(super) fn next(&mut self, error: &Error) -> Option<Duration> {
         let asked = error.retry_after();
-        if self.tried >= self.retries.attempts || asked.is_some_and(|asked| asked > self.retries.longest) {
+        if self.tried >= self.retries.attempts
+            || asked.is_some_and(|asked| asked > self.retries.longest)
+        {
             return None;
         }
-        let doubled = self.retries.first.saturating_mul(1 << self.tried.min(16)).min(self.retries.longest);
+        let doubled = self
+            .retries
+            .first
+            .saturating_mul(1 << self.tried.min(16))
+            .min(self.retries.longest);
         self.tried += 1;
         Some(asked.unwrap_or_else(|| less_by_chance(doubled)))
     }
@@ -48,14 +57,20 @@ fn less_by_chance(pause: Duration) -> Duration {
 
 /// Whether the same question may bring an answer in a moment.
 pub(super) fn may_pass(error: &Error) -> bool {
-    let for_now = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::RateLimited);
+    let for_now = matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::RateLimited
+    );
     is_lost(error) || (for_now && !was_refused(error))
 }
 
 /// Whether the peer went silent, or away: it said nothing itself.
 pub(super) fn is_lost(error: &Error) -> bool {
     let ours = std::error::Error::source(error).is_some() && !was_refused(error);
-    ours && matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::DeadlineExceeded)
+    ours && matches!(
+        error.kind(),
+        ErrorKind::Unavailable | ErrorKind::DeadlineExceeded
+    )
 }
 
 /// Whether the peer surely did nothing of what it was asked.
@@ -82,7 +97,10 @@ impl Client {
     /// The client of the way that is in use.
     pub(super) fn current(&self) -> Cow<'_, Self> {
         match self.others.taken() {
-            Some(way) => Cow::Owned(Self { way: way.clone(), ..self.clone() }),
+            Some(way) => Cow::Owned(Self {
+                way: way.clone(),
+                ..self.clone()
+            }),
             None => Cow::Borrowed(self),
         }
     }
@@ -93,13 +111,18 @@ impl Client {
         if self.settings.choice.no_fallback || self.others.taken().is_some() {
             return None;
         }
-        let misunderstood =
-            matches!(refused.kind(), ErrorKind::MethodNotFound | ErrorKind::VersionNotSupported);
+        let misunderstood = matches!(
+            refused.kind(),
+            ErrorKind::MethodNotFound | ErrorKind::VersionNotSupported
+        );
         let way = self.others.find(|way| {
             (misunderstood && way.version != self.way.version)
                 || (never_arrived(refused) && way.url != self.way.url)
         })?;
-        Some(Self { way: way.clone(), ..self.clone() })
+        Some(Self {
+            way: way.clone(),
+            ..self.clone()
+        })
     }
 
     /// What came of trying `other` instead: if it knows no better, nothing was gained.

@@ -29,7 +29,10 @@ impl Client {
     ///
     /// # Errors
     /// As [`TaskStream::next`]. A task that failed is an answer.
-    pub async fn send(&self, request: impl Into<SendMessageRequest>) -> Result<SendMessageResponse> {
+    pub async fn send(
+        &self,
+        request: impl Into<SendMessageRequest>,
+    ) -> Result<SendMessageResponse> {
         let request = request.into();
         let at_once = request.returns_immediately();
         let followed = TaskStream::new(self.keyed()?, Fold::default(), Some(request));
@@ -54,11 +57,18 @@ impl Client {
         let streams = self.streams().unwrap_or(true);
         if !streams {
             // The first thing to tell is the task, as soon as there is one.
-            request.configuration.get_or_insert_default().return_immediately = true;
+            request
+                .configuration
+                .get_or_insert_default()
+                .return_immediately = true;
         }
         let mut followed = TaskStream::new(self.keyed()?, Fold::default(), Some(request));
         followed.tells_early = true;
-        if streams { followed.opened().await } else { Ok(followed.without_stream()) }
+        if streams {
+            followed.opened().await
+        } else {
+            Ok(followed.without_stream())
+        }
     }
 
     /// What the card says about streams; a client without a card does not know.
@@ -66,7 +76,8 @@ impl Client {
         if self.is_chat {
             return Some(false);
         }
-        self.card().map(|card| card.capabilities.streaming == Some(true))
+        self.card()
+            .map(|card| card.capabilities.streaming == Some(true))
     }
 
     /// With a key by which a peer knows a message that comes again.

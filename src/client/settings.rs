@@ -118,6 +118,9 @@ pub struct Polling {
 
 impl Default for Polling {
     fn default() -> Self {
-        Self { first: Duration::from_secs(1), longest: Duration::from_secs(10) }
+        Self {
+            first: Duration::from_secs(1),
+            longest: Duration::from_secs(10),
+        }
     }
 }

@@ -28,10 +28,16 @@ impl Way {
             Binding::JsonRpc | Binding::HttpJson => url.parse().ok(),
             Binding::Grpc => grpc::address(url)?,
         };
-        let url: Uri =
-            url.ok_or_else(|| Error::invalid("url", "must begin with http:// or https:// and name a host"))?;
+        let url: Uri = url.ok_or_else(|| {
+            Error::invalid("url", "must begin with http:// or https:// and name a host")
+        })?;
         egress::check(&url)?;
-        Ok(Self { url, binding, version, tenant: None })
+        Ok(Self {
+            url,
+            binding,
+            version,
+            tenant: None,
+        })
     }
 
     pub(super) fn interface(&self) -> AgentInterface {
@@ -51,7 +57,10 @@ pub(super) struct Others {
 
 impl Others {
     pub(super) fn new(ways: Vec<Way>) -> Self {
-        Self { ways, taken: OnceLock::new() }
+        Self {
+            ways,
+            taken: OnceLock::new(),
+        }
     }
 
     pub(super) fn taken(&self) -> Option<&Way> {
@@ -70,7 +79,9 @@ impl Others {
 
 /// The binding and the version of an interface, if this client speaks both.
 pub(super) fn spoken(interface: &AgentInterface) -> Option<(Binding, Version)> {
-    let binding = interface.binding().filter(|binding| *binding != Binding::Grpc || grpc::SPOKEN)?;
+    let binding = interface
+        .binding()
+        .filter(|binding| *binding != Binding::Grpc || grpc::SPOKEN)?;
     match Asked::read([&*interface.protocol_version]) {
         Asked::For(version) => Some((binding, version)),
         Asked::Nothing | Asked::Other(_) => None,
@@ -85,7 +96,9 @@ pub(super) fn ways(card: &AgentCard, from: &Uri, choice: &Choice) -> Result<Vec<
     let mut offered: Vec<_> = card
         .supported_interfaces
         .iter()
-        .filter_map(|interface| spoken(interface).map(|(binding, version)| (binding, version, interface)))
+        .filter_map(|interface| {
+            spoken(interface).map(|(binding, version)| (binding, version, interface))
+        })
         .filter(|(_, version, _)| choice.version.is_none_or(|pinned| pinned == *version))
         .filter(|(binding, ..)| !choice.only || choice.bindings.contains(binding))
         .collect();
@@ -101,7 +114,10 @@ pub(super) fn ways(card: &AgentCard, from: &Uri, choice: &Choice) -> Result<Vec<
     for (binding, version, interface) in offered {
         for url in absolute(interface, from) {
             match Way::new(&url, binding, version) {
-                Ok(way) => found.push(Way { tenant: interface.tenant.clone(), ..way }),
+                Ok(way) => found.push(Way {
+                    tenant: interface.tenant.clone(),
+                    ..way
+                }),
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
@@ -115,11 +131,15 @@ pub(super) fn ways(card: &AgentCard, from: &Uri, choice: &Choice) -> Result<Vec<
 
 fn offers(card: &AgentCard) -> String {
     let shown = card.supported_interfaces.iter().take(8);
-    let listed: Vec<_> =
-        shown.map(|one| format!("{} {}", one.protocol_binding, one.protocol_version)).collect();
+    let listed: Vec<_> = shown
+        .map(|one| format!("{} {}", one.protocol_binding, one.protocol_version))
+        .collect();
     match listed.is_empty() {
         true => "the card names no interface".to_owned(),
-        false => format!("the card names no interface that may be used here, only {}", listed.join(", ")),
+        false => format!(
+            "the card names no interface that may be used here, only {}",
+            listed.join(", ")
+        ),
     }
 }
 
@@ -130,7 +150,10 @@ fn absolute(interface: &AgentInterface, card: &Uri) -> Vec<String> {
     match url {
         // `host:port` does not say whether it is TLS; where the card came by TLS, so do the calls.
         address if interface.binding() == Some(Binding::Grpc) && !address.contains("://") => {
-            vec![format!("{}://{address}", card.scheme_str().unwrap_or("http"))]
+            vec![format!(
+                "{}://{address}",
+                card.scheme_str().unwrap_or("http")
+            )]
         }
         _ if interface.binding() == Some(Binding::Grpc) => vec![url.to_owned()],
         "" => vec![format!("{origin}/a2a"), format!("{origin}/")],
@@ -147,7 +170,11 @@ fn resolved(url: &str, card: &Uri, origin: &str) -> String {
         return format!("{origin}{url}");
     }
     let (path, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-    if path.split('/').next().is_some_and(|first| first.contains(':')) {
+    if path
+        .split('/')
+        .next()
+        .is_some_and(|first| first.contains(':'))
+    {
         return url.to_owned();
     }
     let mut segments: Vec<_> = card.path().split('/').skip(1).collect();
@@ -174,7 +201,11 @@ mod tests {
 
     fn card(interfaces: &[(&str, Binding, Version)]) -> AgentCard {
         let card = AgentCard::new("A", "");
-        interfaces.iter().fold(card, |card, (url, binding, version)| card.interface(*url, *binding, *version))
+        interfaces
+            .iter()
+            .fold(card, |card, (url, binding, version)| {
+                card.interface(*url, *binding, *version)
+            })
     }
 
     fn chosen(choice: &Choice) -> Vec<String> {
@@ -195,10 +226,30 @@ mod tests {
     #[test]
     fn what_is_preferred_comes_first_and_what_is_pinned_comes_alone() {
         let json = vec![Binding::JsonRpc];
-        assert_eq!(chosen(&Choice { bindings: json.clone(), ..Choice::default() }), ["/2", "/3", "/1"]);
+        assert_eq!(
+            chosen(&Choice {
+                bindings: json.clone(),
+                ..Choice::default()
+            }),
+            ["/2", "/3", "/1"]
+        );
         let old = Some(Version::V03);
-        assert_eq!(chosen(&Choice { version: old, ..Choice::default() }), ["/1"]);
-        assert!(chosen(&Choice { bindings: json, only: true, version: old, ..Choice::default() }).is_empty());
+        assert_eq!(
+            chosen(&Choice {
+                version: old,
+                ..Choice::default()
+            }),
+            ["/1"]
+        );
+        assert!(
+            chosen(&Choice {
+                bindings: json,
+                only: true,
+                version: old,
+                ..Choice::default()
+            })
+            .is_empty()
+        );
     }
 
     #[test]
@@ -217,9 +268,19 @@ mod tests {
             ("http://d/rpc", "http://d/rpc"),
         ] {
             let found = ways(&card(url), &from, &Choice::default()).unwrap_or_default();
-            assert_eq!(found.iter().map(|way| way.url.to_string()).collect::<Vec<_>>(), [expected], "{url}");
+            assert_eq!(
+                found
+                    .iter()
+                    .map(|way| way.url.to_string())
+                    .collect::<Vec<_>>(),
+                [expected],
+                "{url}"
+            );
         }
-        assert!(ways(&card("d:80/rpc"), &from, &Choice::default()).is_err(), "that is no url");
+        assert!(
+            ways(&card("d:80/rpc"), &from, &Choice::default()).is_err(),
+            "that is no url"
+        );
     }
 
     #[test]

@@ -24,7 +24,9 @@ fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
 /// Whether an address is one of the public internet. What is not known to be is not.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match meant(address) {
-        IpAddr::V4(v4) => !SPECIAL_V4.iter().any(|(net, bits)| within(v4.to_bits(), net.to_bits(), *bits)),
+        IpAddr::V4(v4) => !SPECIAL_V4
+            .iter()
+            .any(|(net, bits)| within(v4.to_bits(), net.to_bits(), *bits)),
         IpAddr::V6(v6) => is_public_v6(v6),
     }
 }

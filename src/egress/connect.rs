@@ -33,7 +33,12 @@ impl Connector {
     {
         Self::of(move |uri| {
             let connecting = connect(uri);
-            async move { connecting.await.map(|stream| Pipe::new(stream, false)).map_err(Into::into) }
+            async move {
+                connecting
+                    .await
+                    .map(|stream| Pipe::new(stream, false))
+                    .map_err(Into::into)
+            }
         })
     }
 
@@ -73,7 +78,10 @@ pub(crate) struct Pipe {
 
 impl Pipe {
     pub(super) fn new(stream: impl Both + 'static, is_http2: bool) -> Self {
-        Self { stream: Box::new(stream), is_http2 }
+        Self {
+            stream: Box::new(stream),
+            is_http2,
+        }
     }
 }
 
@@ -83,7 +91,11 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Both for S {}
 
 impl Connection for Pipe {
     fn connected(&self) -> Connected {
-        if self.is_http2 { Connected::new().negotiated_h2() } else { Connected::new() }
+        if self.is_http2 {
+            Connected::new().negotiated_h2()
+        } else {
+            Connected::new()
+        }
     }
 }
 
@@ -98,7 +110,11 @@ impl AsyncRead for Pipe {
 }
 
 impl AsyncWrite for Pipe {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 

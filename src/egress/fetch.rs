@@ -58,7 +58,12 @@ impl FileFetcher {
     }
 
     pub(super) fn through(door: Guarded) -> Self {
-        Self { door, max_bytes: 10 << 20, timeout: Duration::from_secs(30), media_types: Vec::new() }
+        Self {
+            door,
+            max_bytes: 10 << 20,
+            timeout: Duration::from_secs(30),
+            media_types: Vec::new(),
+        }
     }
 
     /// Takes files of at most so many bytes.
@@ -76,7 +81,10 @@ impl FileFetcher {
     /// Takes these types alone, such as `image/*`; by default all.
     #[must_use]
     pub fn media_types<'a>(self, types: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { media_types: types.into_iter().map(str::to_ascii_lowercase).collect(), ..self }
+        Self {
+            media_types: types.into_iter().map(str::to_ascii_lowercase).collect(),
+            ..self
+        }
     }
 
     /// Fetches a file.
@@ -85,7 +93,9 @@ impl FileFetcher {
     /// Invalid parameters: its url may not be called. Unavailable: there is nothing, or nobody. Content type not supported: it
     /// is of another type. Invalid agent response: it is larger. Deadline exceeded.
     pub async fn get(&self, url: &str) -> Result<Fetched> {
-        timeout(self.timeout, self.follow(url)).await.map_err(|_| ErrorKind::DeadlineExceeded)?
+        timeout(self.timeout, self.follow(url))
+            .await
+            .map_err(|_| ErrorKind::DeadlineExceeded)?
     }
 
     async fn follow(&self, url: &str) -> Result<Fetched> {
@@ -105,41 +115,70 @@ impl FileFetcher {
     }
 
     async fn ask(&self, url: &str) -> Result<(Response<Body>, OwnedSemaphorePermit)> {
-        self.door.check(url).await.map_err(|why| Error::invalid("url", why.to_string()))?;
-        let place = self.door.place(url).await.map_err(|why| Error::invalid("url", why.to_string()))?;
-        let request =
-            Request::get(url).body(Bytes::new()).map_err(|_| Error::invalid("url", "must be a url"))?;
-        Ok((self.door.egress.send(request, Protocol::Http1).await?, place))
+        self.door
+            .check(url)
+            .await
+            .map_err(|why| Error::invalid("url", why.to_string()))?;
+        let place = self
+            .door
+            .place(url)
+            .await
+            .map_err(|why| Error::invalid("url", why.to_string()))?;
+        let request = Request::get(url)
+            .body(Bytes::new())
+            .map_err(|_| Error::invalid("url", "must be a url"))?;
+        Ok((
+            self.door.egress.send(request, Protocol::Http1).await?,
+            place,
+        ))
     }
 
     async fn read(&self, answer: Response<Body>) -> Result<Fetched> {
-        let media_type = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = answer
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
         let media_type = media_type.and_then(|text| text.split(';').next());
         let media_type = media_type.map(|text| text.trim().to_ascii_lowercase());
         if !self.takes(media_type.as_deref()) {
             return Err(ErrorKind::ContentTypeNotSupported.into());
         }
-        let length = answer.headers().get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        if length.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > self.max_bytes) {
+        let length = answer
+            .headers()
+            .get(http::header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok());
+        if length
+            .and_then(|text| text.parse::<usize>().ok())
+            .is_some_and(|length| length > self.max_bytes)
+        {
             return Err(too_large(self.max_bytes));
         }
-        Ok(Fetched { media_type, bytes: answer.into_body().read(self.max_bytes).await? })
+        Ok(Fetched {
+            media_type,
+            bytes: answer.into_body().read(self.max_bytes).await?,
+        })
     }
 
     fn takes(&self, media_type: Option<&str>) -> bool {
         self.media_types.is_empty()
-            || self.media_types.iter().any(|wanted| match (wanted.strip_suffix('*'), media_type) {
-                (Some(kind), Some(found)) => found.starts_with(kind),
-                (None, Some(found)) => found == wanted,
-                (_, None) => wanted == "*/*",
-            })
+            || self
+                .media_types
+                .iter()
+                .any(|wanted| match (wanted.strip_suffix('*'), media_type) {
+                    (Some(kind), Some(found)) => found.starts_with(kind),
+                    (None, Some(found)) => found == wanted,
+                    (_, None) => wanted == "*/*",
+                })
     }
 }
 
 /// Where it is instead; never from https to http.
 fn next(url: &str, headers: &HeaderMap) -> Result<String> {
     let here: Uri = url.parse().map_err(|_| nothing("no url"))?;
-    let location = headers.get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
+    let location = headers
+        .get(LOCATION)
+        .and_then(|location| location.to_str().ok())
+        .unwrap_or_default();
     let next = match location.starts_with('/') && !location.starts_with("//") {
         true => format!("{}{location}", origin(&here)),
         false => location.to_owned(),
@@ -151,11 +190,14 @@ fn next(url: &str, headers: &HeaderMap) -> Result<String> {
 }
 
 fn nothing(why: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Unavailable).with_message(format!("the file cannot be fetched: {}", why.into()))
+    Error::new(ErrorKind::Unavailable)
+        .with_message(format!("the file cannot be fetched: {}", why.into()))
 }
 
 impl std::fmt::Debug for FileFetcher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileFetcher").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
+        f.debug_struct("FileFetcher")
+            .field("max_bytes", &self.max_bytes)
+            .finish_non_exhaustive()
     }
 }

@@ -48,7 +48,11 @@ pub struct Reach {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(with = "String")
+)]
 pub struct Allowed(Kind);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +68,9 @@ pub struct NotAPlace;
 
 impl fmt::Display for NotAPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("must be a host name, `*.` and a domain, an address, or a network such as 10.1.0.0/16")
+        f.write_str(
+            "must be a host name, `*.` and a domain, an address, or a network such as 10.1.0.0/16",
+        )
     }
 }
 
@@ -80,11 +86,19 @@ impl FromStr for Allowed {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self(Kind::Net(address.into())));
         }
-        let (domain, below) = text.strip_prefix("*.").map_or((text, false), |domain| (domain, true));
+        let (domain, below) = text
+            .strip_prefix("*.")
+            .map_or((text, false), |domain| (domain, true));
         match Target::parse(&format!("https://{domain}")) {
-            Ok(Target { host: Host::Name(name), port: 443, .. }) if name.len() == domain.len() => {
-                Ok(Self(if below { Kind::Below(name) } else { Kind::Host(name) }))
-            }
+            Ok(Target {
+                host: Host::Name(name),
+                port: 443,
+                ..
+            }) if name.len() == domain.len() => Ok(Self(if below {
+                Kind::Below(name)
+            } else {
+                Kind::Host(name)
+            })),
             _ => Err(NotAPlace),
         }
     }
@@ -109,7 +123,9 @@ impl fmt::Display for Allowed {
         match &self.0 {
             Kind::Host(name) => f.write_str(name),
             Kind::Below(name) => write!(f, "*.{name}"),
-            Kind::Net(net) if net.prefix_len() == net.max_prefix_len() => write!(f, "{}", net.addr()),
+            Kind::Net(net) if net.prefix_len() == net.max_prefix_len() => {
+                write!(f, "{}", net.addr())
+            }
             Kind::Net(net) => write!(f, "{net}"),
         }
     }
@@ -119,9 +135,9 @@ impl Allowed {
     fn names(&self, host: &Host) -> bool {
         match (&self.0, host) {
             (Kind::Host(known), Host::Name(name)) => known == name,
-            (Kind::Below(domain), Host::Name(name)) => {
-                name.strip_suffix(domain.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-            }
+            (Kind::Below(domain), Host::Name(name)) => name
+                .strip_suffix(domain.as_str())
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
             (Kind::Net(_), _) | (_, Host::Ip(_)) => false,
         }
     }
@@ -166,14 +182,20 @@ impl Reach {
         if addresses.iter().all(known) {
             return Ok(());
         }
-        if self.allow_only || !addresses.iter().all(|address| known(address) || is_public(*address)) {
+        if self.allow_only
+            || !addresses
+                .iter()
+                .all(|address| known(address) || is_public(*address))
+        {
             return Err(Refused::Address);
         }
         if !target.https && !self.plain_http {
             return Err(Refused::Url("must begin with https://"));
         }
         if !is_web_port(target.port) {
-            return Err(Refused::Url("must name a port of the web: 80, 443, or one above 1023"));
+            return Err(Refused::Url(
+                "must name a port of the web: 80, 443, or one above 1023",
+            ));
         }
         Ok(())
     }
@@ -181,8 +203,9 @@ impl Reach {
 
 /// Whether something of the web may listen there, and no older service that would misread what we say.
 fn is_web_port(port: u16) -> bool {
-    const OTHERS: &[u16] =
-        &[1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6379, 6566, 6697, 10080, 11211];
+    const OTHERS: &[u16] = &[
+        1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6379, 6566, 6697, 10080, 11211,
+    ];
     matches!(port, 80 | 443 | 1024..) && !OTHERS.contains(&port) && !(6665..=6669).contains(&port)
 }
 
@@ -192,7 +215,11 @@ pub(crate) trait Net: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
     /// The addresses of a name.
-    fn resolve(&self, name: &str, port: u16) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
+    fn resolve(
+        &self,
+        name: &str,
+        port: u16,
+    ) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
 
     /// Connects to an address.
     fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>> + Send;
@@ -205,7 +232,10 @@ impl Net for Internet {
     type Stream = TcpStream;
 
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((name, port)).await?.map(|address| address.ip()).collect())
+        Ok(tokio::net::lookup_host((name, port))
+            .await?
+            .map(|address| address.ip())
+            .collect())
     }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpStream> {
@@ -239,13 +269,18 @@ impl<N: Net> Guard<N> {
         let target = Target::parse(url)?;
         let addresses = match &target.host {
             Host::Ip(address) => vec![*address],
-            Host::Name(name) => timeout(RESOLVE_TIMEOUT, self.net.resolve(name, target.port)).await??,
+            Host::Name(name) => {
+                timeout(RESOLVE_TIMEOUT, self.net.resolve(name, target.port)).await??
+            }
         };
         if addresses.len() > MOST_ADDRESSES {
             return Err(Refused::Address.into());
         }
         self.reach.check(&target, &addresses)?;
-        Ok(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
+        Ok(addresses
+            .into_iter()
+            .map(|address| SocketAddr::new(address, target.port))
+            .collect())
     }
 
     /// Connects to an address that was checked, and to no other.
@@ -258,6 +293,8 @@ impl<N: Net> Guard<N> {
                 Err(_) => last = Some(io::ErrorKind::TimedOut.into()),
             }
         }
-        Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()).into())
+        Err(last
+            .unwrap_or_else(|| io::ErrorKind::NotFound.into())
+            .into())
     }
 }

@@ -69,9 +69,18 @@ impl Guarded {
             egress: Egress::over(connector, &ClientTls::new()),
             check: Arc::new(move |url| {
                 let guard = checking.clone();
-                Box::pin(async move { guard.addresses(&url).await.map(drop).map_err(|why| refused(&*why)) })
+                Box::pin(async move {
+                    guard
+                        .addresses(&url)
+                        .await
+                        .map(drop)
+                        .map_err(|why| refused(&*why))
+                })
             }),
-            hosts: Arc::new(Hosts { per_host: per_host.max(1), by_name: Mutex::default() }),
+            hosts: Arc::new(Hosts {
+                per_host: per_host.max(1),
+                by_name: Mutex::default(),
+            }),
         }
     }
 
@@ -82,7 +91,9 @@ impl Guarded {
     pub(crate) async fn check(&self, url: &str) -> Result<(), Refused> {
         (self.check)(url.to_owned()).await?;
         // What the door itself does not speak.
-        let uri = url.parse().map_err(|_| Refused::Url("must be an absolute http or https URL"))?;
+        let uri = url
+            .parse()
+            .map_err(|_| Refused::Url("must be an absolute http or https URL"))?;
         super::check(&uri).map_err(|_| Refused::Url("must be one that can be called from here"))
     }
 
@@ -96,27 +107,42 @@ impl Guarded {
     ///
     /// # Errors
     /// Nothing came back.
-    pub(crate) async fn send(&self, request: Request<Bytes>, caps: Caps) -> Result<Answer, Silence> {
-        timeout(caps.time, self.exchange(request, caps.bytes)).await.unwrap_or(Err(Silence::Late))
+    pub(crate) async fn send(
+        &self,
+        request: Request<Bytes>,
+        caps: Caps,
+    ) -> Result<Answer, Silence> {
+        timeout(caps.time, self.exchange(request, caps.bytes))
+            .await
+            .unwrap_or(Err(Silence::Late))
     }
 
     async fn exchange(&self, request: Request<Bytes>, bytes: usize) -> Result<Answer, Silence> {
-        let response = self.egress.send(request, Protocol::Http1).await.map_err(|error| {
-            refusal(&error).map_or(Silence::Lost, |why| {
-                metrics::egress_refused();
-                Silence::Refused(why)
-            })
-        })?;
+        let response = self
+            .egress
+            .send(request, Protocol::Http1)
+            .await
+            .map_err(|error| {
+                refusal(&error).map_or(Silence::Lost, |why| {
+                    metrics::egress_refused();
+                    Silence::Refused(why)
+                })
+            })?;
         let (head, body) = response.into_parts();
         // Read for the sake of the connection alone; what is longer costs the connection.
         let _ = body.read(bytes).await;
-        Ok(Answer { status: head.status, headers: head.headers })
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+        })
     }
 }
 
 fn refused(why: &(dyn std::error::Error + Send + Sync + 'static)) -> Refused {
     metrics::egress_refused();
-    why.downcast_ref::<Refused>().copied().unwrap_or(Refused::Address)
+    why.downcast_ref::<Refused>()
+        .copied()
+        .unwrap_or(Refused::Address)
 }
 
 /// How many exchanges there are with each host.

@@ -22,7 +22,13 @@ use super::trusted::tcp;
 use super::{ClientTls, Egress, origin};
 
 /// Networks that are somebody's own.
-const PRIVATE: &[&str] = &["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"];
+const PRIVATE: &[&str] = &[
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "100.64.0.0/10",
+    "fc00::/7",
+];
 /// How long a name may take to be resolved.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -51,7 +57,11 @@ struct Home {
 }
 
 impl Home {
-    async fn connect(self: Arc<Self>, mut tcp: HttpConnector, uri: Uri) -> Result<TcpStream, Failed> {
+    async fn connect(
+        self: Arc<Self>,
+        mut tcp: HttpConnector,
+        uri: Uri,
+    ) -> Result<TcpStream, Failed> {
         let there = origin(&uri);
         let is_home = there == origin(&self.url);
         if is_home || self.trusted.contains(&there) {
@@ -61,8 +71,15 @@ impl Home {
             }
             return Ok(stream);
         }
-        let reach = self.depth().await.reach(self.url.scheme_str() == Some("https"));
-        timeout(self.limit, Guard::new(reach, Internet).connect(uri.to_string())).await?
+        let reach = self
+            .depth()
+            .await
+            .reach(self.url.scheme_str() == Some("https"));
+        timeout(
+            self.limit,
+            Guard::new(reach, Internet).connect(uri.to_string()),
+        )
+        .await?
     }
 
     /// How far inside it is. A document that was kept came from where its name leads now.
@@ -70,11 +87,20 @@ impl Home {
         if let Some(depth) = self.depth.get() {
             return *depth;
         }
-        let host = self.url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let host = self
+            .url
+            .host()
+            .unwrap_or_default()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
         let resolved = timeout(RESOLVE_TIMEOUT, Internet.resolve(host, 0)).await;
         let addresses = resolved.ok().and_then(Result::ok).unwrap_or_default();
         // The one that is least inside: nobody gains by a name with many addresses.
-        let depth = addresses.into_iter().map(Depth::of).min().unwrap_or(Depth::Public);
+        let depth = addresses
+            .into_iter()
+            .map(Depth::of)
+            .min()
+            .unwrap_or(Depth::Public);
         *self.depth.get_or_init(|| depth)
     }
 }
@@ -137,12 +163,22 @@ mod tests {
             ("https://x.example/", "224.0.0.1", [false; 3]),
         ];
         for (to, address, allowed) in places {
-            for (home, allowed) in ["8.8.8.8", "192.168.1.7", "127.0.0.1"].into_iter().zip(allowed) {
-                assert_eq!(led(&format!("{home} https"), to, address).is_ok(), allowed, "{home}: {to}");
+            for (home, allowed) in ["8.8.8.8", "192.168.1.7", "127.0.0.1"]
+                .into_iter()
+                .zip(allowed)
+            {
+                assert_eq!(
+                    led(&format!("{home} https"), to, address).is_ok(),
+                    allowed,
+                    "{home}: {to}"
+                );
             }
         }
         assert!(led("8.8.8.8 http", "http://x.example/", "93.184.215.14").is_ok());
-        assert!(led("8.8.8.8 https", "http://x.example/", "93.184.215.14").is_err(), "no way down");
+        assert!(
+            led("8.8.8.8 https", "http://x.example/", "93.184.215.14").is_err(),
+            "no way down"
+        );
         assert_eq!(Depth::of("::ffff:127.0.0.1".parse().unwrap()), Depth::Here);
     }
 }

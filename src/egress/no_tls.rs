@@ -4,7 +4,8 @@ use super::Protocol;
 use super::connect::Connector;
 
 /// Why an address of https is refused; `None` where it is not.
-pub(super) const REFUSED: Option<&str> = Some("must begin with http://: https needs the feature `tls`");
+pub(super) const REFUSED: Option<&str> =
+    Some("must begin with http://: https needs the feature `tls`");
 
 /// Nothing to set.
 #[derive(Clone)]

@@ -38,13 +38,18 @@ impl Http {
     /// # Errors
     /// Invalid parameters: the url. Unavailable: the place cannot be reached, or went silent.
     pub async fn send(&self, request: Request<Bytes>) -> Result<HttpResponse> {
-        self.0.send(request, Protocol::Http1).await.map(HttpResponse)
+        self.0
+            .send(request, Protocol::Http1)
+            .await
+            .map(HttpResponse)
     }
 
     /// Whether a request that failed so may have reached somebody. If not, it is safe to send it again.
     #[must_use]
     pub fn may_have_arrived(error: &Error) -> bool {
-        let cause = error.source().and_then(|cause| cause.downcast_ref::<legacy::Error>());
+        let cause = error
+            .source()
+            .and_then(|cause| cause.downcast_ref::<legacy::Error>());
         !cause.is_some_and(legacy::Error::is_connect)
     }
 }

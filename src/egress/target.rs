@@ -34,8 +34,13 @@ impl Target {
         if url.len() > LONGEST {
             return Err(Refused::Url("must be no longer than 2048 bytes"));
         }
-        if !url.bytes().all(|byte| byte.is_ascii_graphic() && !HIDDEN.contains(&byte)) {
-            return Err(Refused::Url("must be plain ASCII: encode what is not, and leave out the fragment"));
+        if !url
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !HIDDEN.contains(&byte))
+        {
+            return Err(Refused::Url(
+                "must be plain ASCII: encode what is not, and leave out the fragment",
+            ));
         }
         let (https, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
@@ -48,21 +53,35 @@ impl Target {
         }
         let (host, port) = split(authority).ok_or(HOST)?;
         let port = match port {
-            Some(text) => number(text).ok_or(Refused::Url("must name a port between 1 and 65535"))?,
+            Some(text) => {
+                number(text).ok_or(Refused::Url("must name a port between 1 and 65535"))?
+            }
             None if https => 443,
             None => 80,
         };
-        Ok(Self { https, host: Host::parse(host).ok_or(HOST)?, port })
+        Ok(Self {
+            https,
+            host: Host::parse(host).ok_or(HOST)?,
+            port,
+        })
     }
 }
 
-const HOST: Refused = Refused::Url("must name a host: a domain name, or an address in its usual form");
+const HOST: Refused =
+    Refused::Url("must name a host: a domain name, or an address in its usual form");
 
 /// The host with its brackets, and the port.
 fn split(authority: &str) -> Option<(&str, Option<&str>)> {
-    let end = if authority.starts_with('[') { authority.find(']')? + 1 } else { 0 };
+    let end = if authority.starts_with('[') {
+        authority.find(']')? + 1
+    } else {
+        0
+    };
     match authority[end..].find(':') {
-        Some(colon) => Some((&authority[..end + colon], Some(&authority[end + colon + 1..]))),
+        Some(colon) => Some((
+            &authority[..end + colon],
+            Some(&authority[end + colon + 1..]),
+        )),
         None => Some((authority, None)),
     }
 }
@@ -90,7 +109,9 @@ impl Host {
 fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
             && !label.starts_with('-')
             && !label.ends_with('-')
     };

@@ -16,7 +16,10 @@ use super::guard::{Allowed, Net, Reach, Refused};
 use super::guarded::{Caps, Guarded, Silence};
 use super::target::Target;
 
-const CAPS: Caps = Caps { time: Duration::from_secs(10), bytes: 1024 };
+const CAPS: Caps = Caps {
+    time: Duration::from_secs(10),
+    bytes: 1024,
+};
 
 /// What leads to us, to nowhere, or can be read in two ways.
 const HOSTILE: &[&str] = &[
@@ -182,7 +185,10 @@ struct Village {
 
 impl Village {
     fn new(answer: &'static str) -> Self {
-        let village = Self { answer, ..Self::default() };
+        let village = Self {
+            answer,
+            ..Self::default()
+        };
         village.name("public.example", &[&["93.184.215.14"]]);
         village.name("inside.example", &[&["10.0.0.7"]]);
         village.name("half.example", &[&["93.184.215.14", "169.254.169.254"]]);
@@ -192,13 +198,22 @@ impl Village {
     }
 
     fn name(&self, name: &str, meanings: &[&[&str]]) {
-        let meanings =
-            meanings.iter().map(|meaning| meaning.iter().map(|text| text.parse().unwrap()).collect());
-        self.names.lock().unwrap().insert(name.to_owned(), meanings.collect());
+        let meanings = meanings
+            .iter()
+            .map(|meaning| meaning.iter().map(|text| text.parse().unwrap()).collect());
+        self.names
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), meanings.collect());
     }
 
     fn dialled(&self) -> Vec<String> {
-        self.dialled.lock().unwrap().iter().map(ToString::to_string).collect()
+        self.dialled
+            .lock()
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     fn door(&self, reach: Reach) -> Guarded {
@@ -212,7 +227,11 @@ impl Net for Village {
     async fn resolve(&self, name: &str, _: u16) -> io::Result<Vec<IpAddr>> {
         let mut names = self.names.lock().unwrap();
         let meanings = names.get_mut(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(if meanings.len() > 1 { meanings.remove(0) } else { meanings[0].clone() })
+        Ok(if meanings.len() > 1 {
+            meanings.remove(0)
+        } else {
+            meanings[0].clone()
+        })
     }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<DuplexStream> {
@@ -235,7 +254,10 @@ impl Net for Village {
 }
 
 fn open() -> Reach {
-    Reach { plain_http: true, ..Reach::default() }
+    Reach {
+        plain_http: true,
+        ..Reach::default()
+    }
 }
 
 fn get(url: &str) -> Request<Bytes> {
@@ -250,12 +272,20 @@ async fn s15_s16_s19_s21_no_spelling_leads_inside() {
     let village = Village::new(OK);
     let door = village.door(open());
     for url in HOSTILE {
-        assert!(door.check(url).await.is_err(), "{url:?} was let through at registration");
+        assert!(
+            door.check(url).await.is_err(),
+            "{url:?} was let through at registration"
+        );
         // What cannot even be written into a request cannot be sent.
-        let Ok(request) = Request::get(*url).body(Bytes::new()) else { continue };
+        let Ok(request) = Request::get(*url).body(Bytes::new()) else {
+            continue;
+        };
         let _ = door.send(request, CAPS).await;
         // A reader that drops a fragment may still go to a public place.
-        let inside = village.dialled().into_iter().find(|address| !address.starts_with("93.184.215.14:"));
+        let inside = village
+            .dialled()
+            .into_iter()
+            .find(|address| !address.starts_with("93.184.215.14:"));
         assert_eq!(inside, None, "{url:?} was let through at the door");
     }
 }
@@ -272,7 +302,11 @@ async fn what_is_public_is_reached() {
         ("http://[::ffff:8.8.8.8]/", "[::ffff:8.8.8.8]:80"),
     ] {
         assert_eq!(door.check(url).await, Ok(()), "{url}");
-        assert_eq!(door.send(get(url), CAPS).await.unwrap().status, 204, "{url}");
+        assert_eq!(
+            door.send(get(url), CAPS).await.unwrap().status,
+            204,
+            "{url}"
+        );
         assert_eq!(village.dialled().last().unwrap(), address);
     }
 }
@@ -280,7 +314,11 @@ async fn what_is_public_is_reached() {
 #[tokio::test(start_paused = true)]
 async fn s17_one_private_address_among_public_ones_is_too_many() {
     let village = Village::new(OK);
-    let refused = village.door(open()).send(get("http://half.example/"), CAPS).await.unwrap_err();
+    let refused = village
+        .door(open())
+        .send(get("http://half.example/"), CAPS)
+        .await
+        .unwrap_err();
     assert_eq!(refused, Silence::Refused(Refused::Address));
     assert_eq!(village.dialled(), [] as [&str; 0]);
 }
@@ -292,21 +330,39 @@ async fn s18_a_name_that_changes_its_meaning_gains_nothing() {
     village.name("rebind.example", meanings);
     let door = village.door(open());
     assert_eq!(door.check("http://rebind.example/").await, Ok(()));
-    let refused = door.send(get("http://rebind.example/"), CAPS).await.unwrap_err();
+    let refused = door
+        .send(get("http://rebind.example/"), CAPS)
+        .await
+        .unwrap_err();
     assert_eq!(refused, Silence::Refused(Refused::Address));
-    door.send(get("http://rebind.example/"), CAPS).await.unwrap();
-    assert_eq!(village.dialled(), ["93.184.215.15:80"], "the address that was checked, and no other");
+    door.send(get("http://rebind.example/"), CAPS)
+        .await
+        .unwrap();
+    assert_eq!(
+        village.dialled(),
+        ["93.184.215.15:80"],
+        "the address that was checked, and no other"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn s20_redirects_are_answers_and_lead_nowhere() {
-    for to in ["http://127.0.0.1/", "http://public.example/2", "https://public.example/", "//inside.example/"]
-    {
+    for to in [
+        "http://127.0.0.1/",
+        "http://public.example/2",
+        "https://public.example/",
+        "//inside.example/",
+    ] {
         for status in [301, 302, 303, 307, 308] {
-            let answer =
-                format!("HTTP/1.1 {status} Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+            let answer = format!(
+                "HTTP/1.1 {status} Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n"
+            );
             let village = Village::new(String::leak(answer));
-            let answer = village.door(open()).send(get("http://public.example/"), CAPS).await.unwrap();
+            let answer = village
+                .door(open())
+                .send(get("http://public.example/"), CAPS)
+                .await
+                .unwrap();
             assert_eq!(answer.status, status);
             assert_eq!(village.dialled(), ["93.184.215.14:80"]);
         }
@@ -316,9 +372,21 @@ async fn s20_redirects_are_answers_and_lead_nowhere() {
 #[tokio::test(start_paused = true)]
 async fn s25_an_answer_without_an_end_is_left() {
     let endless = Village::new("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nendless");
-    assert_eq!(endless.door(open()).send(get("http://public.example/"), CAPS).await.unwrap().status, 200);
+    assert_eq!(
+        endless
+            .door(open())
+            .send(get("http://public.example/"), CAPS)
+            .await
+            .unwrap()
+            .status,
+        200
+    );
     let silent = Village::new("silence");
-    let late = silent.door(open()).send(get("http://public.example/"), CAPS).await.unwrap_err();
+    let late = silent
+        .door(open())
+        .send(get("http://public.example/"), CAPS)
+        .await
+        .unwrap_err();
     assert_eq!(late, Silence::Late);
 }
 
@@ -326,9 +394,15 @@ async fn s25_an_answer_without_an_end_is_left() {
 async fn s26_one_host_has_only_so_many_exchanges_at_a_time() {
     let door = Village::new(OK).door(open());
     let url = "http://public.example/a";
-    let (one, two) =
-        (door.place(url).await.unwrap(), door.place("http://PUBLIC.example:81/b").await.unwrap());
-    assert!(tokio::time::timeout(Duration::from_secs(1), door.place(url)).await.is_err());
+    let (one, two) = (
+        door.place(url).await.unwrap(),
+        door.place("http://PUBLIC.example:81/b").await.unwrap(),
+    );
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), door.place(url))
+            .await
+            .is_err()
+    );
     drop(door.place("http://other.example/").await.unwrap());
     drop(one);
     drop(door.place(url).await.unwrap());
@@ -337,7 +411,12 @@ async fn s26_one_host_has_only_so_many_exchanges_at_a_time() {
 
 #[tokio::test(start_paused = true)]
 async fn s27_private_targets_are_named_by_the_operator() {
-    let allow = |places: &[&str]| places.iter().map(|place| place.parse().unwrap()).collect::<Vec<Allowed>>();
+    let allow = |places: &[&str]| {
+        places
+            .iter()
+            .map(|place| place.parse().unwrap())
+            .collect::<Vec<Allowed>>()
+    };
     let inside = "http://inside.example:22/";
     let cases: &[(&[&str], &str, bool)] = &[
         (&["inside.example"], inside, true),
@@ -351,25 +430,54 @@ async fn s27_private_targets_are_named_by_the_operator() {
         (&["inside.example"], "http://public.example/", false),
     ];
     for (places, url, is_reached) in cases {
-        let reach = Reach { allow: allow(places), ..Reach::default() };
-        assert_eq!(Village::new(OK).door(reach).check(url).await.is_ok(), *is_reached, "{places:?} {url}");
+        let reach = Reach {
+            allow: allow(places),
+            ..Reach::default()
+        };
+        assert_eq!(
+            Village::new(OK).door(reach).check(url).await.is_ok(),
+            *is_reached,
+            "{places:?} {url}"
+        );
     }
-    let only = Reach { allow: allow(&["inside.example"]), allow_only: true, ..open() };
+    let only = Reach {
+        allow: allow(&["inside.example"]),
+        allow_only: true,
+        ..open()
+    };
     let door = Village::new(OK).door(only);
     assert_eq!(door.check(inside).await, Ok(()));
-    assert_eq!(door.check("http://public.example/").await, Err(Refused::Address));
-    for wrong in ["", "*", "*.", "http://x", "a b", "10.0.0.0/99", "x:80", "1.2.3"] {
+    assert_eq!(
+        door.check("http://public.example/").await,
+        Err(Refused::Address)
+    );
+    for wrong in [
+        "",
+        "*",
+        "*.",
+        "http://x",
+        "a b",
+        "10.0.0.0/99",
+        "x:80",
+        "1.2.3",
+    ] {
         assert!(wrong.parse::<Allowed>().is_err(), "{wrong:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn s27_the_switch_for_development_opens_loopback_and_no_more() {
-    let reach = Reach { loopback: true, ..Reach::default() };
+    let reach = Reach {
+        loopback: true,
+        ..Reach::default()
+    };
     let door = Village::new(OK).door(reach);
-    for url in
-        ["http://127.0.0.1:1/", "http://localhost:8080/x", "http://[::1]/", "http://[::ffff:127.0.0.1]/"]
-    {
+    for url in [
+        "http://127.0.0.1:1/",
+        "http://localhost:8080/x",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+    ] {
         assert_eq!(door.check(url).await, Ok(()), "{url}");
     }
     for url in [
@@ -385,8 +493,10 @@ async fn s27_the_switch_for_development_opens_loopback_and_no_more() {
 
 #[test]
 fn plain_http_is_asked_for() {
-    let (plain, secure) =
-        (Target::parse("http://x.example/").unwrap(), Target::parse("https://x.example/").unwrap());
+    let (plain, secure) = (
+        Target::parse("http://x.example/").unwrap(),
+        Target::parse("https://x.example/").unwrap(),
+    );
     let public = ["93.184.215.14".parse().unwrap()];
     assert!(Reach::default().check(&plain, &public).is_err());
     assert_eq!(Reach::default().check(&secure, &public), Ok(()));
@@ -399,12 +509,32 @@ async fn s29_a_file_is_fetched_through_the_guard_for_those_who_want_it() {
     let village = Village::new(answer);
     let files = FileFetcher::through(village.door(open()));
     let file = files.get("http://public.example/cat").await.unwrap();
-    assert_eq!((file.media_type.as_deref(), &file.bytes[..]), (Some("image/png"), &b"cat"[..]));
+    assert_eq!(
+        (file.media_type.as_deref(), &file.bytes[..]),
+        (Some("image/png"), &b"cat"[..])
+    );
     let only = |types: &[&'static str]| files.clone().media_types(types.to_vec());
-    assert!(only(&["text/plain", "image/*"]).get("http://public.example/cat").await.is_ok());
-    let kind = only(&["text/plain"]).get("http://public.example/cat").await.unwrap_err().kind();
+    assert!(
+        only(&["text/plain", "image/*"])
+            .get("http://public.example/cat")
+            .await
+            .is_ok()
+    );
+    let kind = only(&["text/plain"])
+        .get("http://public.example/cat")
+        .await
+        .unwrap_err()
+        .kind();
     assert_eq!(kind, crate::model::ErrorKind::ContentTypeNotSupported);
-    assert!(files.clone().max_bytes(2).get("http://public.example/cat").await.is_err(), "S25");
+    assert!(
+        files
+            .clone()
+            .max_bytes(2)
+            .get("http://public.example/cat")
+            .await
+            .is_err(),
+        "S25"
+    );
     let before = village.dialled().len();
     for url in HOSTILE {
         assert!(files.get(url).await.is_err(), "{url}");
@@ -414,12 +544,24 @@ async fn s29_a_file_is_fetched_through_the_guard_for_those_who_want_it() {
 
 #[tokio::test(start_paused = true)]
 async fn s20_s25_a_file_that_is_elsewhere_or_has_no_end_leads_nowhere_else() {
-    for (to, hops) in [("http://127.0.0.1/", 1), ("//inside.example/", 1), ("/again", 4), ("file:///x", 1)] {
-        let answer = format!("HTTP/1.1 302 Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+    for (to, hops) in [
+        ("http://127.0.0.1/", 1),
+        ("//inside.example/", 1),
+        ("/again", 4),
+        ("file:///x", 1),
+    ] {
+        let answer =
+            format!("HTTP/1.1 302 Elsewhere\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
         let village = Village::new(String::leak(answer));
         let files = FileFetcher::through(village.door(open()));
         assert!(files.get("http://public.example/").await.is_err(), "{to}");
-        assert!(village.dialled().iter().all(|address| address == "93.184.215.14:80"), "{to}");
+        assert!(
+            village
+                .dialled()
+                .iter()
+                .all(|address| address == "93.184.215.14:80"),
+            "{to}"
+        );
         assert!(village.dialled().len() <= hops, "{to}");
     }
     let endless = Village::new("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\nendless");

@@ -56,7 +56,8 @@ impl ClientTls {
         let mut roots = RootCertStore::empty();
         for one in &found {
             roots.add(one.clone()).map_err(|cause| {
-                Error::invalid("authority", "must be certificates of authorities").with_source(cause)
+                Error::invalid("authority", "must be certificates of authorities")
+                    .with_source(cause)
             })?;
         }
         self.authorities.extend(found);
@@ -83,7 +84,10 @@ impl ClientTls {
     /// Trusts anybody: what is said is private only as long as nobody stands in between. For trying things out.
     #[must_use]
     pub fn insecure(self) -> Self {
-        Self { insecure: true, ..self }
+        Self {
+            insecure: true,
+            ..self
+        }
     }
 
     /// Whether it shows a certificate.
@@ -93,7 +97,11 @@ impl ClientTls {
 
     /// The same connections, with TLS over them where the url says so.
     pub(super) fn over(&self, connector: Connector, protocol: Protocol) -> Connector {
-        let door = Arc::new(Door { tls: self.clone(), protocol, ready: OnceCell::new() });
+        let door = Arc::new(Door {
+            tls: self.clone(),
+            protocol,
+            ready: OnceCell::new(),
+        });
         Connector::of(move |uri: Uri| {
             let connecting = connector.clone().call(uri.clone());
             let door = door.clone();
@@ -120,7 +128,8 @@ impl ClientTls {
         roots.add_parsable_certificates(self.authorities.iter().cloned());
         if roots.is_empty() && !self.insecure {
             return Err(
-                "this system trusts no certificate authority: install them, or name a file of them".into()
+                "this system trusts no certificate authority: install them, or name a file of them"
+                    .into(),
             );
         }
         Ok(roots)
@@ -128,15 +137,19 @@ impl ClientTls {
 
     fn config(&self, roots: RootCertStore) -> std::result::Result<ClientConfig, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder =
-            ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let builder = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()?;
         let builder = if self.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody::new(&provider)))
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Anybody::new(&provider)))
         } else {
             builder.with_root_certificates(roots)
         };
         match &self.shown {
-            Some(shown) => builder.with_client_auth_cert(shown.chain.clone(), shown.key.clone_key()),
+            Some(shown) => {
+                builder.with_client_auth_cert(shown.chain.clone(), shown.key.clone_key())
+            }
             None => Ok(builder.with_no_client_auth()),
         }
     }
@@ -176,7 +189,11 @@ impl Door {
 }
 
 fn name(uri: &Uri) -> std::result::Result<ServerName<'static>, Failed> {
-    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let host = uri
+        .host()
+        .unwrap_or_default()
+        .trim_start_matches('[')
+        .trim_end_matches(']');
     Ok(ServerName::try_from(host.to_owned())?)
 }
 
@@ -184,7 +201,10 @@ fn certificates(pem: &[u8], field: &str) -> Result<Vec<CertificateDer<'static>>>
     let found: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(Error::invalid(field, "must be a PEM file with at least one certificate")),
+        _ => Err(Error::invalid(
+            field,
+            "must be a PEM file with at least one certificate",
+        )),
     }
 }
 
@@ -192,9 +212,12 @@ fn certificates(pem: &[u8], field: &str) -> Result<Vec<CertificateDer<'static>>>
 pub(super) fn distrust(failed: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut cause = Some(failed);
     while let Some(error) = cause {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let inner = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
         let found = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        if let Some(rustls::Error::InvalidCertificate(why)) = found.or_else(|| error.downcast_ref()) {
+        if let Some(rustls::Error::InvalidCertificate(why)) = found.or_else(|| error.downcast_ref())
+        {
             return Some(why.to_string());
         }
         cause = error.source();

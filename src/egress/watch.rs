@@ -57,7 +57,10 @@ pub(super) fn request(watcher: &Watcher, request: &Request<Bytes>) {
 }
 
 pub(super) fn response<B>(watcher: &Watcher, response: &Response<B>) {
-    watcher(&Traffic::Response { status: response.status().as_u16(), headers: headers(response.headers()) });
+    watcher(&Traffic::Response {
+        status: response.status().as_u16(),
+        headers: headers(response.headers()),
+    });
 }
 
 fn headers(map: &HeaderMap) -> Vec<Header<'_>> {
@@ -79,14 +82,25 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn new(watcher: Watcher, headers: &HeaderMap) -> Self {
-        let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        Self { watcher, by_line: !media_type.starts_with("application/grpc"), held: Vec::new() }
+        let media_type = headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        Self {
+            watcher,
+            by_line: !media_type.starts_with("application/grpc"),
+            held: Vec::new(),
+        }
     }
 
     pub(super) fn piece(&mut self, data: &[u8]) {
         self.held.extend_from_slice(data);
         let whole = match self.by_line {
-            true => self.held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1),
+            true => self
+                .held
+                .iter()
+                .rposition(|byte| *byte == b'\n')
+                .map_or(0, |at| at + 1),
             false => self.held.len(),
         };
         if whole > 0 {

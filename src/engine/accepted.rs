@@ -64,13 +64,21 @@ impl Accepted {
 impl Engine {
     /// Every entry from the first on, as it comes.
     pub(crate) fn follow_accepted(&self, accepted: &mut Accepted) -> Follow {
-        let known = accepted.opening.take().map(|batch| Recorded::own(batch.into_entries(Seq(0))));
-        self.journal.follow_from(&accepted.head, known.unwrap_or_default(), accepted.tail.take())
+        let known = accepted
+            .opening
+            .take()
+            .map(|batch| Recorded::own(batch.into_entries(Seq(0))));
+        self.journal.follow_from(
+            &accepted.head,
+            known.unwrap_or_default(),
+            accepted.tail.take(),
+        )
     }
 
     /// Every entry behind what was there when the message was taken, as it comes.
     pub(crate) fn follow_rest(&self, accepted: &mut Accepted) -> Follow {
-        self.journal.follow_on(&accepted.head, accepted.log.at, accepted.tail.take())
+        self.journal
+            .follow_on(&accepted.head, accepted.log.at, accepted.tail.take())
     }
 
     /// Waits until the task has ended or the turn that took the message has stopped to ask; gives the task then.
@@ -90,7 +98,13 @@ impl Engine {
         accepted: Box<Accepted>,
         is_it: impl Fn(&Log, u64, &Entry) -> bool,
     ) -> Result<Task> {
-        let Accepted { head, mut log, turn, opening: _, tail } = *accepted;
+        let Accepted {
+            head,
+            mut log,
+            turn,
+            opening: _,
+            tail,
+        } = *accepted;
         let mut follow = self.journal.follow_on(&head, log.at, tail);
         loop {
             for entry in follow.next().await? {
@@ -110,7 +124,9 @@ impl Engine {
         let work = Work::new(self, async move {
             let head = accepted.head.clone();
             let task = engine.at_end_of_turn(accepted).await;
-            let dropped = engine.in_time(async { Ok(engine.journal.remove(&[head]).await?) }).await;
+            let dropped = engine
+                .in_time(async { Ok(engine.journal.remove(&[head]).await?) })
+                .await;
             let _ = answer.send(task.and_then(|task| dropped.map(|()| task)));
         });
         work.begin().await;
@@ -129,5 +145,9 @@ impl Engine {
 
 /// A task that has come to rest, unless its agent broke a rule of the protocol.
 fn settled(task: Task) -> Result<Task> {
-    if reason::is_invalid(&task) { Err(Error::Invalid(task.id)) } else { Ok(task) }
+    if reason::is_invalid(&task) {
+        Err(Error::Invalid(task.id))
+    } else {
+        Ok(task)
+    }
 }

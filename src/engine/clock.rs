@@ -26,7 +26,9 @@ impl Clock for System {
     #[expect(clippy::disallowed_methods, reason = "this is the clock that is given")]
     fn now(&self) -> Timestamp {
         // A clock outside the years 1970 to 9999 is broken; the log's order does not depend on it.
-        let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let passed = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let millis = i64::try_from(passed.as_millis()).ok();
         millis.and_then(Timestamp::from_millis).unwrap_or_default()
     }
@@ -61,7 +63,8 @@ impl Calendar {
         let now = told.map_or(wall, |(then, told)| {
             let since = 2 * passed.saturating_sub(then);
             let since = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-            Timestamp::from_millis(told.as_millis().saturating_add(since)).map_or(wall, |most| most.min(wall))
+            Timestamp::from_millis(told.as_millis().saturating_add(since))
+                .map_or(wall, |most| most.min(wall))
         });
         *told = Some((passed, now));
         now

@@ -73,9 +73,9 @@ impl fmt::Display for Error {
             Self::Ended(state) => write!(f, "the task has ended as {state}"),
             Self::Gone => f.write_str("the task was removed"),
             Self::Overloaded => f.write_str("too much waits already"),
-            Self::TooLarge => {
-                f.write_str("the task would be larger than max_task_bytes allows; begin another one")
-            }
+            Self::TooLarge => f.write_str(
+                "the task would be larger than max_task_bytes allows; begin another one",
+            ),
             Self::Stopped => f.write_str("the engine is being stopped"),
             Self::Lost => f.write_str("nothing can be recorded for now"),
             Self::Unwritable(why) => write!(f, "the store cannot be written: {why}"),
@@ -111,20 +111,30 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 impl From<Error> for model::Error {
     fn from(error: Error) -> Self {
         match error {
-            Error::Ended(state) => Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str()),
+            Error::Ended(state) => {
+                Self::new(ErrorKind::UnsupportedOperation).with("state", state.as_str())
+            }
             Error::Gone => ErrorKind::TaskNotFound.into(),
-            Error::Invalid(task) => Self::new(ErrorKind::InvalidAgentResponse).with("taskId", task.as_str()),
+            Error::Invalid(task) => {
+                Self::new(ErrorKind::InvalidAgentResponse).with("taskId", task.as_str())
+            }
             Error::Overloaded | Error::Stopped | Error::Lost | Error::Overtaken => {
                 Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER)
             }
-            Error::TooLarge => Self::new(ErrorKind::PayloadTooLarge).with_message(error.to_string()),
-            Error::Unwritable(_) => Self::new(ErrorKind::Unavailable).with_message(error.to_string()),
+            Error::TooLarge => {
+                Self::new(ErrorKind::PayloadTooLarge).with_message(error.to_string())
+            }
+            Error::Unwritable(_) => {
+                Self::new(ErrorKind::Unavailable).with_message(error.to_string())
+            }
             Error::Store(store::Error::KeyReused) => {
                 Self::invalid("Idempotency-Key", "was used before with another body")
             }
             // Somebody has just taken the name that was to be given: it is there when they come again.
             Error::Store(error @ (store::Error::Failed(_) | store::Error::Conflict)) => {
-                Self::new(ErrorKind::Unavailable).with_retry_after(RETRY_AFTER).with_source(error)
+                Self::new(ErrorKind::Unavailable)
+                    .with_retry_after(RETRY_AFTER)
+                    .with_source(error)
             }
             Error::Store(error) => Self::internal(error),
             Error::Broken(broken) => Self::internal(broken),

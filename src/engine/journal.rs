@@ -45,7 +45,16 @@ impl Journal {
         (tracker, stop): (TaskTracker, CancellationToken),
     ) -> Self {
         let keeper = Arc::new(Keeper::new(store.clone(), tracker, stop.clone()));
-        Self { store, bus, registry, resting, keeper, long: LONG, patience, stop }
+        Self {
+            store,
+            bus,
+            registry,
+            resting,
+            keeper,
+            long: LONG,
+            patience,
+            stop,
+        }
     }
 
     pub(super) fn open<'a>(&'a self, task: &'a NewTask) -> Underway<'a, store::Result<Opened>> {
@@ -88,7 +97,14 @@ impl Journal {
         match self.bus.is_watched(&task.id) {
             true => {
                 let numbered = events.drain(..).zip(at.0 + 1..);
-                live.publish(numbered.map(|(event, seq)| Entry { seq: Seq(seq), time, event }), weight);
+                live.publish(
+                    numbered.map(|(event, seq)| Entry {
+                        seq: Seq(seq),
+                        time,
+                        event,
+                    }),
+                    weight,
+                );
             }
             false => {
                 live.pass_by(at, time, &events);
@@ -118,11 +134,18 @@ impl Journal {
         if let Some(log) = live.filter(|log| log.at >= task.position) {
             return Ok(log);
         }
-        if let Some(rest) = self.resting.get(&task.id).filter(|rest| rest.log.at == task.position) {
+        if let Some(rest) = self
+            .resting
+            .get(&task.id)
+            .filter(|rest| rest.log.at == task.position)
+        {
             return Ok(rest.log.clone());
         }
         // Watched meanwhile, so that what comes is at hand behind what was read.
-        let _watch = self.registry.get(&task.id).map(|_| self.bus.watch(&task.id));
+        let _watch = self
+            .registry
+            .get(&task.id)
+            .map(|_| self.bus.watch(&task.id));
         let log = self.read(task).await?;
         match self.registry.get(&task.id) {
             Some(live) => live.fold_from(&log),
@@ -143,7 +166,9 @@ impl Journal {
             return Ok(standing);
         }
         let log = self.log(task).await?;
-        Ok(self.resting(&task.id, log.at).unwrap_or(Standing::Read(log.task)))
+        Ok(self
+            .resting(&task.id, log.at)
+            .unwrap_or(Standing::Read(log.task)))
     }
 
     /// The log as the store has it, for the one who works on it.
@@ -175,7 +200,13 @@ impl Journal {
 
     /// The task as it was at a position.
     pub(super) async fn task_at(&self, task: &Head, at: Seq) -> Result<Arc<Task>> {
-        let kept = self.store.kept(task).await.ok().flatten().filter(|(kept, _)| *kept <= at);
+        let kept = self
+            .store
+            .kept(task)
+            .await
+            .ok()
+            .flatten()
+            .filter(|(kept, _)| *kept <= at);
         let mut log = kept.map_or_else(Log::empty, |(at, folded)| Log::kept(at, folded));
         while log.at < at {
             let left = usize::try_from(at.0 - log.at.0).unwrap_or(PAGE).min(PAGE);
@@ -227,7 +258,10 @@ impl Journal {
 
     /// The tail of a log, watched from now on.
     pub(super) fn watched(&self, task: &TaskId, live: &Arc<Live>) -> Watched {
-        Watched { wake: self.bus.watch(task), live: live.clone() }
+        Watched {
+            wake: self.bus.watch(task),
+            live: live.clone(),
+        }
     }
 
     /// Wakes when anybody, here or elsewhere, has added to the log.
@@ -241,8 +275,16 @@ impl Journal {
     }
 
     /// The same for one who watches it already.
-    pub(super) fn follow_on(self: &Arc<Self>, task: &Head, at: Seq, tail: Option<Watched>) -> Follow {
-        Follow { at, ..self.follow_from(task, Vec::new(), tail) }
+    pub(super) fn follow_on(
+        self: &Arc<Self>,
+        task: &Head,
+        at: Seq,
+        tail: Option<Watched>,
+    ) -> Follow {
+        Follow {
+            at,
+            ..self.follow_from(task, Vec::new(), tail)
+        }
     }
 
     /// Every entry from the first on, where the first ones are at hand.
@@ -257,7 +299,14 @@ impl Journal {
             None => (self.bus.watch(&task.id), self.registry.get(&task.id)),
         };
         let (journal, task) = (self.clone(), task.clone());
-        Follow { journal, task, at: Seq(0), known, wake, live }
+        Follow {
+            journal,
+            task,
+            at: Seq(0),
+            known,
+            wake,
+            live,
+        }
     }
 }
 
@@ -359,6 +408,11 @@ impl Follow {
 
     /// Whether the log is there at all: a task is removed whole or not.
     async fn is_there(&self) -> Result<bool> {
-        Ok(!self.journal.store.read(&self.task, Seq(0), 1).await?.is_empty())
+        Ok(!self
+            .journal
+            .store
+            .read(&self.task, Seq(0), 1)
+            .await?
+            .is_empty())
     }
 }

@@ -26,13 +26,24 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn new(store: Arc<dyn Store>, tracker: TaskTracker, stop: CancellationToken) -> Self {
-        Self { store, tracker, stop, busy: Mutex::default() }
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        tracker: TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            store,
+            tracker,
+            stop,
+            busy: Mutex::default(),
+        }
     }
 
     /// Keeps the fold of a task; `false` where one is on its way, or too many are.
     pub(super) fn keep(self: &Arc<Self>, task: &Head, log: Log) -> bool {
-        let Some(place) = Place::new(self, &task.id) else { return false };
+        let Some(place) = Place::new(self, &task.id) else {
+            return false;
+        };
         let task = task.clone();
         self.tracker.spawn(self.stop.clone().run_until_cancelled_owned(async move {
             if let Err(error) = place.0.store.keep(&task, log.at, &log.folded()).await {

@@ -19,7 +19,11 @@ pub(super) enum Wish {
     /// Take this message.
     Message(Box<Incoming>),
     /// Stop, and end as canceled.
-    Cancel { metadata: Option<Object>, until: Instant, answer: oneshot::Sender<Result<Task>> },
+    Cancel {
+        metadata: Option<Object>,
+        until: Instant,
+        answer: oneshot::Sender<Result<Task>>,
+    },
     /// Its agent has said something after the end of its turn: record that it was ignored.
     Late,
     /// Nobody worked on it when we came: do as the policy says. The place among those that do is given back then.
@@ -121,13 +125,19 @@ type Limits = (usize, usize);
 
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("end", &self.tail().end).finish_non_exhaustive()
+        f.debug_struct("Live")
+            .field("end", &self.tail().end)
+            .finish_non_exhaustive()
     }
 }
 
 impl Live {
     fn new(queue: usize, limits: Limits) -> (Arc<Self>, Wished) {
-        let wishes = Mutex::new(Wishes { waiting: VecDeque::new(), most: queue.max(1), closed: false });
+        let wishes = Mutex::new(Wishes {
+            waiting: VecDeque::new(),
+            most: queue.max(1),
+            closed: false,
+        });
         let tail = Tail {
             log: None,
             end: Seq(0),
@@ -139,7 +149,11 @@ impl Live {
             limits,
             lost: false,
         };
-        let live = Arc::new(Self { wishes, wished: Notify::new(), tail: Mutex::new(tail) });
+        let live = Arc::new(Self {
+            wishes,
+            wished: Notify::new(),
+            tail: Mutex::new(tail),
+        });
         (live.clone(), Wished(live))
     }
 
@@ -196,7 +210,11 @@ impl Live {
     /// Goes on from the fold of somebody who has read the store.
     pub(super) fn fold_from(&self, log: &Log) {
         let mut tail = self.tail();
-        let reaches = tail.sheets.front().map_or(tail.end, |(sheet, _)| Seq(sheet[0].seq.0 - 1)) <= log.at;
+        let reaches = tail
+            .sheets
+            .front()
+            .map_or(tail.end, |(sheet, _)| Seq(sheet[0].seq.0 - 1))
+            <= log.at;
         if tail.log.is_none() && tail.end > Seq(0) && reaches {
             tail.log = Some(log.copied());
         }
@@ -275,11 +293,20 @@ impl Live {
         }
         // The last sheet that begins no later than what comes next; none if that is not kept any more.
         let next = Seq(at.0 + 1);
-        let sheet = tail.sheets.partition_point(|(sheet, _)| sheet[0].seq <= next).checked_sub(1)?;
+        let sheet = tail
+            .sheets
+            .partition_point(|(sheet, _)| sheet[0].seq <= next)
+            .checked_sub(1)?;
         let sheets = tail.sheets.iter().skip(sheet).map(|(sheet, _)| sheet);
-        let skip =
-            |sheet: &Sheet| usize::try_from(next.0.saturating_sub(sheet[0].seq.0)).unwrap_or(usize::MAX);
-        Some(sheets.flat_map(|sheet| Recorded::all(sheet, skip(sheet))).take(limit).collect())
+        let skip = |sheet: &Sheet| {
+            usize::try_from(next.0.saturating_sub(sheet[0].seq.0)).unwrap_or(usize::MAX)
+        };
+        Some(
+            sheets
+                .flat_map(|sheet| Recorded::all(sheet, skip(sheet)))
+                .take(limit)
+                .collect(),
+        )
     }
 }
 
@@ -287,7 +314,9 @@ impl Tail {
     /// Takes in what is durable now, and drops the oldest until the rest is within bounds. Those who have not read them find
     /// them in the store.
     fn push(&mut self, sheet: Sheet, weight: usize) {
-        let (Some(first), Some(last)) = (sheet.first(), sheet.last()) else { return };
+        let (Some(first), Some(last)) = (sheet.first(), sheet.last()) else {
+            return;
+        };
         if first.seq == Seq(1) {
             self.log = Some(Log::empty());
         }
@@ -300,7 +329,9 @@ impl Tail {
         self.sheets.push_back((sheet, weight));
         let (most, heaviest) = self.limits;
         while self.length > most.max(1) || self.weight > heaviest {
-            let Some((oldest, weight)) = self.sheets.pop_front() else { return };
+            let Some((oldest, weight)) = self.sheets.pop_front() else {
+                return;
+            };
             self.length -= oldest.len();
             self.weight -= weight;
             self.fold_in(&oldest);
@@ -332,7 +363,10 @@ impl Tail {
         self.end = Seq(at.0 + events.len() as u64);
         let Some(log) = &mut self.log else { return };
         let known = log.at.0;
-        let mut news = events.iter().zip(at.0 + 1..).filter(|(_, seq)| *seq > known);
+        let mut news = events
+            .iter()
+            .zip(at.0 + 1..)
+            .filter(|(_, seq)| *seq > known);
         if news.any(|(event, seq)| log.apply_event(Seq(seq), time, event).is_err()) {
             self.forget();
         }
@@ -373,12 +407,19 @@ pub(super) struct Registry {
 
 impl Registry {
     pub(super) fn new(queue: usize, tail: Limits) -> Self {
-        Self { shards: (0..32).map(|_| Mutex::default()).collect(), hasher: RandomState::new(), queue, tail }
+        Self {
+            shards: (0..32).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            queue,
+            tail,
+        }
     }
 
     fn shard(&self, id: &TaskId) -> MutexGuard<'_, HashMap<TaskId, Arc<Live>>> {
         let at = usize::try_from(self.hasher.hash_one(id) % 32).unwrap_or_default();
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[at]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn get(&self, id: &TaskId) -> Option<Arc<Live>> {
@@ -396,7 +437,11 @@ impl Registry {
     pub(super) fn pass(&self, id: &TaskId, wish: Wish) -> Passed {
         let mut shard = self.shard(id);
         if let Some(live) = shard.get(id) {
-            return if live.wish(wish) { Passed::On } else { Passed::Refused };
+            return if live.wish(wish) {
+                Passed::On
+            } else {
+                Passed::Refused
+            };
         }
         let (live, wished) = Live::new(self.queue, self.tail);
         shard.insert(id.clone(), live.clone());
@@ -426,7 +471,10 @@ mod tests {
         let (registry, id) = (Registry::new(1, (9, 9)), TaskId::from("t"));
         let (live, mut wished) = registry.claim(&id);
         assert!(live.wish(Wish::Late));
-        assert!(matches!(registry.retire(&id, &mut wished), Some(Wish::Late)));
+        assert!(matches!(
+            registry.retire(&id, &mut wished),
+            Some(Wish::Late)
+        ));
         assert!(!live.is_over());
         assert!(registry.retire(&id, &mut wished).is_none());
         assert!(live.is_over() && registry.get(&id).is_none());

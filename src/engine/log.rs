@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
-use crate::model::{Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStatus, Timestamp, Trace};
+use crate::model::{
+    Broken, Entry, Event, Message, Seq, Task, TaskState, TaskStatus, Timestamp, Trace,
+};
 use crate::store::Folded;
 
 /// What is there before the first entry; everybody begins with the same.
@@ -35,13 +37,33 @@ impl Log {
     /// A log of no entries yet.
     pub(super) fn empty() -> Self {
         let (waiting, traces) = (VecDeque::new(), VecDeque::new());
-        Self { task: nothing(), at: Seq(0), waiting, traces, turns_ended: 0, attempts: 0 }
+        Self {
+            task: nothing(),
+            at: Seq(0),
+            waiting,
+            traces,
+            turns_ended: 0,
+            attempts: 0,
+        }
     }
 
     /// A log that was kept at a position.
     pub(super) fn kept(at: Seq, folded: Folded) -> Self {
-        let Folded { task, waiting, traces, turns_ended, attempts } = folded;
-        Self { task, at, waiting: waiting.into(), traces: traces.into(), turns_ended, attempts }
+        let Folded {
+            task,
+            waiting,
+            traces,
+            turns_ended,
+            attempts,
+        } = folded;
+        Self {
+            task,
+            at,
+            waiting: waiting.into(),
+            traces: traces.into(),
+            turns_ended,
+            attempts,
+        }
     }
 
     /// What can be kept of it.
@@ -69,14 +91,26 @@ impl Log {
         self.apply_event(entry.seq, entry.time, &entry.event)
     }
 
-    pub(super) fn apply_event(&mut self, seq: Seq, time: Timestamp, event: &Event) -> Result<(), Broken> {
+    pub(super) fn apply_event(
+        &mut self,
+        seq: Seq,
+        time: Timestamp,
+        event: &Event,
+    ) -> Result<(), Broken> {
         match event {
-            Event::Created { id, context_id, metadata } if self.at == Seq(0) => {
+            Event::Created {
+                id,
+                context_id,
+                metadata,
+            } if self.at == Seq(0) => {
                 let mut task = Task::submitted(id.clone(), context_id.clone(), time);
                 task.metadata.clone_from(metadata);
                 self.task = Arc::new(task);
             }
-            Event::Created { .. } | Event::Message(_) | Event::Status { .. } | Event::Artifact { .. } => {
+            Event::Created { .. }
+            | Event::Message(_)
+            | Event::Status { .. }
+            | Event::Artifact { .. } => {
                 Arc::make_mut(&mut self.task).apply_event(time, event)?;
             }
             // They change nothing in the task, and so need no copy of it.
@@ -111,10 +145,13 @@ impl Log {
         let seq = Seq(self.at.0 + 1);
         if let Event::Status { status, .. } = event {
             // Within a task time does not go back, whatever the clocks say.
-            status.timestamp = Some(status.timestamp.unwrap_or(time)).max(self.task.status.timestamp);
+            status.timestamp =
+                Some(status.timestamp.unwrap_or(time)).max(self.task.status.timestamp);
         }
         if let Err(broken) = self.apply_event(seq, time, event) {
-            *event = Event::Ignored { reason: broken.to_string() };
+            *event = Event::Ignored {
+                reason: broken.to_string(),
+            };
             self.at = seq;
         }
     }
@@ -122,13 +159,17 @@ impl Log {
     /// Notes the trace of the newest message. Those of turns that are over are nobody's any more.
     fn trace_last(&mut self, trace: &Trace) {
         let (ended, last) = (self.turns_ended, self.last_turn());
-        self.traces.retain(|(turn, _)| *turn > ended && *turn != last);
+        self.traces
+            .retain(|(turn, _)| *turn > ended && *turn != last);
         self.traces.push_back((last, trace.clone()));
     }
 
     /// The trace of the message that a turn takes.
     pub(super) fn trace_of(&self, turn: u64) -> Option<&Trace> {
-        self.traces.iter().find(|(number, _)| *number == turn).map(|(_, trace)| trace)
+        self.traces
+            .iter()
+            .find(|(number, _)| *number == turn)
+            .map(|(_, trace)| trace)
     }
 
     /// The trace of the newest message that had one.
@@ -169,7 +210,8 @@ impl Log {
     /// Whether `entry`, just taken in, is what a caller of this turn waits for: the task ended, or the turn stopped
     /// to ask.
     pub(super) fn settles(&self, turn: u64, entry: &Entry) -> bool {
-        let asks = matches!(entry.event, Event::Status { .. }) && self.task.status.state.is_interrupted();
+        let asks =
+            matches!(entry.event, Event::Status { .. }) && self.task.status.state.is_interrupted();
         self.task.is_ended() || (asks && self.turn() == turn)
     }
 
@@ -183,7 +225,10 @@ impl Log {
     pub(super) fn turn_start(&self) -> impl Iterator<Item = Event> + use<> {
         let working = TaskStatus::new(TaskState::Working);
         let resumes = self.task.status.state.is_interrupted();
-        let status = resumes.then_some(Event::Status { status: working, metadata: None });
+        let status = resumes.then_some(Event::Status {
+            status: working,
+            metadata: None,
+        });
         [Event::TurnStarted].into_iter().chain(status)
     }
 }
@@ -194,7 +239,10 @@ mod tests {
     use crate::model::TaskId;
 
     fn status(state: TaskState) -> Event {
-        Event::Status { status: TaskStatus::new(state), metadata: None }
+        Event::Status {
+            status: TaskStatus::new(state),
+            metadata: None,
+        }
     }
 
     fn message() -> Event {
@@ -203,13 +251,19 @@ mod tests {
 
     fn extend(log: &mut Log, events: impl IntoIterator<Item = Event>) -> Vec<Event> {
         let mut events: Vec<_> = events.into_iter().collect();
-        events.iter_mut().for_each(|event| log.take(Timestamp::default(), event));
+        events
+            .iter_mut()
+            .for_each(|event| log.take(Timestamp::default(), event));
         events
     }
 
     fn opened() -> Log {
         let mut log = Log::empty();
-        let created = Event::Created { id: TaskId::from("t"), context_id: "c".into(), metadata: None };
+        let created = Event::Created {
+            id: TaskId::from("t"),
+            context_id: "c".into(),
+            metadata: None,
+        };
         extend(&mut log, [created, message(), Event::TurnStarted]);
         log
     }
@@ -220,21 +274,35 @@ mod tests {
         assert_eq!((log.at, log.last_turn()), (Seq(3), 1));
         extend(&mut log, [message()]);
         assert_eq!(log.last_turn(), 2);
-        let ask = Entry { seq: Seq(5), time: Timestamp::default(), event: status(TaskState::InputRequired) };
+        let ask = Entry {
+            seq: Seq(5),
+            time: Timestamp::default(),
+            event: status(TaskState::InputRequired),
+        };
         log.apply(&ask).unwrap();
         assert!(log.settles(1, &ask) && !log.settles(2, &ask));
         extend(&mut log, [Event::TurnEnded]);
         assert!(log.waiting().is_some());
-        assert_eq!(log.turn_start().collect::<Vec<_>>(), [Event::TurnStarted, status(TaskState::Working)]);
+        assert_eq!(
+            log.turn_start().collect::<Vec<_>>(),
+            [Event::TurnStarted, status(TaskState::Working)]
+        );
     }
 
     #[test]
     fn what_comes_too_late_is_recorded_as_ignored() {
         let mut log = opened();
-        let late = [status(TaskState::Completed), status(TaskState::Working), message()];
+        let late = [
+            status(TaskState::Completed),
+            status(TaskState::Working),
+            message(),
+        ];
         let events = extend(&mut log, late);
         assert_eq!(log.task.status.state, TaskState::Completed);
-        assert!(matches!(events[..], [_, Event::Ignored { .. }, Event::Ignored { .. }]));
+        assert!(matches!(
+            events[..],
+            [_, Event::Ignored { .. }, Event::Ignored { .. }]
+        ));
         assert_eq!((log.at, log.waiting()), (Seq(6), None));
     }
 }

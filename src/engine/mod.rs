@@ -39,7 +39,8 @@ use tokio_util::task::TaskTracker;
 use crate::agent::Failure;
 use crate::bus::Bus;
 use crate::model::{
-    Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp, Trace,
+    Call, Caller, ContextId, Message, Object, PushConfigId, Scope, Seq, Task, TaskId, Timestamp,
+    Trace,
 };
 use crate::store::{Head, Key, Page, Push, Query, Registered, Seen, Store, Tally, Which};
 use clock::{Calendar, Clock};
@@ -106,7 +107,14 @@ pub(crate) struct Opening {
 impl From<Message> for Opening {
     fn from(message: Message) -> Self {
         let message = Arc::new(message);
-        Self { message, key: None, alias: None, config: None, failure: None, followed: false }
+        Self {
+            message,
+            key: None,
+            alias: None,
+            config: None,
+            failure: None,
+            followed: false,
+        }
     }
 }
 
@@ -127,7 +135,13 @@ impl Engine {
         );
         let resting = Resting::new(settings.max_resting_bytes);
         let owned = (tracker.clone(), stop.clone());
-        let journal = Journal::new(store, bus, (registry, resting), settings.store_timeout, owned);
+        let journal = Journal::new(
+            store,
+            bus,
+            (registry, resting),
+            settings.store_timeout,
+            owned,
+        );
         Self(Arc::new(Parts {
             journal: Arc::new(journal),
             staff,
@@ -136,7 +150,9 @@ impl Engine {
             retention: Calendar::default(),
             tracker,
             stop,
-            turns: Arc::new(Semaphore::new(settings.max_turns.clamp(1, Semaphore::MAX_PERMITS))),
+            turns: Arc::new(Semaphore::new(
+                settings.max_turns.clamp(1, Semaphore::MAX_PERMITS),
+            )),
             waiting: Arc::default(),
             crowd: Crowd::default(),
             settings,
@@ -160,17 +176,26 @@ impl Engine {
 
     /// The task, if this scope has it.
     pub(crate) async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
-        self.in_time(async { Ok(self.journal.find(scope, task).await?) }).await
+        self.in_time(async { Ok(self.journal.find(scope, task).await?) })
+            .await
     }
 
     /// A page of the scope's tasks.
     pub(crate) async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
-        self.in_time(async { Ok(self.journal.list(scope, query).await?) }).await
+        self.in_time(async { Ok(self.journal.list(scope, query).await?) })
+            .await
     }
 
     /// How many tasks the tenant of this scope has of its agent, whoever its callers are.
     pub(crate) async fn tally(&self, scope: &Scope) -> Result<Option<Tally>> {
-        self.in_time(async { Ok(self.journal.store.tally(&scope.agent, &scope.tenant).await?) }).await
+        self.in_time(async {
+            Ok(self
+                .journal
+                .store
+                .tally(&scope.agent, &scope.tenant)
+                .await?)
+        })
+        .await
     }
 
     /// The task as it stands, and the position it stands for. It is as new as `head` at least: to see what came
@@ -198,7 +223,11 @@ impl Engine {
 
     /// Refuses while nothing of the task can be recorded: there is nothing to follow then.
     pub(crate) fn check_recording(&self, head: &Head) -> Result<()> {
-        let lost = self.journal.registry.get(&head.id).is_some_and(|live| live.is_lost());
+        let lost = self
+            .journal
+            .registry
+            .get(&head.id)
+            .is_some_and(|live| live.is_lost());
         if lost { Err(Error::Lost) } else { Ok(()) }
     }
 
@@ -219,7 +248,11 @@ impl Engine {
 
     /// Whether the store answers, and takes writes.
     pub(crate) async fn check(&self) -> Result<()> {
-        let nobody = Scope { agent: "".into(), tenant: "".into(), owner: Caller::anonymous() };
+        let nobody = Scope {
+            agent: "".into(),
+            tenant: "".into(),
+            owner: Caller::anonymous(),
+        };
         let none = TaskId::from("none");
         let check = async {
             self.journal.find(&nobody, &none).await?;
@@ -230,32 +263,43 @@ impl Engine {
 
     /// Registers a webhook.
     pub(crate) async fn put_config(&self, head: &Head, config: &Registered) -> Result<()> {
-        self.in_time(async { Ok(self.journal.store.put_config(head, config).await?) }).await
+        self.in_time(async { Ok(self.journal.store.put_config(head, config).await?) })
+            .await
     }
 
     /// The webhooks of a task, oldest first.
     pub(crate) async fn configs(&self, head: &Head) -> Result<Vec<Registered>> {
-        self.in_time(async { Ok(self.journal.store.configs(head).await?) }).await
+        self.in_time(async { Ok(self.journal.store.configs(head).await?) })
+            .await
     }
 
     /// Removes a webhook.
     pub(crate) async fn delete_config(&self, head: &Head, id: &PushConfigId) -> Result<()> {
-        self.in_time(async { Ok(self.journal.store.delete_config(head, id).await?) }).await
+        self.in_time(async { Ok(self.journal.store.delete_config(head, id).await?) })
+            .await
     }
 
     /// Webhooks of every scope, for those who deliver.
-    pub(crate) async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Result<Vec<Push>> {
-        self.in_time(async { Ok(self.journal.store.pushes(which, after, limit).await?) }).await
+    pub(crate) async fn pushes(
+        &self,
+        which: Which,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Push>> {
+        self.in_time(async { Ok(self.journal.store.pushes(which, after, limit).await?) })
+            .await
     }
 
     /// A webhook, and how far the deliveries to it are.
     pub(crate) async fn push(&self, head: &Head, id: &PushConfigId) -> Result<Option<Push>> {
-        self.in_time(async { Ok(self.journal.store.push(head, id).await?) }).await
+        self.in_time(async { Ok(self.journal.store.push(head, id).await?) })
+            .await
     }
 
     /// Records how far the deliveries to a webhook are; `false` when it is not there any more.
     pub(crate) async fn record_delivery(&self, push: &Push) -> Result<bool> {
-        self.in_time(async { Ok(self.journal.store.record_delivery(push).await?) }).await
+        self.in_time(async { Ok(self.journal.store.record_delivery(push).await?) })
+            .await
     }
 
     /// The task as it was at a position.
@@ -302,8 +346,18 @@ impl Engine {
     async fn taken(&self, Seen { head, turn }: Seen) -> Result<Box<Accepted>> {
         let log = self.journal.log(&head).await?;
         // A key of before turns were recorded with them stands for the newest.
-        let turn = if turn == 0 { log.last_turn().max(1) } else { turn };
-        Ok(Box::new(Accepted { turn, head, log, opening: None, tail: None }))
+        let turn = if turn == 0 {
+            log.last_turn().max(1)
+        } else {
+            turn
+        };
+        Ok(Box::new(Accepted {
+            turn,
+            head,
+            log,
+            opening: None,
+            tail: None,
+        }))
     }
 
     /// Whether a message that comes again under its own id is the same message.
@@ -321,7 +375,17 @@ impl Engine {
     ) -> Result<Box<Accepted>> {
         let (answer, accepted) = oneshot::channel();
         let until = self.until(Duration::ZERO);
-        self.wish(head, Wish::Message(Box::new(Incoming { call, message, key, until, answer }))).await?;
+        self.wish(
+            head,
+            Wish::Message(Box::new(Incoming {
+                call,
+                message,
+                key,
+                until,
+                answer,
+            })),
+        )
+        .await?;
         self.answered(accepted, until).await
     }
 
@@ -330,18 +394,31 @@ impl Engine {
         let (answer, canceled) = oneshot::channel();
         // The agent has its grace, and the store its time.
         let until = self.until(self.settings.cancel_grace);
-        self.wish(head, Wish::Cancel { metadata, until, answer }).await?;
+        self.wish(
+            head,
+            Wish::Cancel {
+                metadata,
+                until,
+                answer,
+            },
+        )
+        .await?;
         self.answered(canceled, until).await
     }
 
     /// When those who call now have waited long enough for the store.
     fn until(&self, grace: Duration) -> Instant {
         let now = Instant::now();
-        now.checked_add(grace.saturating_add(self.settings.store_timeout)).unwrap_or(now + FAR)
+        now.checked_add(grace.saturating_add(self.settings.store_timeout))
+            .unwrap_or(now + FAR)
     }
 
     /// What the one who works on the task answers; the work goes on, whether somebody waits or not.
-    async fn answered<T>(&self, mut answer: oneshot::Receiver<Result<T>>, until: Instant) -> Result<T> {
+    async fn answered<T>(
+        &self,
+        mut answer: oneshot::Receiver<Result<T>>,
+        until: Instant,
+    ) -> Result<T> {
         // Without a timer, where the work was done while we came here.
         match answer.try_recv() {
             Ok(answered) => return answered,
@@ -350,7 +427,9 @@ impl Engine {
         }
         timeout_at(until, answer)
             .await
-            .map_or(Err(Error::Lost), |answer| answer.unwrap_or(Err(Error::Stopped)))
+            .map_or(Err(Error::Lost), |answer| {
+                answer.unwrap_or(Err(Error::Stopped))
+            })
     }
 
     /// What the store answers, if it does in time.
@@ -361,7 +440,9 @@ impl Engine {
         if let Poll::Ready(answer) = at_once.await {
             return answer;
         }
-        timeout(self.settings.store_timeout, answer).await.unwrap_or(Err(Error::Lost))
+        timeout(self.settings.store_timeout, answer)
+            .await
+            .unwrap_or(Err(Error::Lost))
     }
 
     /// Passes a wish to whoever works on the task, or works on it.

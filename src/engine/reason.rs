@@ -13,7 +13,9 @@ pub(super) const TOO_LARGE: &str = "too-large";
 
 /// What is recorded of something that an agent says after the end of its turn.
 pub(super) fn late() -> Event {
-    Event::Ignored { reason: "said after the end of its turn".to_owned() }
+    Event::Ignored {
+        reason: "said after the end of its turn".to_owned(),
+    }
 }
 
 /// The metadata that gives a reason.
@@ -41,7 +43,9 @@ pub(super) fn is_silence(message: &Message) -> bool {
 }
 
 fn says(metadata: Option<&Object>, reason: &str) -> bool {
-    metadata.and_then(|metadata| metadata.get(REASON)).is_some_and(|known| known == Json::from(reason))
+    metadata
+        .and_then(|metadata| metadata.get(REASON))
+        .is_some_and(|known| known == Json::from(reason))
 }
 
 /// Makes a message what may come from outside: the word is ours alone.
@@ -65,7 +69,10 @@ mod tests {
         strip(&mut forged);
         assert!(!is_silence(&forged));
         assert_eq!(forged.metadata, None);
-        let mut other = Message { metadata: Some([("a", Json::from("b"))].into_iter().collect()), ..forged };
+        let mut other = Message {
+            metadata: Some([("a", Json::from("b"))].into_iter().collect()),
+            ..forged
+        };
         let before = other.clone();
         strip(&mut other);
         assert_eq!(other, before);

@@ -62,29 +62,52 @@ impl<T> Places<T> {
 impl Recorded {
     /// Makes a sheet of entries.
     pub(super) fn sheet(entries: impl IntoIterator<Item = Entry>) -> Sheet {
-        entries.into_iter().map(|entry| Written { entry, forms: Some(Forms::default()) }).collect()
+        entries
+            .into_iter()
+            .map(|entry| Written {
+                entry,
+                forms: Some(Forms::default()),
+            })
+            .collect()
     }
 
     /// Entries that one reader has.
     pub(super) fn own(entries: impl IntoIterator<Item = Entry>) -> Vec<Self> {
-        let sheet: Sheet = entries.into_iter().map(|entry| Written { entry, forms: None }).collect();
+        let sheet: Sheet = entries
+            .into_iter()
+            .map(|entry| Written { entry, forms: None })
+            .collect();
         Self::all(&sheet, 0).collect()
     }
 
     /// The entries of a sheet, from one of them on.
     pub(super) fn all(sheet: &Sheet, from: usize) -> impl Iterator<Item = Self> {
-        (from..sheet.len()).map(|at| Self { sheet: sheet.clone(), at })
+        (from..sheet.len()).map(|at| Self {
+            sheet: sheet.clone(),
+            at,
+        })
     }
 
     /// Writes the entry in a wire form: the first who asks does it, the others share the bytes. What a form is, is
     /// nothing that we need to know.
-    pub(crate) fn form(&self, form: u8, out: &mut Vec<u8>, write: impl FnOnce(&Entry, &mut Vec<u8>)) {
+    pub(crate) fn form(
+        &self,
+        form: u8,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&Entry, &mut Vec<u8>),
+    ) {
         let Written { entry, forms } = &self.sheet[self.at];
-        let Some(forms) = forms else { return write(entry, out) };
+        let Some(forms) = forms else {
+            return write(entry, out);
+        };
         if *forms.first.get_or_init(|| form) == form {
             return shared(&forms.bytes, out, |out| write(entry, out));
         }
-        shared(&forms.others.get_or_init(Box::default).place(form), out, |out| write(entry, out));
+        shared(
+            &forms.others.get_or_init(Box::default).place(form),
+            out,
+            |out| write(entry, out),
+        );
     }
 }
 
@@ -122,20 +145,32 @@ mod tests {
     use crate::model::{Event, Seq, Timestamp};
 
     fn recorded() -> Recorded {
-        let entry = Entry { seq: Seq(1), time: Timestamp::default(), event: Event::TurnStarted };
+        let entry = Entry {
+            seq: Seq(1),
+            time: Timestamp::default(),
+            event: Event::TurnStarted,
+        };
         Recorded::all(&Recorded::sheet([entry]), 0).next().unwrap()
     }
 
     fn form(recorded: &Recorded, form: u8, bytes: &str) -> String {
         let mut out = b"> ".to_vec();
-        recorded.form(form, &mut out, |_, out| out.extend_from_slice(bytes.as_bytes()));
+        recorded.form(form, &mut out, |_, out| {
+            out.extend_from_slice(bytes.as_bytes())
+        });
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn a_form_is_written_once() {
         let recorded = recorded();
-        for (number, bytes) in [(1, "first"), (2, "second"), (3, "third"), (2, "again"), (1, "again")] {
+        for (number, bytes) in [
+            (1, "first"),
+            (2, "second"),
+            (3, "third"),
+            (2, "again"),
+            (1, "again"),
+        ] {
             let expected = ["", "> first", "> second", "> third"][usize::from(number)];
             assert_eq!(form(&recorded, number, bytes), expected);
         }
@@ -143,16 +178,25 @@ mod tests {
 
     #[test]
     fn what_one_reader_has_is_written_where_it_goes() {
-        let entry = Entry { seq: Seq(1), time: Timestamp::default(), event: Event::TurnStarted };
+        let entry = Entry {
+            seq: Seq(1),
+            time: Timestamp::default(),
+            event: Event::TurnStarted,
+        };
         let own = Recorded::own([entry]).remove(0);
-        assert_eq!((form(&own, 1, "a"), form(&own, 1, "b")), ("> a".to_owned(), "> b".to_owned()));
+        assert_eq!(
+            (form(&own, 1, "a"), form(&own, 1, "b")),
+            ("> a".to_owned(), "> b".to_owned())
+        );
     }
 
     #[test]
     fn a_form_that_takes_long_to_write_holds_up_no_other() {
         let recorded = recorded();
         let mut out = Vec::new();
-        recorded.form(1, &mut out, |_, out| out.extend_from_slice(form(&recorded, 2, "quick").as_bytes()));
+        recorded.form(1, &mut out, |_, out| {
+            out.extend_from_slice(form(&recorded, 2, "quick").as_bytes())
+        });
         assert_eq!(out, b"> quick");
     }
 }

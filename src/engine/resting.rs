@@ -28,7 +28,9 @@ pub(super) struct Rest {
 impl Resting {
     /// All of them may weigh so much, in bytes.
     pub(super) fn new(most: usize) -> Self {
-        Self { shelf: Arc::new(Mutex::new(Recent::new(most))) }
+        Self {
+            shelf: Arc::new(Mutex::new(Recent::new(most))),
+        }
     }
 
     fn shelf(&self) -> MutexGuard<'_, Recent<Arc<Rest>>> {
@@ -48,7 +50,14 @@ impl Resting {
         if shelf.get_mut(id).is_some_and(|rest| rest.log.at >= log.at) {
             return;
         }
-        shelf.put(id, weight, Arc::new(Rest { log: log.clone(), forms: Places::default() }));
+        shelf.put(
+            id,
+            weight,
+            Arc::new(Rest {
+                log: log.clone(),
+                forms: Places::default(),
+            }),
+        );
     }
 
     /// Forgets a log.
@@ -59,7 +68,10 @@ impl Resting {
     /// Counts a form that was kept with a log, if that is still the one that is remembered.
     fn grow(&self, rest: &Arc<Rest>, by: usize) {
         let (id, mut shelf) = (&rest.log.task.id, self.shelf());
-        if shelf.get_mut(id).is_some_and(|known| Arc::ptr_eq(known, rest)) {
+        if shelf
+            .get_mut(id)
+            .is_some_and(|known| Arc::ptr_eq(known, rest))
+        {
             shelf.grow(id, by);
         }
     }
@@ -81,7 +93,10 @@ pub(crate) struct Remembered {
 
 impl Standing {
     pub(super) fn rests(rest: Arc<Rest>, resting: &Resting) -> Self {
-        Self::Rests(Remembered { rest, resting: resting.clone() })
+        Self::Rests(Remembered {
+            rest,
+            resting: resting.clone(),
+        })
     }
 
     /// The task in a wire form: as long as it rests the first who asks has it written, and the others share that. What a
@@ -92,7 +107,9 @@ impl Standing {
             write(self, &mut out);
             out
         };
-        let Self::Rests(Remembered { rest, resting }) = self else { return written().into() };
+        let Self::Rests(Remembered { rest, resting }) = self else {
+            return written().into();
+        };
         let mut grown = 0;
         let place = rest.forms.place(form);
         let bytes = place.get_or_init(|| {
@@ -125,19 +142,40 @@ mod tests {
     use crate::model::{Artifact, Entry, Event, Part, Seq, Timestamp};
 
     fn log(id: &str, at: u64, text: usize) -> Log {
-        let created = Event::Created { id: id.into(), context_id: "c".into(), metadata: None };
-        let artifact = Artifact { parts: vec![Part::text("x".repeat(text))], ..Artifact::default() };
-        let artifact = Event::Artifact { artifact, append: false, last_chunk: true, metadata: None };
+        let created = Event::Created {
+            id: id.into(),
+            context_id: "c".into(),
+            metadata: None,
+        };
+        let artifact = Artifact {
+            parts: vec![Part::text("x".repeat(text))],
+            ..Artifact::default()
+        };
+        let artifact = Event::Artifact {
+            artifact,
+            append: false,
+            last_chunk: true,
+            metadata: None,
+        };
         let mut log = Log::empty();
         for (seq, event) in (1..).zip([created, artifact]) {
-            log.apply(&Entry { seq: Seq(seq), time: Timestamp::default(), event }).unwrap();
+            log.apply(&Entry {
+                seq: Seq(seq),
+                time: Timestamp::default(),
+                event,
+            })
+            .unwrap();
         }
         log.at = Seq(at);
         log
     }
 
     fn there(resting: &Resting, ids: &[&str]) -> Vec<u64> {
-        let found = ids.iter().map(|id| resting.get(&TaskId::from(*id)).map_or(0, |rest| rest.log.at.0));
+        let found = ids.iter().map(|id| {
+            resting
+                .get(&TaskId::from(*id))
+                .map_or(0, |rest| rest.log.at.0)
+        });
         found.collect()
     }
 
@@ -156,7 +194,11 @@ mod tests {
         resting.put(&"d".into(), &log("d", 2, 10_000));
         assert_eq!(there(&resting, &["a", "b", "c", "d"]), [2, 0, 2, 2]);
         resting.put(&"e".into(), &log("e", 2, 40_000));
-        assert_eq!(there(&resting, &["a", "c", "d", "e"]), [2, 2, 2, 0], "what is too large moves nobody");
+        assert_eq!(
+            there(&resting, &["a", "c", "d", "e"]),
+            [2, 2, 2, 0],
+            "what is too large moves nobody"
+        );
     }
 
     #[test]
@@ -183,7 +225,11 @@ mod tests {
         }
         assert_eq!(written(&standing(6), 1, "new"), "new");
         assert_eq!(written(&standing(6), 1, "again"), "new");
-        assert_eq!(written(&first, 1, "again"), "one", "whoever holds the old one reads the old one");
+        assert_eq!(
+            written(&first, 1, "again"),
+            "one",
+            "whoever holds the old one reads the old one"
+        );
     }
 
     #[test]
@@ -199,9 +245,16 @@ mod tests {
         assert_eq!(there(&resting, &["a", "b"]), [2, 2]);
         written(&standing, 3, &long);
         let there = there(&resting, &["a", "b"]);
-        assert!(there.contains(&0), "both with all forms would be more than fits: {there:?}");
+        assert!(
+            there.contains(&0),
+            "both with all forms would be more than fits: {there:?}"
+        );
         written(&standing, 4, &long);
         assert_eq!(written(&standing, 5, &long).len(), long.len());
-        assert_eq!(self::there(&resting, &["b"]), [0], "one alone is more than fits");
+        assert_eq!(
+            self::there(&resting, &["b"]),
+            [0],
+            "one alone is more than fits"
+        );
     }
 }

@@ -93,17 +93,42 @@ impl Runner {
         opening: Opening,
         answer: oneshot::Sender<Result<Box<Accepted>>>,
     ) -> Result<Box<Self>> {
-        let Opening { mut message, key, alias, config, failure, followed } = opening;
+        let Opening {
+            mut message,
+            key,
+            alias,
+            config,
+            failure,
+            followed,
+        } = opening;
         let id = TaskId::from(engine.clock.id());
-        let context_id = message.context_id.clone().unwrap_or_else(|| engine.context_id());
+        let context_id = message
+            .context_id
+            .clone()
+            .unwrap_or_else(|| engine.context_id());
         let own = Arc::make_mut(&mut message);
         reason::strip(own);
         (own.task_id, own.context_id) = (Some(id.clone()), Some(context_id.clone()));
-        let metadata = alias.as_ref().map(|alias| [(LEGACY_ID, alias.as_str())].into_iter().collect());
-        let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata };
+        let metadata = alias
+            .as_ref()
+            .map(|alias| [(LEGACY_ID, alias.as_str())].into_iter().collect());
+        let created = Event::Created {
+            id: id.clone(),
+            context_id: context_id.clone(),
+            metadata,
+        };
         let mut runner = Self::new(engine, id, call.scope.clone());
-        (runner.failure, runner.birth) =
-            (failure, Some(Birth { context_id, key, alias, config, followed, answer }));
+        (runner.failure, runner.birth) = (
+            failure,
+            Some(Birth {
+                context_id,
+                key,
+                alias,
+                config,
+                followed,
+                answer,
+            }),
+        );
         runner.version = call.version;
         runner.pending.reserve_exact(QUICK);
         runner.pending.push(created);
@@ -134,7 +159,12 @@ impl Runner {
     }
 
     /// A runner for a task that nobody works on.
-    pub(super) fn resuming(engine: Engine, head: Head, live: Arc<Live>, wished: Wished) -> Box<Self> {
+    pub(super) fn resuming(
+        engine: Engine,
+        head: Head,
+        live: Arc<Live>,
+        wished: Wished,
+    ) -> Box<Self> {
         let mut runner = Self::new(engine, head.id.clone(), head.scope.clone());
         (runner.head, runner.live, runner.wished) = (Some(head), Some(live), Some(wished));
         runner
@@ -177,7 +207,11 @@ impl Runner {
         let named = |birth: &Birth| birth.key.is_some() || birth.alias.is_some();
         let named = self.birth.as_ref().is_some_and(named);
         let first = self.permit.is_none() || named || self.worker.agent.durable_start();
-        let opened = if first { self.commit(None, false).await } else { Ok(()) };
+        let opened = if first {
+            self.commit(None, false).await
+        } else {
+            Ok(())
+        };
         let ended = match opened {
             Ok(()) if self.birth.is_none() && self.head.is_none() => return,
             Ok(()) => self.work().await,
@@ -229,7 +263,9 @@ impl Runner {
                     self.look_who_works();
                 }
             }
-            let Some(wish) = self.next_wish() else { return Ok(()) };
+            let Some(wish) = self.next_wish() else {
+                return Ok(());
+            };
             self.look_who_works();
             Box::pin(self.grant(wish)).await?;
         }
@@ -257,7 +293,10 @@ impl Runner {
 
     /// Waits until a turn may begin, granting wishes meanwhile; false when the task has ended before.
     async fn wait_for_turn(&mut self) -> Result<bool> {
-        let _place = self.place.take().unwrap_or_else(|| Waiting::new(&self.engine));
+        let _place = self
+            .place
+            .take()
+            .unwrap_or_else(|| Waiting::new(&self.engine));
         let worker = self.worker.clone();
         let since = Instant::now();
         let mut free = pin!(worker.leave(self.engine.turns.clone()));
@@ -287,7 +326,11 @@ impl Runner {
 
     /// The next wish that waits; without one this runner is no longer the task's.
     fn next_wish(&mut self) -> Option<Wish> {
-        let wish = self.engine.journal.registry.retire(&self.id, self.wished.as_mut()?);
+        let wish = self
+            .engine
+            .journal
+            .registry
+            .retire(&self.id, self.wished.as_mut()?);
         if wish.is_none() {
             self.wished = None;
         }
@@ -298,7 +341,11 @@ impl Runner {
     pub(super) async fn grant(&mut self, wish: Wish) -> Result<()> {
         match wish {
             Wish::Message(incoming) => self.take_message(*incoming).await,
-            Wish::Cancel { metadata, until, answer } => {
+            Wish::Cancel {
+                metadata,
+                until,
+                answer,
+            } => {
                 if until <= Instant::now() {
                     let _ = answer.send(Err(Error::Lost));
                     return Ok(());
@@ -307,7 +354,10 @@ impl Runner {
                     let _ = answer.send(Err(Error::Ended(self.log.task.status.state)));
                     return Ok(());
                 }
-                self.plan([Event::CancelRequested { metadata }, status(TaskState::Canceled)]);
+                self.plan([
+                    Event::CancelRequested { metadata },
+                    status(TaskState::Canceled),
+                ]);
                 let committed = self.commit(None, true).await;
                 if committed.is_ok() {
                     self.tell_canceled().await;
@@ -335,14 +385,20 @@ impl Runner {
         call.map(|(_, call)| call).unwrap_or_else(|| {
             // Before us, or elsewhere: of all that surrounded it the log has this.
             let trace = self.log.trace_of(turn).cloned();
-            Call { trace, ..Call::new(self.scope.clone()) }
+            Call {
+                trace,
+                ..Call::new(self.scope.clone())
+            }
         })
     }
 
     /// Tells the agent that a task of its was canceled while it did nothing for it. The task has ended whatever it does.
     async fn tell_canceled(&self) {
-        let told =
-            timeout(self.engine.settings.cancel_grace, self.worker.agent.canceled(&self.log.task)).await;
+        let told = timeout(
+            self.engine.settings.cancel_grace,
+            self.worker.agent.canceled(&self.log.task),
+        )
+        .await;
         if let Ok(Err(failure)) = told {
             let cause = failure.cause() as &dyn std::error::Error;
             let agent = &self.scope.agent;
@@ -382,7 +438,9 @@ impl Runner {
 
     /// Whether the fold should go to the store when nothing is on its way there.
     pub(super) fn fold_is_due(&self) -> bool {
-        self.live.as_ref().is_some_and(|live| live.should_be_kept(self.engine.journal.long, false, false))
+        self.live
+            .as_ref()
+            .is_some_and(|live| live.should_be_kept(self.engine.journal.long, false, false))
     }
 
     /// What happens next, apart from the agent.
@@ -390,7 +448,9 @@ impl Runner {
         if !self.engine.journal.store.is_shared() {
             return News::Wish(next(&mut self.wished).await);
         }
-        let watch = self.watch.get_or_insert_with(|| self.engine.journal.watch(&self.id));
+        let watch = self
+            .watch
+            .get_or_insert_with(|| self.engine.journal.watch(&self.id));
         let known = self.durable.max(self.looked);
         tokio::select! {
             biased;
@@ -481,7 +541,10 @@ struct Waiting {
 impl Waiting {
     fn new(engine: &Engine) -> Self {
         let number = engine.waiting.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { count: engine.waiting.clone(), number }
+        Self {
+            count: engine.waiting.clone(),
+            number,
+        }
     }
 }
 

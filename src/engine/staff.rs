@@ -75,7 +75,11 @@ impl Staff {
 
     fn of_stand_in(agent: impl Agent) -> Self {
         let stand_in = Arc::new(Worker::new(Arc::new(agent), AgentSettings::default(), None));
-        Self(Arc::new(RwLock::new(Hired { named: Team::default(), leaving: HashMap::new(), stand_in })))
+        Self(Arc::new(RwLock::new(Hired {
+            named: Team::default(),
+            leaving: HashMap::new(),
+            stand_in,
+        })))
     }
 
     /// Agents who could take the place of those there are.
@@ -89,7 +93,12 @@ impl Staff {
         let mut hired = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut hired.named, team);
         let Hired { named, leaving, .. } = &mut *hired;
-        leaving.extend(before.0.iter().map(|(name, worker)| (name.clone(), Arc::downgrade(worker))));
+        leaving.extend(
+            before
+                .0
+                .iter()
+                .map(|(name, worker)| (name.clone(), Arc::downgrade(worker))),
+        );
         leaving.retain(|name, worker| worker.strong_count() > 0 && named.get(name).is_none());
         // What an agent does when it is dropped is no reason for others to wait.
         drop(hired);
@@ -100,7 +109,12 @@ impl Staff {
     pub(super) fn of(&self, scope: &Scope) -> Arc<Worker> {
         let hired = self.hired();
         let leaving = || hired.leaving.get(&scope.agent).and_then(Weak::upgrade);
-        hired.named.get(&scope.agent).cloned().or_else(leaving).unwrap_or_else(|| hired.stand_in.clone())
+        hired
+            .named
+            .get(&scope.agent)
+            .cloned()
+            .or_else(leaving)
+            .unwrap_or_else(|| hired.stand_in.clone())
     }
 
     /// Those who are not to go.
@@ -124,13 +138,19 @@ impl Staff {
 impl Worker {
     /// One who takes the place of `before` shares its turns with what that one has left to do.
     fn new(agent: Arc<dyn AnyAgent>, settings: AgentSettings, before: Option<&Self>) -> Self {
-        let most = settings.max_turns.map(|most| most.clamp(1, Semaphore::MAX_PERMITS));
+        let most = settings
+            .max_turns
+            .map(|most| most.clamp(1, Semaphore::MAX_PERMITS));
         let shared = before.filter(|before| before.settings.max_turns == settings.max_turns);
         let turns = match shared {
             Some(before) => before.turns.clone(),
             None => most.map(|most| Arc::new(Semaphore::new(most))),
         };
-        Self { agent, turns, settings }
+        Self {
+            agent,
+            turns,
+            settings,
+        }
     }
 
     pub(super) fn on_restart(&self, all: &Settings) -> Restart {
@@ -155,7 +175,10 @@ impl Worker {
             Some(turns) => Some(turns.clone().try_acquire_owned().ok()?),
             None => None,
         };
-        Some(Leave { _own: own, _all: all.clone().try_acquire_owned().ok()? })
+        Some(Leave {
+            _own: own,
+            _all: all.clone().try_acquire_owned().ok()?,
+        })
     }
 
     /// Leave to run a turn. Whoever waits for its own agent takes nothing from the others.
@@ -164,7 +187,10 @@ impl Worker {
             Some(turns) => Some(turns.clone().acquire_owned().await.ok()?),
             None => None,
         };
-        Some(Leave { _own: own, _all: all.acquire_owned().await.ok()? })
+        Some(Leave {
+            _own: own,
+            _all: all.acquire_owned().await.ok()?,
+        })
     }
 }
 
@@ -173,6 +199,9 @@ struct Gone;
 
 impl Agent for Gone {
     async fn run(&self, _: Turn) -> Result<Outcome, Failure> {
-        Err(Failure::new("gone", "no agent of this name is served any more"))
+        Err(Failure::new(
+            "gone",
+            "no agent of this name is served any more",
+        ))
     }
 }

@@ -47,7 +47,9 @@ impl Crowd {
 
     fn strangers(&self) -> MutexGuard<'_, HashSet<Scope>> {
         // A scope is put in whole.
-        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.strangers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -72,7 +74,8 @@ impl Engine {
     pub(super) fn count_parked(&self, scope: &Scope) {
         if scope.owner == Caller::anonymous() {
             self.crowd.strangers().insert(scope.clone());
-            self.crowd.count(&self.crowd.parked, self.settings.max_parked_tasks);
+            self.crowd
+                .count(&self.crowd.parked, self.settings.max_parked_tasks);
         }
     }
 
@@ -87,7 +90,8 @@ impl Engine {
 
     /// Sees to what waits or is silent too long, and forgets what is too old or too many, for as long as it runs.
     pub(crate) async fn keep_house(&self) -> Infallible {
-        let mut every = tokio::time::interval(self.settings.sweep_every.max(Duration::from_millis(1)));
+        let mut every =
+            tokio::time::interval(self.settings.sweep_every.max(Duration::from_millis(1)));
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let swept = tokio::select! {
@@ -103,13 +107,17 @@ impl Engine {
 
     /// One sweep.
     pub(crate) async fn sweep(&self) -> Result<()> {
-        let ages = self.settings.max_parked_age.or(self.settings.max_silent_age);
+        let ages = self
+            .settings
+            .max_parked_age
+            .or(self.settings.max_silent_age);
         if ages.is_some() || self.staff.any_waits_only_so_long(&self.settings) {
             self.each(Sought::Overdue).await?;
         }
         if let Some(age) = self.settings.max_age {
             // What is forgotten does not come back, so this time is not taken from the clock alone, not even at the start.
-            self.forget_before(self.before_in(&self.retention, age)).await?;
+            self.forget_before(self.before_in(&self.retention, age))
+                .await?;
         }
         self.make_room().await
     }
@@ -127,7 +135,11 @@ impl Engine {
     async fn expire_oldest(&self, scope: &Scope) -> Result<()> {
         let mut over = 0;
         for state in [TaskState::InputRequired, TaskState::AuthRequired] {
-            let query = Query { state: Some(state), limit: 1, ..Query::default() };
+            let query = Query {
+                state: Some(state),
+                limit: 1,
+                ..Query::default()
+            };
             over += self.journal.store.list(scope, &query).await?.total;
         }
         over = over.saturating_sub(self.settings.max_parked_tasks);
@@ -138,7 +150,11 @@ impl Engine {
                 self.wish(head, Wish::GiveWay).await?;
             }
             // Some may have gone on meanwhile, or be about to: the next sweep counts anew.
-            over = if oldest.len() < limit { 0 } else { over - limit as u64 };
+            over = if oldest.len() < limit {
+                0
+            } else {
+                over - limit as u64
+            };
         }
         Ok(())
     }
@@ -155,7 +171,10 @@ impl Engine {
     /// Whether a task may have waited, or been silent, for too long; its log knows for sure.
     fn is_overdue(&self, head: &Head) -> bool {
         let limit = if head.state.is_interrupted() {
-            self.waiting_time(&head.scope).into_iter().chain(self.settings.max_silent_age).min()
+            self.waiting_time(&head.scope)
+                .into_iter()
+                .chain(self.settings.max_silent_age)
+                .min()
         } else {
             self.settings.max_silent_age
         };
@@ -190,7 +209,8 @@ impl Engine {
                     Sought::Overdue => self.is_overdue(head).then_some(Wish::Expire),
                 };
                 if let Some(wish) = wish
-                    && let Passed::Back(wish, live, wished) = self.journal.registry.pass(&head.id, wish)
+                    && let Passed::Back(wish, live, wished) =
+                        self.journal.registry.pass(&head.id, wish)
                 {
                     self.work_on(head, wish, (live, wished)).await;
                 }
@@ -213,7 +233,9 @@ impl Engine {
     }
 
     async fn forget_oldest(&self) -> Result<()> {
-        let Some(most) = self.settings.max_tasks else { return Ok(()) };
+        let Some(most) = self.settings.max_tasks else {
+            return Ok(());
+        };
         loop {
             let over = self.journal.store.count_ended().await?.saturating_sub(most);
             let limit = usize::try_from(over).unwrap_or(PAGE).min(PAGE);

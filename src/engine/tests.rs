@@ -64,14 +64,24 @@ impl Agent for Asks {
 }
 
 fn asks(permits: usize) -> Asks {
-    Asks { permits: Arc::new(Semaphore::new(permits)), heard: Arc::default() }
+    Asks {
+        permits: Arc::new(Semaphore::new(permits)),
+        heard: Arc::default(),
+    }
 }
 
 fn engine(agent: impl Agent) -> Engine {
     let (store, bus) = (Arc::new(Memory::new()), Arc::new(Local::default()));
     let clock = Arc::new(Still(AtomicU64::new(0)));
     let owned = (TaskTracker::new(), CancellationToken::new());
-    Engine::new(store, bus, Staff::one(agent), clock, Settings::default(), owned)
+    Engine::new(
+        store,
+        bus,
+        Staff::one(agent),
+        clock,
+        Settings::default(),
+        owned,
+    )
 }
 
 pub(crate) fn call() -> Call {
@@ -79,17 +89,26 @@ pub(crate) fn call() -> Call {
 }
 
 pub(crate) fn scope() -> Scope {
-    Scope { agent: "test".into(), tenant: "".into(), owner: Caller::anonymous() }
+    Scope {
+        agent: "test".into(),
+        tenant: "".into(),
+        owner: Caller::anonymous(),
+    }
 }
 
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(10), future).await.expect("within the deadline")
+    timeout(Duration::from_secs(10), future)
+        .await
+        .expect("within the deadline")
 }
 
 #[tokio::test]
 async fn a_turn_is_written_down_from_beginning_to_end() {
     let engine = engine(asks(1));
-    let accepted = engine.start(call(), Opening::from(Message::user("stop"))).await.unwrap();
+    let accepted = engine
+        .start(call(), Opening::from(Message::user("stop")))
+        .await
+        .unwrap();
     let head = accepted.head.clone();
     let task = soon(engine.settled(accepted)).await.unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
@@ -115,30 +134,67 @@ async fn a_turn_is_written_down_from_beginning_to_end() {
 async fn messages_take_their_turns_in_order_and_each_caller_gets_its_own_end() {
     let agent = asks(0);
     let engine = engine(agent.clone());
-    let first = engine.start(call(), Opening::from(Message::user("one"))).await.unwrap();
+    let first = engine
+        .start(call(), Opening::from(Message::user("one")))
+        .await
+        .unwrap();
     let head = first.head.clone();
-    let second = engine.resume(call(), &head, Message::user("two"), None).await.unwrap();
-    let third = engine.resume(call(), &head, Message::user("stop"), None).await.unwrap();
-    let late = engine.resume(call(), &head, Message::user("late"), None).await.unwrap();
+    let second = engine
+        .resume(call(), &head, Message::user("two"), None)
+        .await
+        .unwrap();
+    let third = engine
+        .resume(call(), &head, Message::user("stop"), None)
+        .await
+        .unwrap();
+    let late = engine
+        .resume(call(), &head, Message::user("late"), None)
+        .await
+        .unwrap();
     agent.permits.add_permits(4);
-    let asked = |task: Task| (task.status.state, task.status.message.map(|message| message.text()));
+    let asked = |task: Task| {
+        (
+            task.status.state,
+            task.status.message.map(|message| message.text()),
+        )
+    };
     let expected = |text: &str| (TaskState::InputRequired, Some(text.to_owned()));
-    assert_eq!(asked(soon(engine.settled(second)).await.unwrap()), expected("after two?"));
-    assert_eq!(asked(soon(engine.settled(first)).await.unwrap()), expected("after one?"));
-    assert_eq!(asked(soon(engine.settled(third)).await.unwrap()).0, TaskState::Completed);
-    assert_eq!(asked(soon(engine.settled(late)).await.unwrap()).0, TaskState::Completed);
+    assert_eq!(
+        asked(soon(engine.settled(second)).await.unwrap()),
+        expected("after two?")
+    );
+    assert_eq!(
+        asked(soon(engine.settled(first)).await.unwrap()),
+        expected("after one?")
+    );
+    assert_eq!(
+        asked(soon(engine.settled(third)).await.unwrap()).0,
+        TaskState::Completed
+    );
+    assert_eq!(
+        asked(soon(engine.settled(late)).await.unwrap()).0,
+        TaskState::Completed
+    );
     assert_eq!(*agent.heard.lock().unwrap(), ["one", "two", "stop"]);
-    let refused = engine.resume(call(), &head, Message::user("more"), None).await;
+    let refused = engine
+        .resume(call(), &head, Message::user("more"), None)
+        .await;
     assert!(matches!(refused, Err(Error::Ended(TaskState::Completed))));
 }
 
 #[tokio::test]
 async fn an_answered_question_is_worked_on_before_it_settles_again() {
     let engine = engine(asks(2));
-    let accepted = engine.start(call(), Opening::from(Message::user("one"))).await.unwrap();
+    let accepted = engine
+        .start(call(), Opening::from(Message::user("one")))
+        .await
+        .unwrap();
     let head = accepted.head.clone();
     soon(engine.settled(accepted)).await.unwrap();
-    let accepted = engine.resume(call(), &head, Message::user("stop"), None).await.unwrap();
+    let accepted = engine
+        .resume(call(), &head, Message::user("stop"), None)
+        .await
+        .unwrap();
     assert_eq!(accepted.log.task.status.state, TaskState::Working);
     let task = soon(engine.settled(accepted)).await.unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
@@ -150,21 +206,35 @@ async fn an_answered_question_is_worked_on_before_it_settles_again() {
 async fn a_caller_who_leaves_stops_nothing() {
     let agent = asks(0);
     let engine = engine(agent.clone());
-    let accepted = engine.start(call(), Opening::from(Message::user("stop"))).await.unwrap();
+    let accepted = engine
+        .start(call(), Opening::from(Message::user("stop")))
+        .await
+        .unwrap();
     let head = accepted.head.clone();
     drop(accepted);
     agent.permits.add_permits(1);
     engine.tracker.close();
     soon(engine.tracker.wait()).await;
-    assert_eq!(engine.task(&head).await.unwrap().0.status.state, TaskState::Completed);
+    assert_eq!(
+        engine.task(&head).await.unwrap().0.status.state,
+        TaskState::Completed
+    );
 }
 
 #[tokio::test]
 async fn an_engine_that_stops_drops_its_turns() {
     let engine = engine(asks(0));
-    engine.start(call(), Opening::from(Message::user("stop"))).await.unwrap();
+    engine
+        .start(call(), Opening::from(Message::user("stop")))
+        .await
+        .unwrap();
     engine.stop.cancel();
     engine.tracker.close();
     soon(engine.tracker.wait()).await;
-    assert!(matches!(engine.start(call(), Opening::from(Message::user("x"))).await, Err(Error::Stopped)));
+    assert!(matches!(
+        engine
+            .start(call(), Opening::from(Message::user("x")))
+            .await,
+        Err(Error::Stopped)
+    ));
 }

@@ -54,7 +54,9 @@ pub(super) async fn run(runner: &mut Runner, message: Arc<Message>) -> Result<()
     let work = match runner.failure.take() {
         Some(failure) => Work::failed(failure),
         None if span.is_disabled() => worker.agent.run(Turn::new(setting.clone())),
-        None => span.in_scope(|| worker.agent.run(Turn::new(setting.clone()))).traced(span.clone()),
+        None => span
+            .in_scope(|| worker.agent.run(Turn::new(setting.clone())))
+            .traced(span.clone()),
     };
     tracing::debug!(task = %runner.id, "turn started");
     let waited = std::mem::take(&mut runner.waited);
@@ -92,7 +94,12 @@ fn setting(runner: &mut Runner, message: Arc<Message>, begun: Instant) -> (Arc<S
     let mut call = runner.call();
     runner.version = call.version;
     let attempt = runner.log.attempts.max(1);
-    let span = trace::turn(runner.scope(), &runner.log.task, attempt, call.trace.as_ref());
+    let span = trace::turn(
+        runner.scope(),
+        &runner.log.task,
+        attempt,
+        call.trace.as_ref(),
+    );
     // What the agent asks of others is part of its turn.
     call.trace = trace::of(&span).or(call.trace);
     let engine = &runner.engine;
@@ -130,16 +137,37 @@ fn told(runner: &Runner, setting: &Setting, begun: Instant) {
 impl Library for Parts {
     async fn task(&self, scope: &Scope, id: &TaskId) -> Option<Task> {
         let head = self.journal.find(scope, id).await.ok()??;
-        self.journal.log(&head).await.ok().map(|log| Arc::unwrap_or_clone(log.task))
+        self.journal
+            .log(&head)
+            .await
+            .ok()
+            .map(|log| Arc::unwrap_or_clone(log.task))
     }
 
-    async fn context(&self, scope: &Scope, id: &ContextId, but: &TaskId, limit: usize) -> Vec<Task> {
-        let query =
-            Query { context_id: Some(id.clone()), limit: limit.saturating_add(1), ..Query::default() };
-        let Ok(page) = self.journal.list(scope, &query).await else { return Vec::new() };
+    async fn context(
+        &self,
+        scope: &Scope,
+        id: &ContextId,
+        but: &TaskId,
+        limit: usize,
+    ) -> Vec<Task> {
+        let query = Query {
+            context_id: Some(id.clone()),
+            limit: limit.saturating_add(1),
+            ..Query::default()
+        };
+        let Ok(page) = self.journal.list(scope, &query).await else {
+            return Vec::new();
+        };
         let mut tasks = Vec::new();
         for head in page.tasks.iter().filter(|head| head.id != *but).take(limit) {
-            tasks.extend(self.journal.log(head).await.ok().map(|log| Arc::unwrap_or_clone(log.task)));
+            tasks.extend(
+                self.journal
+                    .log(head)
+                    .await
+                    .ok()
+                    .map(|log| Arc::unwrap_or_clone(log.task)),
+            );
         }
         tasks.reverse();
         tasks

@@ -28,7 +28,10 @@ impl Work {
         if engine.stop.is_cancelled() {
             return Self { engine, left: None };
         }
-        Self { engine, left: Some(Box::pin(work)) }
+        Self {
+            engine,
+            left: Some(Box::pin(work)),
+        }
     }
 
     /// Does what can be done without waiting; the rest goes on without us.
@@ -66,13 +69,19 @@ impl Work {
                 () = engine.stop.cancelled() => Err(Error::Stopped),
             }
         };
-        timeout_at(engine.until(Duration::ZERO), waited).await.unwrap_or(Err(Error::Lost))
+        timeout_at(engine.until(Duration::ZERO), waited)
+            .await
+            .unwrap_or(Err(Error::Lost))
     }
 
     fn go_on(&mut self, context: &mut Context<'_>) {
         let Some(work) = &mut self.left else { return };
         // A panic is the task's, not the caller's. Unwind safe: the work is not polled again.
-        if !catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context).is_pending())).unwrap_or(false) {
+        if !catch_unwind(AssertUnwindSafe(|| {
+            work.as_mut().poll(context).is_pending()
+        }))
+        .unwrap_or(false)
+        {
             self.left = None;
         }
     }
@@ -82,7 +91,11 @@ impl Drop for Work {
     fn drop(&mut self) {
         let Some(work) = self.left.take() else { return };
         // A runtime that is itself going down takes it along.
-        let Ok(runtime) = Handle::try_current() else { return };
-        self.engine.tracker.spawn_on(stop::until(self.engine.stop.clone(), work), &runtime);
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        self.engine
+            .tracker
+            .spawn_on(stop::until(self.engine.stop.clone(), work), &runtime);
     }
 }

@@ -10,11 +10,18 @@ const MAX_DEPTH: usize = 64;
 /// Every payload that a signature of this card may be over: that of the protocol, that of the Python SDK, and the
 /// document as it came.
 pub(super) fn payloads(card: &AgentCard, received: Option<&[u8]>) -> Vec<Vec<u8>> {
-    let literal = received.and_then(|bytes| serde_json::from_slice(bytes).ok()).map(unsigned);
+    let literal = received
+        .and_then(|bytes| serde_json::from_slice(bytes).ok())
+        .map(unsigned);
     let spelled = exact(card);
-    let terse = spelled.clone().and_then(|value| without_empty(value, MAX_DEPTH));
-    let mut payloads: Vec<Vec<u8>> =
-        [spelled, terse, literal].into_iter().flatten().filter_map(|value| canonical(&value)).collect();
+    let terse = spelled
+        .clone()
+        .and_then(|value| without_empty(value, MAX_DEPTH));
+    let mut payloads: Vec<Vec<u8>> = [spelled, terse, literal]
+        .into_iter()
+        .flatten()
+        .filter_map(|value| canonical(&value))
+        .collect();
     payloads.dedup();
     payloads
 }
@@ -35,7 +42,8 @@ pub(super) fn exact(card: &AgentCard) -> Option<Value> {
     }
     if let Some(capabilities) = card.get_mut("capabilities").and_then(Value::as_object_mut) {
         for extension in list(capabilities, "extensions") {
-            extension.retain(|name, value| name == "params" || !matches!(value, Value::Bool(false)));
+            extension
+                .retain(|name, value| name == "params" || !matches!(value, Value::Bool(false)));
             extension.retain(|_, value| value.as_str() != Some(""));
         }
     }
@@ -45,7 +53,9 @@ pub(super) fn exact(card: &AgentCard) -> Option<Value> {
 /// An empty list of scopes says nothing.
 fn requirements(of: &mut Map<String, Value>) {
     for requirement in list(of, "securityRequirements") {
-        let schemes = requirement.get_mut("schemes").and_then(Value::as_object_mut);
+        let schemes = requirement
+            .get_mut("schemes")
+            .and_then(Value::as_object_mut);
         for scopes in schemes.into_iter().flat_map(|schemes| schemes.values_mut()) {
             if let Some(scopes) = scopes.as_object_mut() {
                 scopes.retain(|_, list| list.as_array().is_none_or(|list| !list.is_empty()));
@@ -54,7 +64,10 @@ fn requirements(of: &mut Map<String, Value>) {
     }
 }
 
-fn list<'a>(of: &'a mut Map<String, Value>, name: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+fn list<'a>(
+    of: &'a mut Map<String, Value>,
+    name: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> {
     let items = of.get_mut(name).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut)
 }
@@ -78,7 +91,10 @@ fn without_empty(value: Value, depth: usize) -> Option<Value> {
             (!members.is_empty()).then_some(Value::Object(members))
         }
         Value::Array(items) => {
-            let items: Vec<_> = items.into_iter().filter_map(|item| without_empty(item, depth)).collect();
+            let items: Vec<_> = items
+                .into_iter()
+                .filter_map(|item| without_empty(item, depth))
+                .collect();
             (!items.is_empty()).then_some(Value::Array(items))
         }
         Value::String(text) => (!text.is_empty()).then_some(Value::String(text)),

@@ -35,8 +35,11 @@ impl Delegation {
     /// Internal: the key cannot sign.
     pub fn sign(&self, signer: &Signer, good_for: Duration) -> Result<String> {
         let now = jiff::Timestamp::now().as_second();
-        let most = i64::try_from(good_for.as_secs()).unwrap_or(MAX_AGE).min(MAX_AGE);
-        let mut claims = json!({"aud": AUDIENCE, "sub": self.caller, "iat": now, "exp": now + most});
+        let most = i64::try_from(good_for.as_secs())
+            .unwrap_or(MAX_AGE)
+            .min(MAX_AGE);
+        let mut claims =
+            json!({"aud": AUDIENCE, "sub": self.caller, "iat": now, "exp": now + most});
         if let Some(lineage) = &self.lineage {
             claims["lineage"] = lineage.clone();
         }
@@ -52,8 +55,14 @@ impl Delegation {
         if claims["aud"] != AUDIENCE || !is_now || until.saturating_sub(since) > MAX_AGE {
             return None;
         }
-        let caller = claims["sub"].as_str().filter(|name| !name.is_empty())?.to_owned();
-        Some(Self { caller, lineage: claims.get_mut("lineage").map(Value::take) })
+        let caller = claims["sub"]
+            .as_str()
+            .filter(|name| !name.is_empty())?
+            .to_owned();
+        Some(Self {
+            caller,
+            lineage: claims.get_mut("lineage").map(Value::take),
+        })
     }
 }
 
@@ -66,9 +75,20 @@ mod tests {
         let now = jiff::Timestamp::now().as_second();
         let claims = |aud: &str, iat: i64, exp: i64, sub: &str| json!({"aud": aud, "iat": iat, "exp": exp, "sub": sub, "lineage": {"depth": 2}});
         let good = Delegation::read(claims(AUDIENCE, now, now + 60, "key:ann")).unwrap();
-        assert_eq!(good, Delegation { caller: "key:ann".to_owned(), lineage: Some(json!({"depth": 2})) });
+        assert_eq!(
+            good,
+            Delegation {
+                caller: "key:ann".to_owned(),
+                lineage: Some(json!({"depth": 2}))
+            }
+        );
         for bad in [
-            claims("https://receiver.example.com/hook", now, now + 60, "key:ann"),
+            claims(
+                "https://receiver.example.com/hook",
+                now,
+                now + 60,
+                "key:ann",
+            ),
             claims(AUDIENCE, now - 600, now - 2 * LEEWAY, "key:ann"),
             claims(AUDIENCE, now + 2 * LEEWAY, now + 600, "key:ann"),
             claims(AUDIENCE, now, now + 2 * MAX_AGE, "key:ann"),

@@ -22,25 +22,32 @@ impl KeySet {
     /// # Errors
     /// Of the connection; it is larger than 256 KiB, takes longer than ten seconds, or is none.
     pub async fn fetch(url: &str) -> Result<Self> {
-        let url: Uri = url.parse().map_err(|_| Error::invalid("url", "must be that of a key set"))?;
+        let url: Uri = url
+            .parse()
+            .map_err(|_| Error::invalid("url", "must be that of a key set"))?;
         Self::fetch_over(&Egress::trusted(), url).await
     }
 
     pub(crate) async fn fetch_over(egress: &Egress, url: Uri) -> Result<Self> {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = url;
-        request
-            .headers_mut()
-            .insert(ACCEPT, HeaderValue::from_static("application/jwk-set+json, application/json"));
+        request.headers_mut().insert(
+            ACCEPT,
+            HeaderValue::from_static("application/jwk-set+json, application/json"),
+        );
         let reading = async {
             let answer = egress.send(request, Protocol::Http1).await?;
             if !answer.status().is_success() {
-                return Err(Error::new(ErrorKind::Unavailable)
-                    .with_message(format!("there is no key set: the answer is {}", answer.status())));
+                return Err(Error::new(ErrorKind::Unavailable).with_message(format!(
+                    "there is no key set: the answer is {}",
+                    answer.status()
+                )));
             }
             Self::read(&answer.into_body().read(MAX_BYTES).await?)
         };
-        timeout(TIMEOUT, reading).await.map_err(|_| ErrorKind::DeadlineExceeded)?
+        timeout(TIMEOUT, reading)
+            .await
+            .map_err(|_| ErrorKind::DeadlineExceeded)?
     }
 }
 
@@ -55,7 +62,10 @@ impl CardVerifier {
     /// Knows these keys.
     #[must_use]
     pub fn new(keys: KeySet) -> Self {
-        Self { keys, places: Vec::new() }
+        Self {
+            keys,
+            places: Vec::new(),
+        }
     }
 
     /// Reads the key set at this url where a signature says that its key is there (`jku`). A card cannot make us read
@@ -72,9 +82,17 @@ impl CardVerifier {
         if !matches!(verdict, Verdict::Unverifiable { .. }) {
             return verdict;
         }
-        let named: Vec<_> = card.signatures.iter().take(MAX_SIGNATURES).filter_map(Header::read).collect();
+        let named: Vec<_> = card
+            .signatures
+            .iter()
+            .take(MAX_SIGNATURES)
+            .filter_map(Header::read)
+            .collect();
         let mut failed = None;
-        for place in self.places.iter().filter(|place| named.iter().any(|it| it.jku.as_ref() == Some(place)))
+        for place in self
+            .places
+            .iter()
+            .filter(|place| named.iter().any(|it| it.jku.as_ref() == Some(place)))
         {
             match KeySet::fetch(place).await {
                 Ok(keys) => match verify_card(card, received, &keys) {
@@ -82,7 +100,10 @@ impl CardVerifier {
                     verdict => return verdict,
                 },
                 Err(error) => {
-                    failed = Some(format!("the keys at {place} cannot be read: {}", error.message()))
+                    failed = Some(format!(
+                        "the keys at {place} cannot be read: {}",
+                        error.message()
+                    ))
                 }
             }
         }

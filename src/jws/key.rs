@@ -53,7 +53,9 @@ impl KeySet {
 
     pub(super) fn find<'a>(&'a self, kid: &'a str) -> impl Iterator<Item = &'a Key> {
         let now = jiff::Timestamp::now().as_second();
-        self.0.iter().filter(move |key| key.kid == kid && key.until.is_none_or(|until| until > now))
+        self.0
+            .iter()
+            .filter(move |key| key.kid == kid && key.until.is_none_or(|until| until > now))
     }
 }
 
@@ -103,15 +105,30 @@ impl Key {
             Some([vec![4], x, y].concat())
         };
         // A key's numbers begin with what counts.
-        let whole = |text| Some(number(text)?.into_iter().skip_while(|byte| *byte == 0).collect());
+        let whole = |text| {
+            Some(
+                number(text)?
+                    .into_iter()
+                    .skip_while(|byte| *byte == 0)
+                    .collect(),
+            )
+        };
         let public = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
             ("EC", Some("P-256")) => Public::P256(point()?),
             ("EC", Some("P-384")) => Public::P384(point()?),
             ("OKP", Some("Ed25519")) => Public::Ed25519(number(&jwk.x)?),
-            ("RSA", _) => Public::Rsa { n: whole(&jwk.n)?, e: whole(&jwk.e)? },
+            ("RSA", _) => Public::Rsa {
+                n: whole(&jwk.n)?,
+                e: whole(&jwk.e)?,
+            },
             _ => return None,
         };
-        Some(Self { kid: jwk.kid, alg: jwk.alg, until: jwk.exp, public })
+        Some(Self {
+            kid: jwk.kid,
+            alg: jwk.alg,
+            until: jwk.exp,
+            public,
+        })
     }
 
     /// Whether this key made the signature. The key says what it may be used for, not whoever signed.
@@ -120,18 +137,20 @@ impl Key {
             return false;
         }
         let by = |algorithm: &'static dyn VerificationAlgorithm, key: &[u8]| {
-            UnparsedPublicKey::new(algorithm, key).verify(input, signature).is_ok()
+            UnparsedPublicKey::new(algorithm, key)
+                .verify(input, signature)
+                .is_ok()
         };
         match (&self.public, alg) {
             (Public::P256(key), "ES256") => by(&ECDSA_P256_SHA256_FIXED, key),
             (Public::P384(key), "ES384") => by(&ECDSA_P384_SHA384_FIXED, key),
             (Public::Ed25519(key), "EdDSA" | "Ed25519") => by(&ED25519, key),
-            (Public::Rsa { n, e }, "RS256") => {
-                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, input, signature).is_ok()
-            }
-            (Public::Rsa { n, e }, "PS256") => {
-                RsaPublicKeyComponents { n, e }.verify(&RSA_PSS_2048_8192_SHA256, input, signature).is_ok()
-            }
+            (Public::Rsa { n, e }, "RS256") => RsaPublicKeyComponents { n, e }
+                .verify(&RSA_PKCS1_2048_8192_SHA256, input, signature)
+                .is_ok(),
+            (Public::Rsa { n, e }, "PS256") => RsaPublicKeyComponents { n, e }
+                .verify(&RSA_PSS_2048_8192_SHA256, input, signature)
+                .is_ok(),
             _ => false,
         }
     }

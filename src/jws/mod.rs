@@ -63,7 +63,9 @@ impl Verdict {
     /// Invalid agent response: what is wrong with its signatures.
     pub fn check(&self, policy: SignaturePolicy) -> Result<()> {
         let why = match (self, policy) {
-            (Self::Verified { .. }, _) | (Self::Absent, SignaturePolicy::IfPresent) => return Ok(()),
+            (Self::Verified { .. }, _) | (Self::Absent, SignaturePolicy::IfPresent) => {
+                return Ok(());
+            }
             (Self::Absent, SignaturePolicy::Required) => "the card is not signed",
             (Self::Unverifiable { reason }, _) => reason,
         };
@@ -94,7 +96,9 @@ impl Header {
 
     fn decode(text: &str) -> Option<Self> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        serde_json::from_slice(&bytes).ok().filter(|header: &Self| header.crit.is_none())
+        serde_json::from_slice(&bytes)
+            .ok()
+            .filter(|header: &Self| header.crit.is_none())
     }
 }
 
@@ -112,19 +116,31 @@ pub fn verify_card(card: &AgentCard, received: Option<&[u8]>, keys: &KeySet) -> 
             reason = "the header of the signature makes no sense".to_owned();
             continue;
         };
-        let Ok(bytes) = URL_SAFE_NO_PAD.decode(&signature.signature) else { continue };
+        let Ok(bytes) = URL_SAFE_NO_PAD.decode(&signature.signature) else {
+            continue;
+        };
         let known: Vec<_> = keys.find(&header.kid).collect();
         if known.is_empty() {
             continue;
         }
-        let input =
-            |payload: &Vec<u8>| format!("{}.{}", signature.protected, URL_SAFE_NO_PAD.encode(payload));
+        let input = |payload: &Vec<u8>| {
+            format!(
+                "{}.{}",
+                signature.protected,
+                URL_SAFE_NO_PAD.encode(payload)
+            )
+        };
         let inputs: Vec<_> = payloads.iter().map(input).collect();
-        let mut pairs = known.iter().flat_map(|key| inputs.iter().map(move |input| (key, input)));
+        let mut pairs = known
+            .iter()
+            .flat_map(|key| inputs.iter().map(move |input| (key, input)));
         if pairs.any(|(key, input)| key.verifies(&header.alg, input.as_bytes(), &bytes)) {
             return Verdict::Verified { kid: header.kid };
         }
-        reason = format!("the signature by the key {:?} is not good", shown(&header.kid));
+        reason = format!(
+            "the signature by the key {:?} is not good",
+            shown(&header.kid)
+        );
     }
     Verdict::Unverifiable { reason }
 }

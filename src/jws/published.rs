@@ -39,9 +39,16 @@ impl PublishedKeys {
     /// # Errors
     /// Invalid parameters: it is no url that can be called.
     pub fn at(url: &str) -> Result<Self> {
-        let url = url.parse().map_err(|_| Error::invalid("url", "must be that of a key set"))?;
+        let url = url
+            .parse()
+            .map_err(|_| Error::invalid("url", "must be that of a key set"))?;
         crate::egress::check(&url)?;
-        Ok(Self { url, egress: Egress::trusted(), kept: RwLock::default(), asking: Mutex::default() })
+        Ok(Self {
+            url,
+            egress: Egress::trusted(),
+            kept: RwLock::default(),
+            asking: Mutex::default(),
+        })
     }
 
     /// The claims of a token that one of the keys signed; `None`: none of them did.
@@ -62,7 +69,10 @@ impl PublishedKeys {
     }
 
     fn kept(&self) -> Option<Kept> {
-        self.kept.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.kept
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The keys as they are now, or were a moment ago. One asks, the others wait for what it hears.
@@ -77,7 +87,10 @@ impl PublishedKeys {
         let fetched = KeySet::fetch_over(&self.egress, self.url.clone()).await;
         drop(counted);
         let keys = Arc::new(fetched?);
-        let kept = Kept { keys: keys.clone(), since: Instant::now() };
+        let kept = Kept {
+            keys: keys.clone(),
+            since: Instant::now(),
+        };
         *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         Ok(keys)
     }
@@ -112,8 +125,11 @@ mod tests {
     #[tokio::test]
     async fn r48_a_publisher_that_fails_is_not_asked_by_everybody() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let keys =
-            PublishedKeys::at(&format!("http://{}/jwks.json", listener.local_addr().unwrap())).unwrap();
+        let keys = PublishedKeys::at(&format!(
+            "http://{}/jwks.json",
+            listener.local_addr().unwrap()
+        ))
+        .unwrap();
         let publisher = async {
             let mut asked = 0;
             loop {
@@ -121,7 +137,10 @@ mod tests {
                 asked += 1;
                 assert_eq!(asked, 1, "once, however many want to know");
                 let _ = stream.read(&mut [0; 1024]).await.unwrap();
-                stream.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+                stream
+                    .write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n")
+                    .await
+                    .unwrap();
             }
         };
         let callers = async {
@@ -138,8 +157,11 @@ mod tests {
     #[tokio::test]
     async fn r48_a_publisher_that_hangs_is_not_asked_again_by_those_who_come_after_one_that_left() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let keys =
-            PublishedKeys::at(&format!("http://{}/jwks.json", listener.local_addr().unwrap())).unwrap();
+        let keys = PublishedKeys::at(&format!(
+            "http://{}/jwks.json",
+            listener.local_addr().unwrap()
+        ))
+        .unwrap();
         let hangs = tokio::select! {
             _ = keys.claims("a.b.c") => panic!("nobody has answered"),
             accepted = listener.accept() => accepted.unwrap(),

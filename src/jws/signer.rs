@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
-    RSA_PKCS1_SHA256, RsaKeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
+    KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -36,10 +36,19 @@ impl Signer {
     /// # Errors
     /// Invalid parameters: there is no private key in it, or one of a kind that we do not know.
     pub fn from_pem(pem: &str, kid: impl Into<String>) -> Result<Self> {
-        let wrong = || Error::invalid("key", "must be a PEM file with one EC, Ed25519 or RSA private key");
+        let wrong = || {
+            Error::invalid(
+                "key",
+                "must be a PEM file with one EC, Ed25519 or RSA private key",
+            )
+        };
         let der = pem::private_key(pem).ok_or_else(wrong)?;
         let key = Private::read(&der).ok_or_else(wrong)?;
-        Ok(Self { key: Arc::new(key), kid: kid.into(), jku: None })
+        Ok(Self {
+            key: Arc::new(key),
+            kid: kid.into(),
+            jku: None,
+        })
     }
 
     /// From a PEM file with a private key, which is known by its thumbprint (RFC 7638).
@@ -51,16 +60,24 @@ impl Signer {
         let key = signer.public_key();
         let members = ["crv", "e", "kty", "n", "x", "y"];
         let members = members.iter().filter(|name| key.get(**name).is_some());
-        let members: Vec<_> = members.map(|name| format!("\"{name}\":{}", key[*name])).collect();
+        let members: Vec<_> = members
+            .map(|name| format!("\"{name}\":{}", key[*name]))
+            .collect();
         let text = format!("{{{}}}", members.join(","));
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
-        Ok(Self { kid: URL_SAFE_NO_PAD.encode(digest), ..signer })
+        Ok(Self {
+            kid: URL_SAFE_NO_PAD.encode(digest),
+            ..signer
+        })
     }
 
     /// Says in the signature where the key set is.
     #[must_use]
     pub fn key_set_url(self, url: impl Into<String>) -> Self {
-        Self { jku: Some(url.into()), ..self }
+        Self {
+            jku: Some(url.into()),
+            ..self
+        }
     }
 
     /// The public key, for a key set (RFC 7517).
@@ -98,9 +115,13 @@ impl Signer {
         complete(card)?;
         let payloads = card::payloads(card, None);
         if payloads.is_empty() {
-            return Err(Error::invalid("card", "must have numbers that JSON can say exactly"));
+            return Err(Error::invalid(
+                "card",
+                "must have numbers that JSON can say exactly",
+            ));
         }
-        let protected = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self.header()).map_err(Error::internal)?);
+        let protected =
+            URL_SAFE_NO_PAD.encode(serde_json::to_vec(&self.header()).map_err(Error::internal)?);
         for payload in payloads {
             let input = format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload));
             let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes())?);
@@ -128,7 +149,9 @@ impl Signer {
 
 impl fmt::Debug for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signer").field("kid", &self.kid).finish_non_exhaustive()
+        f.debug_struct("Signer")
+            .field("kid", &self.kid)
+            .finish_non_exhaustive()
     }
 }
 
@@ -144,7 +167,10 @@ impl Private {
         if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
             return Some(Self::Ed25519(pair));
         }
-        RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)).ok().map(Self::Rsa)
+        RsaKeyPair::from_pkcs8(der)
+            .or_else(|_| RsaKeyPair::from_der(der))
+            .ok()
+            .map(Self::Rsa)
     }
 
     fn alg(&self) -> &'static str {
@@ -159,13 +185,15 @@ impl Private {
     pub(super) fn sign(&self, input: &[u8]) -> Result<Vec<u8>> {
         let random = SystemRandom::new();
         match self {
-            Self::P256(pair) | Self::P384(pair) => {
-                pair.sign(&random, input).map(|made| made.as_ref().to_vec()).map_err(Error::internal)
-            }
+            Self::P256(pair) | Self::P384(pair) => pair
+                .sign(&random, input)
+                .map(|made| made.as_ref().to_vec())
+                .map_err(Error::internal),
             Self::Ed25519(pair) => Ok(pair.sign(input).as_ref().to_vec()),
             Self::Rsa(pair) => {
                 let mut made = vec![0; pair.public_modulus_len()];
-                pair.sign(&RSA_PKCS1_SHA256, &random, input, &mut made).map_err(Error::internal)?;
+                pair.sign(&RSA_PKCS1_SHA256, &random, input, &mut made)
+                    .map_err(Error::internal)?;
                 Ok(made)
             }
         }
@@ -174,21 +202,33 @@ impl Private {
 
 /// Readers disagree about members that must be there and are empty: a signed card has none.
 fn complete(card: &AgentCard) -> Result<()> {
-    let skills = card.skills.iter().flat_map(|skill| [&skill.id, &skill.name, &skill.description]);
-    let interfaces = card.supported_interfaces.iter().flat_map(|one| [&one.url, &one.protocol_binding]);
+    let skills = card
+        .skills
+        .iter()
+        .flat_map(|skill| [&skill.id, &skill.name, &skill.description]);
+    let interfaces = card
+        .supported_interfaces
+        .iter()
+        .flat_map(|one| [&one.url, &one.protocol_binding]);
     let members = [
         ("name", card.name.is_empty()),
         ("description", card.description.is_empty()),
         ("version", card.version.is_empty()),
         ("supportedInterfaces", card.supported_interfaces.is_empty()),
-        ("supportedInterfaces", interfaces.into_iter().any(String::is_empty)),
+        (
+            "supportedInterfaces",
+            interfaces.into_iter().any(String::is_empty),
+        ),
         ("defaultInputModes", card.default_input_modes.is_empty()),
         ("defaultOutputModes", card.default_output_modes.is_empty()),
         ("skills", card.skills.is_empty()),
         ("skills", skills.into_iter().any(String::is_empty)),
     ];
     match members.iter().find(|(_, empty)| *empty) {
-        Some((name, _)) => Err(Error::invalid(*name, "must not be empty in a card that is signed")),
+        Some((name, _)) => Err(Error::invalid(
+            *name,
+            "must not be empty in a card that is signed",
+        )),
         None => Ok(()),
     }
 }

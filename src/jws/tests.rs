@@ -12,11 +12,9 @@ const ED25519: &str = include_str!("tests/ed25519.pem");
 const RSA: &str = include_str!("tests/rsa.pem");
 
 fn card() -> AgentCard {
-    AgentCard::new("Tides", "Knows them – é").skill(AgentSkill::new("tide", "Tide", "When")).interface(
-        "https://a.example/",
-        Binding::JsonRpc,
-        Version::V1,
-    )
+    AgentCard::new("Tides", "Knows them – é")
+        .skill(AgentSkill::new("tide", "Tide", "When"))
+        .interface("https://a.example/", Binding::JsonRpc, Version::V1)
 }
 
 fn keys(signer: &Signer) -> KeySet {
@@ -24,7 +22,9 @@ fn keys(signer: &Signer) -> KeySet {
 }
 
 fn verified(kid: &str) -> Verdict {
-    Verdict::Verified { kid: kid.to_owned() }
+    Verdict::Verified {
+        kid: kid.to_owned(),
+    }
 }
 
 fn is_refused(verdict: &Verdict) -> bool {
@@ -37,8 +37,12 @@ fn s44_the_card_of_the_protocol_verifies_and_its_payload_is_exact() {
     let card: AgentCard = serde_json::from_value(golden["response"]["body"].clone()).unwrap();
     let keys = KeySet::read(golden["signing"]["publicJwk"].to_string().as_bytes()).unwrap();
     assert_eq!(verify_card(&card, None, &keys), verified("tides-2026-01"));
-    let payload = String::from_utf8(card::canonical(&card::exact(&card).unwrap()).unwrap()).unwrap();
-    assert_eq!(payload, golden["signing"]["canonicalPayload"].as_str().unwrap());
+    let payload =
+        String::from_utf8(card::canonical(&card::exact(&card).unwrap()).unwrap()).unwrap();
+    assert_eq!(
+        payload,
+        golden["signing"]["canonicalPayload"].as_str().unwrap()
+    );
 }
 
 #[test]
@@ -53,7 +57,8 @@ fn s43_any_edit_of_a_signed_card_is_seen() {
         |card| card.icon_url = Some("https://evil.example/".to_owned()),
     ];
     for (at, edit) in edits.iter().enumerate() {
-        let mut card: AgentCard = serde_json::from_value(golden["response"]["body"].clone()).unwrap();
+        let mut card: AgentCard =
+            serde_json::from_value(golden["response"]["body"].clone()).unwrap();
         edit(&mut card);
         let verdict = verify_card(&card, None, &keys);
         assert!(is_refused(&verdict), "{at}: {verdict:?}");
@@ -64,13 +69,22 @@ fn s43_any_edit_of_a_signed_card_is_seen() {
 #[test]
 fn every_kind_of_key_signs_and_verifies() {
     for (pem, alg) in [(P256, "ES256"), (ED25519, "EdDSA"), (RSA, "RS256")] {
-        let signer = Signer::from_pem(pem, "k1").unwrap().key_set_url("https://a.example/keys");
+        let signer = Signer::from_pem(pem, "k1")
+            .unwrap()
+            .key_set_url("https://a.example/keys");
         assert_eq!(signer.public_key()["alg"], alg);
         let mut signed = card();
         signer.sign(&mut signed).unwrap();
-        assert_eq!(verify_card(&signed, None, &keys(&signer)), verified("k1"), "{alg}");
+        assert_eq!(
+            verify_card(&signed, None, &keys(&signer)),
+            verified("k1"),
+            "{alg}"
+        );
         signed.version.push('1');
-        assert!(is_refused(&verify_card(&signed, None, &keys(&signer))), "{alg}");
+        assert!(
+            is_refused(&verify_card(&signed, None, &keys(&signer))),
+            "{alg}"
+        );
     }
 }
 
@@ -81,14 +95,31 @@ fn s43_absent_unknown_and_senseless_signatures_are_told_apart() {
     let absent = verify_card(&card(), None, &known);
     assert_eq!(absent, Verdict::Absent);
     assert_eq!(absent.check(SignaturePolicy::IfPresent), Ok(()));
-    assert!(absent.check(SignaturePolicy::Required).unwrap_err().message().contains("not signed"));
+    assert!(
+        absent
+            .check(SignaturePolicy::Required)
+            .unwrap_err()
+            .message()
+            .contains("not signed")
+    );
     let mut signed = card();
-    Signer::from_pem(P256, "k2").unwrap().sign(&mut signed).unwrap();
-    let Verdict::Unverifiable { reason } = verify_card(&signed, None, &known) else { panic!("verified") };
+    Signer::from_pem(P256, "k2")
+        .unwrap()
+        .sign(&mut signed)
+        .unwrap();
+    let Verdict::Unverifiable { reason } = verify_card(&signed, None, &known) else {
+        panic!("verified")
+    };
     assert!(reason.contains("not known"), "{reason}");
     // One good one is enough, whatever stands beside it.
     signer.sign(&mut signed).unwrap();
-    signed.signatures.insert(0, AgentCardSignature { protected: "?".to_owned(), ..Default::default() });
+    signed.signatures.insert(
+        0,
+        AgentCardSignature {
+            protected: "?".to_owned(),
+            ..Default::default()
+        },
+    );
     assert_eq!(verify_card(&signed, None, &known), verified("k1"));
 }
 
@@ -116,9 +147,12 @@ fn keys_that_are_over_or_for_other_things_are_not_used() {
     let signer = Signer::from_pem(P256, "k1").unwrap();
     let mut signed = card();
     signer.sign(&mut signed).unwrap();
-    for (name, value) in
-        [("exp", json!(1_000_000)), ("use", json!("enc")), ("alg", json!("ES384")), ("revoked", json!({}))]
-    {
+    for (name, value) in [
+        ("exp", json!(1_000_000)),
+        ("use", json!("enc")),
+        ("alg", json!("ES384")),
+        ("revoked", json!({})),
+    ] {
         let mut key = signer.public_key();
         key[name] = value;
         let known = KeySet::read(json!({"keys": [key]}).to_string().as_bytes()).unwrap();
@@ -131,15 +165,27 @@ fn s44_what_readers_differ_about_is_signed_for_each_of_them() {
     let signer = Signer::from_pem(ED25519, "k1").unwrap();
     let mut signed = card();
     signed.security_requirements = vec![SecurityRequirement::of("key", Vec::<String>::new())];
-    signed.capabilities.extensions =
-        vec![AgentExtension { uri: "https://e".to_owned(), required: Some(false), ..Default::default() }];
+    signed.capabilities.extensions = vec![AgentExtension {
+        uri: "https://e".to_owned(),
+        required: Some(false),
+        ..Default::default()
+    }];
     signer.sign(&mut signed).unwrap();
     assert_eq!(signed.signatures.len(), 2);
     let exact = card::exact(&signed).unwrap();
-    assert_eq!(exact["securityRequirements"], json!([{"schemes": {"key": {}}}]));
-    assert_eq!(exact["capabilities"]["extensions"], json!([{"uri": "https://e"}]));
+    assert_eq!(
+        exact["securityRequirements"],
+        json!([{"schemes": {"key": {}}}])
+    );
+    assert_eq!(
+        exact["capabilities"]["extensions"],
+        json!([{"uri": "https://e"}])
+    );
     for signature in signed.signatures.clone() {
-        let one = AgentCard { signatures: vec![signature], ..signed.clone() };
+        let one = AgentCard {
+            signatures: vec![signature],
+            ..signed.clone()
+        };
         assert_eq!(verify_card(&one, None, &keys(&signer)), verified("k1"));
     }
 }
@@ -150,8 +196,10 @@ fn s44_a_document_signed_as_it_stands_verifies() {
     let document = json!({"name": "n", "url": "https://a.example/", "x-own": 1.0});
     let payload = card::canonical(&document).unwrap();
     let protected = URL_SAFE_NO_PAD.encode(json!({"alg": "ES256", "kid": "k1"}).to_string());
-    let signature =
-        signer.key.sign(format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload)).as_bytes()).unwrap();
+    let signature = signer
+        .key
+        .sign(format!("{protected}.{}", URL_SAFE_NO_PAD.encode(payload)).as_bytes())
+        .unwrap();
     let mut received = document.clone();
     received["signatures"] =
         json!([{"protected": protected, "signature": URL_SAFE_NO_PAD.encode(signature)}]);
@@ -166,8 +214,14 @@ fn a_card_with_empty_members_is_not_signed() {
     let signer = Signer::from_pem(P256, "k1").unwrap();
     let mut card = card();
     card.description.clear();
-    assert_eq!(signer.sign(&mut card).unwrap_err().violations()[0].field(), "description");
-    assert_eq!(Signer::from_pem("no key", "k").unwrap_err().violations()[0].field(), "key");
+    assert_eq!(
+        signer.sign(&mut card).unwrap_err().violations()[0].field(),
+        "description"
+    );
+    assert_eq!(
+        Signer::from_pem("no key", "k").unwrap_err().violations()[0].field(),
+        "key"
+    );
 }
 
 #[test]
@@ -197,6 +251,9 @@ fn s44_rfc_8785_vectors() {
     ];
     for (input, expected) in table {
         let value: Value = serde_json::from_str(input).unwrap();
-        assert_eq!(String::from_utf8(card::canonical(&value).unwrap()).unwrap(), expected);
+        assert_eq!(
+            String::from_utf8(card::canonical(&value).unwrap()).unwrap(),
+            expected
+        );
     }
 }

@@ -27,7 +27,11 @@ impl Signer {
     /// # Errors
     /// Internal: the key cannot sign.
     pub fn token(&self, claims: &Value) -> Result<String> {
-        let header = Header { typ: Some("JWT".to_owned()), jku: None, ..self.header() };
+        let header = Header {
+            typ: Some("JWT".to_owned()),
+            jku: None,
+            ..self.header()
+        };
         let header = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header).map_err(Error::internal)?);
         let input = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
         let signature = URL_SAFE_NO_PAD.encode(self.key.sign(input.as_bytes())?);
@@ -43,7 +47,9 @@ impl KeySet {
     }
 
     fn read_token(&self, token: &str) -> Option<TokenVerdict> {
-        let (input, signature) = token.rsplit_once('.').filter(|_| token.len() <= MAX_BYTES)?;
+        let (input, signature) = token
+            .rsplit_once('.')
+            .filter(|_| token.len() <= MAX_BYTES)?;
         let (header, claims) = input.split_once('.')?;
         let header = Header::decode(header)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;

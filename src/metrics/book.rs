@@ -87,7 +87,9 @@ impl Book {
             events: Counter::default(),
             bytes: Counter::default(),
             commit_seconds: seconds(),
-            batch_events: Histogram::new([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0]),
+            batch_events: Histogram::new([
+                1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0,
+            ]),
             pushes: Family::default(),
             refusals: Counter::default(),
             auth_failures: Family::default(),
@@ -102,21 +104,69 @@ impl Book {
     fn register(&mut self) {
         let Self { registry, .. } = self;
         registry.register("calls", "Calls answered", self.calls.clone());
-        registry.register("tasks", "States that tasks have entered", self.tasks.clone());
+        registry.register(
+            "tasks",
+            "States that tasks have entered",
+            self.tasks.clone(),
+        );
         registry.register("turns_running", "Turns that run now", self.turns.clone());
-        registry.register("turn_seconds", "How long turns took", self.turn_seconds.clone());
-        registry.register("queue_seconds", "How long turns waited for leave", self.queue_seconds.clone());
+        registry.register(
+            "turn_seconds",
+            "How long turns took",
+            self.turn_seconds.clone(),
+        );
+        registry.register(
+            "queue_seconds",
+            "How long turns waited for leave",
+            self.queue_seconds.clone(),
+        );
         let first = self.first_event_seconds.clone();
-        registry.register("first_event_seconds", "From the start of a turn to its first event", first);
-        registry.register("streams_open", "Streams that are read now", self.streams.clone());
-        registry.register("stream_events", "Events sent in streams", self.events.clone());
+        registry.register(
+            "first_event_seconds",
+            "From the start of a turn to its first event",
+            first,
+        );
+        registry.register(
+            "streams_open",
+            "Streams that are read now",
+            self.streams.clone(),
+        );
+        registry.register(
+            "stream_events",
+            "Events sent in streams",
+            self.events.clone(),
+        );
         registry.register("stream_bytes", "Bytes sent in streams", self.bytes.clone());
-        registry.register("store_commit_seconds", "How long commits took", self.commit_seconds.clone());
-        registry.register("store_batch_events", "Events in one batch", self.batch_events.clone());
-        registry.register("push_attempts", "Attempts to call webhooks", self.pushes.clone());
-        registry.register("egress_refusals", "Places that were not connected to", self.refusals.clone());
-        registry.register("auth_failures", "Callers who were not let in", self.auth_failures.clone());
-        registry.register("model_tokens", "Tokens that models read and wrote", self.tokens.clone());
+        registry.register(
+            "store_commit_seconds",
+            "How long commits took",
+            self.commit_seconds.clone(),
+        );
+        registry.register(
+            "store_batch_events",
+            "Events in one batch",
+            self.batch_events.clone(),
+        );
+        registry.register(
+            "push_attempts",
+            "Attempts to call webhooks",
+            self.pushes.clone(),
+        );
+        registry.register(
+            "egress_refusals",
+            "Places that were not connected to",
+            self.refusals.clone(),
+        );
+        registry.register(
+            "auth_failures",
+            "Callers who were not let in",
+            self.auth_failures.clone(),
+        );
+        registry.register(
+            "model_tokens",
+            "Tokens that models read and wrote",
+            self.tokens.clone(),
+        );
         registry.register("limits_hit", "Calls that met a limit", self.limits.clone());
     }
 
@@ -147,7 +197,9 @@ impl Book {
 
 /// From half a millisecond to ten minutes: a commit, and a turn that talks to a model.
 fn seconds() -> Histogram {
-    Histogram::new([0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0])
+    Histogram::new([
+        0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0,
+    ])
 }
 
 #[cfg(test)]
@@ -156,18 +208,25 @@ mod tests {
     #[test]
     fn every_count_is_documented() {
         let page = include_str!("../../docs/operate.md");
-        let source = include_str!("book.rs").split("#[cfg(test)]").next().unwrap();
+        let source = include_str!("book.rs")
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap();
         let names: Vec<&str> = source
             .split("registry.register(\"")
             .skip(1)
             .map(|rest| rest.split('"').next().unwrap())
             .collect();
         for name in &names {
-            let is_there =
-                ["", "_total"].iter().any(|end| page.contains(&format!("| `attache_{name}{end}` |")));
+            let is_there = ["", "_total"]
+                .iter()
+                .any(|end| page.contains(&format!("| `attache_{name}{end}` |")));
             assert!(is_there, "attache_{name} is not in docs/operate.md");
         }
-        let documented = page.lines().filter(|line| line.starts_with("| `attache_")).count();
+        let documented = page
+            .lines()
+            .filter(|line| line.starts_with("| `attache_"))
+            .count();
         assert_eq!(documented, names.len());
     }
 }

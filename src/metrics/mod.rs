@@ -71,17 +71,27 @@ pub(crate) fn states(events: &[Event]) -> States {
         _ => None,
     };
     let counts = BOOK.get().is_some() || LISTENER.get().is_some();
-    States(if counts { events.iter().filter_map(entered).collect() } else { Vec::new() })
+    States(if counts {
+        events.iter().filter_map(entered).collect()
+    } else {
+        Vec::new()
+    })
 }
 
 impl States {
     pub(crate) fn count(&self, agent: &str, version: Version) {
         if let Some(listener) = LISTENER.get() {
-            self.0.iter().for_each(|state| listener.entered(agent, version, *state));
+            self.0
+                .iter()
+                .for_each(|state| listener.entered(agent, version, *state));
         }
         note(|book| {
             for state in &self.0 {
-                let told = Told { agent: agent.to_owned(), version: version.as_str(), state: state.as_str() };
+                let told = Told {
+                    agent: agent.to_owned(),
+                    version: version.as_str(),
+                    state: state.as_str(),
+                };
                 book.tasks.get_or_create(&told).inc();
             }
         });
@@ -94,8 +104,12 @@ pub(crate) struct Running(Option<By>);
 /// A turn begins that waited for so long.
 pub(crate) fn turn(agent: &str, waited: Duration) -> Running {
     let by = BOOK.get().map(|book| {
-        let by = By { agent: agent.to_owned() };
-        book.queue_seconds.get_or_create(&by).observe(waited.as_secs_f64());
+        let by = By {
+            agent: agent.to_owned(),
+        };
+        book.queue_seconds
+            .get_or_create(&by)
+            .observe(waited.as_secs_f64());
         book.turns.get_or_create(&by).inc();
         by
     });
@@ -106,13 +120,19 @@ impl Running {
     /// The agent, which began then, said the first thing.
     pub(crate) fn spoke(&self, begun: Instant) {
         self.note(|book, by| {
-            book.first_event_seconds.get_or_create(by).observe(begun.elapsed().as_secs_f64());
+            book.first_event_seconds
+                .get_or_create(by)
+                .observe(begun.elapsed().as_secs_f64());
         });
     }
 
     /// The turn that began then is over, and the task in this state.
     pub(crate) fn ended(&self, agent: &str, state: TaskState, begun: Instant) {
-        self.note(|book, by| book.turn_seconds.get_or_create(by).observe(begun.elapsed().as_secs_f64()));
+        self.note(|book, by| {
+            book.turn_seconds
+                .get_or_create(by)
+                .observe(begun.elapsed().as_secs_f64())
+        });
         if let Some(listener) = LISTENER.get() {
             listener.turn_ended(agent, state, begun.elapsed());
         }
@@ -195,7 +215,12 @@ pub(crate) fn auth_failed(why: &'static str) {
 pub(crate) fn tokens(agent: &str, input: u64, output: u64) {
     note(|book| {
         for (kind, count) in [("input", input), ("output", output)] {
-            book.tokens.get_or_create(&Tokens { agent: agent.to_owned(), kind }).inc_by(count);
+            book.tokens
+                .get_or_create(&Tokens {
+                    agent: agent.to_owned(),
+                    kind,
+                })
+                .inc_by(count);
         }
     });
 }

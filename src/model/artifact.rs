@@ -13,16 +13,28 @@ pub struct Artifact {
     #[serde(default, alias = "artifact_id", deserialize_with = "or_default")]
     pub artifact_id: ArtifactId,
     /// For people.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub name: Option<String>,
     /// For people.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub description: Option<String>,
     /// The content; at least one part.
     #[serde(default, deserialize_with = "or_default")]
     pub parts: Vec<Part>,
     /// The extensions that contributed to it, by URI.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub extensions: Vec<String>,
     /// Whatever else the agent wants to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,7 +90,10 @@ impl Artifact {
             (_, None) => {}
         }
         self.name = self.name.take().or_else(|| chunk.name.clone());
-        self.description = self.description.take().or_else(|| chunk.description.clone());
+        self.description = self
+            .description
+            .take()
+            .or_else(|| chunk.description.clone());
         if self.extensions.is_empty() {
             self.extensions.clone_from(&chunk.extensions);
         }

@@ -54,7 +54,10 @@ impl Base64 {
         if exact_length(text.as_bytes()) == Some(text.len()) {
             return Ok(Self(Kept::Alone(Arc::from(text))));
         }
-        let bytes = STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).map_err(|_| NotBase64)?;
+        let bytes = STANDARD
+            .decode(text)
+            .or_else(|_| URL_SAFE.decode(text))
+            .map_err(|_| NotBase64)?;
         Ok(Self::encode(bytes))
     }
 
@@ -168,11 +171,19 @@ impl Visitor<'_> for TextVisitor {
 /// the last group settles it after the alphabet.
 fn exact_length(text: &[u8]) -> Option<usize> {
     let standard = standard_length(text);
-    let padding = text[standard..].iter().take(2).take_while(|&&byte| byte == b'=').count();
+    let padding = text[standard..]
+        .iter()
+        .take(2)
+        .take_while(|&&byte| byte == b'=')
+        .count();
     let exact = &text[..standard + padding];
-    let Some(last) = exact.last_chunk::<4>() else { return exact.is_empty().then_some(0) };
+    let Some(last) = exact.last_chunk::<4>() else {
+        return exact.is_empty().then_some(0);
+    };
     let is_exact = exact.len().is_multiple_of(4)
-        && STANDARD.decode(last).is_ok_and(|bytes| STANDARD.encode(bytes).as_bytes() == last);
+        && STANDARD
+            .decode(last)
+            .is_ok_and(|bytes| STANDARD.encode(bytes).as_bytes() == last);
     is_exact.then_some(exact.len())
 }
 
@@ -180,9 +191,16 @@ fn exact_length(text: &[u8]) -> Option<usize> {
 /// and there are no branches.
 fn standard_length(text: &[u8]) -> usize {
     let (chunks, _) = text.as_chunks::<64>();
-    let is_good = |chunk: &&[u8; 64]| chunk.iter().fold(true, |good, &byte| good & is_standard(byte));
+    let is_good = |chunk: &&[u8; 64]| {
+        chunk
+            .iter()
+            .fold(true, |good, &byte| good & is_standard(byte))
+    };
     let many = 64 * chunks.iter().take_while(is_good).count();
-    many + text[many..].iter().take_while(|&&byte| is_standard(byte)).count()
+    many + text[many..]
+        .iter()
+        .take_while(|&&byte| is_standard(byte))
+        .count()
 }
 
 /// Cases differ in one bit, and the slash is before the digits.
@@ -229,12 +247,20 @@ mod tests {
         for length in (0..300).chain([4_000]) {
             let text = STANDARD.encode(vec![0xfb; length]);
             let whole = format!("\"{text}\"");
-            assert_eq!(Base64::end_in(whole.as_bytes(), 1), Some(1 + text.len()), "{length}");
+            assert_eq!(
+                Base64::end_in(whole.as_bytes(), 1),
+                Some(1 + text.len()),
+                "{length}"
+            );
             assert_eq!(Base64::parse(&text).unwrap().as_str(), text);
         }
-        for (text, end) in
-            [("AQID-", Some(4)), ("AQIDA", None), ("AQ", None), ("/x==", None), ("AQ===", Some(4))]
-        {
+        for (text, end) in [
+            ("AQID-", Some(4)),
+            ("AQIDA", None),
+            ("AQ", None),
+            ("/x==", None),
+            ("AQ===", Some(4)),
+        ] {
             assert_eq!(Base64::end_in(text.as_bytes(), 0), end, "{text}");
         }
         assert_eq!(Base64::end_in(b"AQID", 5), None);
@@ -243,7 +269,13 @@ mod tests {
     #[test]
     fn a_text_stays_where_it_came_if_that_is_hardly_more() {
         let text = "QUJD".repeat(100);
-        for (around, room, weight) in [(2, 0, 402), (50, 0, 450), (51, 0, 400), (2, 48, 450), (2, 49, 400)] {
+        for (around, room, weight) in [
+            (2, 0, 402),
+            (50, 0, 450),
+            (51, 0, 400),
+            (2, 48, 450),
+            (2, 49, 400),
+        ] {
             let mut whole = String::with_capacity(text.len() + around + room);
             whole.extend([&*text, &" ".repeat(around)]);
             let kept = Base64::within(whole, 0..text.len());

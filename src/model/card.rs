@@ -17,7 +17,11 @@ pub struct AgentCard {
     #[serde(default, deserialize_with = "or_default")]
     pub description: String,
     /// Where to reach it, the preferred way first.
-    #[serde(default, alias = "supported_interfaces", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "supported_interfaces",
+        deserialize_with = "or_default"
+    )]
     pub supported_interfaces: Vec<AgentInterface>,
     /// Who runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +30,11 @@ pub struct AgentCard {
     #[serde(default, deserialize_with = "or_default")]
     pub version: String,
     /// Where to read more.
-    #[serde(default, alias = "documentation_url", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "documentation_url",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub documentation_url: Option<String>,
     /// What it can do beyond answering.
     #[serde(default, deserialize_with = "or_default")]
@@ -48,16 +56,28 @@ pub struct AgentCard {
     )]
     pub security_requirements: Vec<SecurityRequirement>,
     /// Media types it reads, unless a skill says otherwise.
-    #[serde(default, alias = "default_input_modes", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "default_input_modes",
+        deserialize_with = "or_default"
+    )]
     pub default_input_modes: Vec<String>,
     /// Media types it writes, unless a skill says otherwise.
-    #[serde(default, alias = "default_output_modes", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "default_output_modes",
+        deserialize_with = "or_default"
+    )]
     pub default_output_modes: Vec<String>,
     /// What it is good at.
     #[serde(default, deserialize_with = "or_default")]
     pub skills: Vec<AgentSkill>,
     /// Signatures over the card without this member.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub signatures: Vec<AgentCardSignature>,
     /// A picture.
     #[serde(default, alias = "icon_url", skip_serializing_if = "Option::is_none")]
@@ -108,7 +128,8 @@ impl AgentCard {
     /// Adds a place to reach it, in one binding and one version.
     #[must_use]
     pub fn interface(mut self, url: impl Into<String>, binding: Binding, version: Version) -> Self {
-        self.supported_interfaces.push(AgentInterface::new(url, binding, version));
+        self.supported_interfaces
+            .push(AgentInterface::new(url, binding, version));
         self
     }
 
@@ -116,10 +137,19 @@ impl AgentCard {
     #[must_use]
     pub fn published(mut self) -> Self {
         if self.skills.is_empty() {
-            let id: String =
-                self.name.to_lowercase().split(|c: char| !c.is_alphanumeric()).collect::<Vec<_>>().join("-");
-            let id = if id.trim_matches('-').is_empty() { "agent" } else { id.trim_matches('-') };
-            self.skills.push(AgentSkill::new(id, &self.name, &self.description));
+            let id: String = self
+                .name
+                .to_lowercase()
+                .split(|c: char| !c.is_alphanumeric())
+                .collect::<Vec<_>>()
+                .join("-");
+            let id = if id.trim_matches('-').is_empty() {
+                "agent"
+            } else {
+                id.trim_matches('-')
+            };
+            self.skills
+                .push(AgentSkill::new(id, &self.name, &self.description));
         }
         self
     }
@@ -136,7 +166,11 @@ pub struct AgentInterface {
     #[serde(default, alias = "protocol_binding", deserialize_with = "or_default")]
     pub protocol_binding: String,
     /// What a client puts into every request to it.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// The version spoken there, such as `1.0`.
     #[serde(default, alias = "protocol_version", deserialize_with = "or_default")]
@@ -180,13 +214,25 @@ pub struct AgentCapabilities {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
     /// It posts to webhooks.
-    #[serde(default, alias = "push_notifications", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "push_notifications",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub push_notifications: Option<bool>,
     /// The extensions it knows.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub extensions: Vec<AgentExtension>,
     /// It has another card for authenticated callers.
-    #[serde(default, alias = "extended_agent_card", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "extended_agent_card",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub extended_agent_card: Option<bool>,
     /// A flag that 1.0 dropped; remembered for older readers, without meaning.
     #[serde(skip)]
@@ -200,7 +246,11 @@ pub struct AgentExtension {
     #[serde(default, deserialize_with = "or_default")]
     pub uri: String,
     /// For people.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub description: Option<String>,
     /// Whether a client must use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,7 +277,11 @@ pub struct AgentSkill {
     #[serde(default, deserialize_with = "or_default")]
     pub tags: Vec<String>,
     /// What one might ask.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub examples: Vec<String>,
     /// Media types it reads, in place of the card's.
     #[serde(
@@ -257,8 +311,17 @@ pub struct AgentSkill {
 
 impl AgentSkill {
     /// A skill with an id, a name and a description.
-    pub fn new(id: impl Into<String>, name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { id: id.into(), name: name.into(), description: description.into(), ..Self::default() }
+    pub fn new(
+        id: impl Into<String>,
+        name: impl Into<String>,
+        description: impl Into<String>,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            description: description.into(),
+            ..Self::default()
+        }
     }
 
     /// Adds a word to find it by.
@@ -297,8 +360,17 @@ mod tests {
     #[test]
     fn a_card_without_a_skill_publishes_one_made_of_its_name_and_description() {
         let card = AgentCard::new("Tide Table!", "Knows the tides").published();
-        assert_eq!(card.skills, [AgentSkill::new("tide-table", "Tide Table!", "Knows the tides")]);
-        let card = AgentCard::new("潮", "x").skill(AgentSkill::new("a", "b", "c").tag("t")).published();
+        assert_eq!(
+            card.skills,
+            [AgentSkill::new(
+                "tide-table",
+                "Tide Table!",
+                "Knows the tides"
+            )]
+        );
+        let card = AgentCard::new("潮", "x")
+            .skill(AgentSkill::new("a", "b", "c").tag("t"))
+            .published();
         assert_eq!(card.skills.len(), 1);
         assert_eq!(AgentCard::new("!", "x").published().skills[0].id, "agent");
     }

@@ -87,7 +87,10 @@ pub struct Violation {
 impl Violation {
     /// Names the field by its JSON path, such as `message.parts`, and says what it must be.
     pub fn new(field: impl Into<String>, description: impl Into<Cow<'static, str>>) -> Self {
-        Self { field: field.into(), description: description.into() }
+        Self {
+            field: field.into(),
+            description: description.into(),
+        }
     }
 
     /// The field by its JSON path.
@@ -157,7 +160,10 @@ impl Error {
 
     /// Keeps the cause, for the log alone.
     #[must_use]
-    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
         self.0.source = Some(source.into());
         self
     }
@@ -176,7 +182,10 @@ impl Error {
 
     /// Details for the caller, by name.
     pub fn metadata(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        self.0.metadata.iter().map(|(key, value)| (&**key, &**value))
+        self.0
+            .metadata
+            .iter()
+            .map(|(key, value)| (&**key, &**value))
     }
 
     /// The fields at fault.
@@ -206,15 +215,28 @@ impl From<Violation> for Error {
             "" => format!("{}: {}", kind.message(), violation.description),
             field => format!("{}: {field} {}", kind.message(), violation.description),
         };
-        Self::new(kind).with_message(message).with_violation(violation)
+        Self::new(kind)
+            .with_message(message)
+            .with_violation(violation)
     }
 }
 
 impl PartialEq for Error {
     /// Equal to a caller: sources do not count.
     fn eq(&self, other: &Self) -> bool {
-        (self.0.kind, &self.0.message, &self.0.metadata, &self.0.violations, self.0.retry_after)
-            == (other.0.kind, &other.0.message, &other.0.metadata, &other.0.violations, other.0.retry_after)
+        (
+            self.0.kind,
+            &self.0.message,
+            &self.0.metadata,
+            &self.0.violations,
+            self.0.retry_after,
+        ) == (
+            other.0.kind,
+            &other.0.message,
+            &other.0.metadata,
+            &other.0.violations,
+            other.0.retry_after,
+        )
     }
 }
 
@@ -296,7 +318,9 @@ impl ErrorKind {
             Self::TaskNotCancelable => "Task cannot be canceled",
             Self::PushNotificationNotSupported => "Push Notification is not supported",
             Self::UnsupportedOperation => "This operation is not supported",
-            Self::ContentTypeNotSupported | Self::UnsupportedMediaType => "Incompatible content types",
+            Self::ContentTypeNotSupported | Self::UnsupportedMediaType => {
+                "Incompatible content types"
+            }
             Self::InvalidAgentResponse => "Invalid agent response",
             Self::ExtendedAgentCardNotConfigured => "Extended Agent Card is not configured",
             Self::ExtensionSupportRequired => "Extension support required",
@@ -319,9 +343,17 @@ mod tests {
     #[test]
     fn the_caller_reads_the_field_and_never_the_source() {
         let error = Error::invalid("message.parts", "must contain at least one element");
-        assert_eq!(error.to_string(), "Invalid parameters: message.parts must contain at least one element");
+        assert_eq!(
+            error.to_string(),
+            "Invalid parameters: message.parts must contain at least one element"
+        );
         let error = Error::internal("password=hunter2 in /etc/secret");
         assert_eq!(error.to_string(), "Internal error");
-        assert!(std::error::Error::source(&error).unwrap().to_string().contains("hunter2"));
+        assert!(
+            std::error::Error::source(&error)
+                .unwrap()
+                .to_string()
+                .contains("hunter2")
+        );
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::{Artifact, ContextId, Message, Object, Task, TaskId, TaskStatus, Timestamp, Trace, or_default};
+use super::{
+    Artifact, ContextId, Message, Object, Task, TaskId, TaskStatus, Timestamp, Trace, or_default,
+};
 
 /// A position in the log of a task; the first entry is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -79,22 +81,30 @@ impl Entry {
     pub fn update(&self, id: &TaskId, context_id: &ContextId) -> Option<StreamResponse> {
         let (task_id, context_id) = (id.clone(), context_id.clone());
         match &self.event {
-            Event::Status { status, metadata } => Some(StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
-                task_id,
-                context_id,
-                status: TaskStatus { timestamp: status.timestamp.or(Some(self.time)), ..status.clone() },
-                metadata: metadata.clone(),
-            })),
-            Event::Artifact { artifact, append, last_chunk, metadata } => {
-                Some(StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+            Event::Status { status, metadata } => {
+                Some(StreamResponse::StatusUpdate(TaskStatusUpdateEvent {
                     task_id,
                     context_id,
-                    artifact: artifact.clone(),
-                    append: *append,
-                    last_chunk: *last_chunk,
+                    status: TaskStatus {
+                        timestamp: status.timestamp.or(Some(self.time)),
+                        ..status.clone()
+                    },
                     metadata: metadata.clone(),
                 }))
             }
+            Event::Artifact {
+                artifact,
+                append,
+                last_chunk,
+                metadata,
+            } => Some(StreamResponse::ArtifactUpdate(TaskArtifactUpdateEvent {
+                task_id,
+                context_id,
+                artifact: artifact.clone(),
+                append: *append,
+                last_chunk: *last_chunk,
+                metadata: metadata.clone(),
+            })),
             Event::Created { .. }
             | Event::Message(_)
             | Event::Traced(_)
@@ -138,7 +148,11 @@ pub struct TaskArtifactUpdateEvent {
     #[serde(default, deserialize_with = "or_default")]
     pub artifact: Artifact,
     /// Whether it goes behind what is there under the same id.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "is_false")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "is_false"
+    )]
     pub append: bool,
     /// Whether it is the last chunk.
     #[serde(
@@ -206,8 +220,12 @@ impl<'de> Visitor<'de> for OneMember {
             let member = match name {
                 Name::Task => map.next_value::<Option<_>>()?.map(StreamResponse::Task),
                 Name::Message => map.next_value::<Option<_>>()?.map(StreamResponse::Message),
-                Name::StatusUpdate => map.next_value::<Option<_>>()?.map(StreamResponse::StatusUpdate),
-                Name::ArtifactUpdate => map.next_value::<Option<_>>()?.map(StreamResponse::ArtifactUpdate),
+                Name::StatusUpdate => map
+                    .next_value::<Option<_>>()?
+                    .map(StreamResponse::StatusUpdate),
+                Name::ArtifactUpdate => map
+                    .next_value::<Option<_>>()?
+                    .map(StreamResponse::ArtifactUpdate),
                 Name::Other => map.next_value::<IgnoredAny>().map(|_| None)?,
             };
             if found.is_some() && member.is_some() {

@@ -1,10 +1,10 @@
 //! Any request, and any answer.
 
 use super::{
-    AgentCard, CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest, GetPushConfigRequest,
-    GetTaskRequest, Limits, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Operation, PushConfig, Result, SendMessageRequest, SendMessageResponse,
-    SubscribeToTaskRequest, Task,
+    AgentCard, CancelTaskRequest, DeletePushConfigRequest, GetExtendedAgentCardRequest,
+    GetPushConfigRequest, GetTaskRequest, Limits, ListPushConfigsRequest, ListPushConfigsResponse,
+    ListTasksRequest, ListTasksResponse, Operation, PushConfig, Result, SendMessageRequest,
+    SendMessageResponse, SubscribeToTaskRequest, Task,
 };
 
 /// A request of any operation.
@@ -57,7 +57,9 @@ impl Request {
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
         match self {
-            Self::SendMessage(request) | Self::SendStreamingMessage(request) => request.tenant.as_deref(),
+            Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
+                request.tenant.as_deref()
+            }
             Self::GetTask(request) => request.tenant.as_deref(),
             Self::ListTasks(request) => request.tenant.as_deref(),
             Self::CancelTask(request) => request.tenant.as_deref(),
@@ -75,7 +77,9 @@ impl Request {
         const RESERVED: &str = "attache.";
         if let Self::SendMessage(request) | Self::SendStreamingMessage(request) = self {
             let parts = request.message.parts.iter_mut();
-            parts.filter_map(|part| part.metadata_mut()).for_each(|object| object.remove_all(RESERVED));
+            parts
+                .filter_map(|part| part.metadata_mut())
+                .for_each(|object| object.remove_all(RESERVED));
         }
         let metadata = match self {
             Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
@@ -91,7 +95,10 @@ impl Request {
             | Self::DeletePushConfig(_)
             | Self::GetExtendedAgentCard(_) => [None, None],
         };
-        metadata.into_iter().flatten().for_each(|object| object.remove_all(RESERVED));
+        metadata
+            .into_iter()
+            .flatten()
+            .for_each(|object| object.remove_all(RESERVED));
     }
 
     /// Checks every rule that needs no task.
@@ -100,7 +107,9 @@ impl Request {
     /// Invalid parameters, naming the first field at fault.
     pub fn validate(&self, limits: &Limits) -> Result<()> {
         match self {
-            Self::SendMessage(request) | Self::SendStreamingMessage(request) => request.validate(limits),
+            Self::SendMessage(request) | Self::SendStreamingMessage(request) => {
+                request.validate(limits)
+            }
             Self::GetTask(request) => request.validate(),
             Self::ListTasks(request) => request.validate(),
             Self::CancelTask(request) => request.validate(),

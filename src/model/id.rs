@@ -155,10 +155,15 @@ fn check(id: &str, field: &str) -> Result<(), Violation> {
         return Err(Violation::new(field, "must not be empty"));
     }
     if id.len() > MAX_ID_BYTES {
-        return Err(Violation::new(field, format!("must be at most {MAX_ID_BYTES} bytes long")));
+        return Err(Violation::new(
+            field,
+            format!("must be at most {MAX_ID_BYTES} bytes long"),
+        ));
     }
     // Most ids are of plain letters, which is quickly seen when all of them are looked at together.
-    let is_plain = id.bytes().fold(true, |plain, byte| plain & (0x20..0x7f).contains(&byte));
+    let is_plain = id
+        .bytes()
+        .fold(true, |plain, byte| plain & (0x20..0x7f).contains(&byte));
     if !is_plain && id.chars().any(char::is_control) {
         return Err(Violation::new(field, "must not contain control characters"));
     }
@@ -178,7 +183,11 @@ mod tests {
         for _ in 0..NUMBER {
             let id = TaskId::random();
             let (high, low) = uuid::Uuid::parse_str(id.as_str()).unwrap().as_u64_pair();
-            assert_eq!((high >> 12 & 0xf, low >> 62), (4, 0b10), "122 bits are random, the others say so");
+            assert_eq!(
+                (high >> 12 & 0xf, low >> 62),
+                (4, 0b10),
+                "122 bits are random, the others say so"
+            );
             by_digit[(high >> 60) as usize] += 1;
             begins.push(high);
         }
@@ -187,7 +196,12 @@ mod tests {
             (NUMBER * 49 / 100..NUMBER * 51 / 100).contains(&rising),
             "{rising} are larger than the one before"
         );
-        assert!(by_digit.iter().all(|count| (60_000..65_000).contains(count)), "{by_digit:?}");
+        assert!(
+            by_digit
+                .iter()
+                .all(|count| (60_000..65_000).contains(count)),
+            "{by_digit:?}"
+        );
         begins.sort_unstable();
         begins.dedup();
         assert_eq!(begins.len(), NUMBER);
@@ -195,11 +209,21 @@ mod tests {
 
     #[test]
     fn ids_are_checked_by_length_and_characters() {
-        let field = |id: &str| TaskId::from(id).check("id").map_err(|v| v.description().to_owned());
+        let field = |id: &str| {
+            TaskId::from(id)
+                .check("id")
+                .map_err(|v| v.description().to_owned())
+        };
         assert_eq!(field("a:b/ü"), Ok(()));
         assert_eq!(field(&"x".repeat(256)), Ok(()));
-        assert_eq!(field(&"x".repeat(257)), Err("must be at most 256 bytes long".to_owned()));
+        assert_eq!(
+            field(&"x".repeat(257)),
+            Err("must be at most 256 bytes long".to_owned())
+        );
         assert_eq!(field(""), Err("must not be empty".to_owned()));
-        assert_eq!(field("a\nb"), Err("must not contain control characters".to_owned()));
+        assert_eq!(
+            field("a\nb"),
+            Err("must not contain control characters".to_owned())
+        );
     }
 }

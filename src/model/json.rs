@@ -77,12 +77,16 @@ impl Json {
             return Ok(Self(raw));
         }
         if !surrogates_pair_up(text.as_bytes()) {
-            return Err(NotJson("must not contain half a character (a lone surrogate escape)"));
+            return Err(NotJson(
+                "must not contain half a character (a lone surrogate escape)",
+            ));
         }
         if !has(text, |byte| byte < b' ') {
             return Ok(Self(raw));
         }
-        RawValue::from_string(without_white_space(text)).map(Self).map_err(|_| NotJson("must be JSON"))
+        RawValue::from_string(without_white_space(text))
+            .map(Self)
+            .map_err(|_| NotJson("must be JSON"))
     }
 }
 
@@ -176,7 +180,10 @@ impl Object {
     /// A member by its name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Json> {
-        self.members().into_iter().find(|(key, _)| key == name).map(|(_, value)| Json(value.to_owned()))
+        self.members()
+            .into_iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| Json(value.to_owned()))
     }
 
     /// Whether there is no member.
@@ -194,7 +201,11 @@ impl Object {
     /// Removes a member and gives it back.
     pub fn remove(&mut self, name: &str) -> Option<Json> {
         let removed = self.get(name)?;
-        let rest: Vec<_> = self.members().into_iter().filter(|(key, _)| key != name).collect();
+        let rest: Vec<_> = self
+            .members()
+            .into_iter()
+            .filter(|(key, _)| key != name)
+            .collect();
         *self = Self::from_members(&rest);
         Some(removed)
     }
@@ -202,7 +213,11 @@ impl Object {
     /// Removes all members whose names begin so.
     pub fn remove_all(&mut self, prefix: &str) {
         let members = self.members();
-        let rest: Vec<_> = members.iter().filter(|(name, _)| !name.starts_with(prefix)).cloned().collect();
+        let rest: Vec<_> = members
+            .iter()
+            .filter(|(name, _)| !name.starts_with(prefix))
+            .cloned()
+            .collect();
         if rest.len() < members.len() {
             *self = Self::from_members(&rest);
         }
@@ -215,12 +230,16 @@ impl Object {
 
     /// The members in order; of a name given twice the last value counts.
     pub fn iter(&self) -> impl Iterator<Item = (String, Json)> + '_ {
-        self.members().into_iter().map(|(name, value)| (name.into_owned(), Json(value.to_owned())))
+        self.members()
+            .into_iter()
+            .map(|(name, value)| (name.into_owned(), Json(value.to_owned())))
     }
 
     fn members(&self) -> Members<'_> {
         // The text was checked when it was kept, and an object parses as members.
-        serde_json::from_str::<MembersOf<'_>>(self.get_text()).map(|members| members.0).unwrap_or_default()
+        serde_json::from_str::<MembersOf<'_>>(self.get_text())
+            .map(|members| members.0)
+            .unwrap_or_default()
     }
 
     fn merged<'a>(&'a self, more: impl IntoIterator<Item = (Cow<'a, str>, &'a RawValue)>) -> Self {
@@ -250,16 +269,25 @@ impl TryFrom<Json> for Object {
     type Error = NotJson;
 
     fn try_from(json: Json) -> Result<Self, NotJson> {
-        if json.is_object() { Ok(Self(json)) } else { Err(NotJson("must be an object")) }
+        if json.is_object() {
+            Ok(Self(json))
+        } else {
+            Err(NotJson("must be an object"))
+        }
     }
 }
 
 impl<K: Into<String>, V: Into<Json>> FromIterator<(K, V)> for Object {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
-        let members: Vec<(String, Json)> =
-            members.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let members: Vec<(String, Json)> = members
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         Self::from_members(&unique(
-            members.iter().map(|(name, value)| (Cow::Borrowed(&**name), &*value.0)).collect(),
+            members
+                .iter()
+                .map(|(name, value)| (Cow::Borrowed(&**name), &*value.0))
+                .collect(),
         ))
     }
 }
@@ -339,7 +367,9 @@ fn unique(members: Members<'_>) -> Members<'_> {
 
 /// Whether there is such a byte; chunk by chunk without branches, so that the compiler checks many at once.
 fn has(text: &str, such: impl Fn(u8) -> bool) -> bool {
-    text.as_bytes().chunks(64).any(|chunk| chunk.iter().fold(false, |found, &byte| found | such(byte)))
+    text.as_bytes()
+        .chunks(64)
+        .any(|chunk| chunk.iter().fold(false, |found, &byte| found | such(byte)))
 }
 
 /// Whether every `\ud800`-style escape is one half of a pair; the rest of the grammar is checked elsewhere.
@@ -434,14 +464,18 @@ impl Visitor<'_> for Int32Visitor {
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<i32, E> {
         let whole = number.trunc();
         if whole == number && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&whole) {
-            #[expect(clippy::cast_possible_truncation, reason = "whole and within range, as just checked")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "whole and within range, as just checked"
+            )]
             return Ok(whole as i32);
         }
         Err(E::invalid_value(de::Unexpected::Float(number), &self))
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<i32, E> {
-        text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+        text.parse()
+            .map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
     }
 }
 
@@ -451,7 +485,13 @@ mod tests {
 
     #[test]
     fn numbers_are_never_touched() {
-        for text in ["1.0", "1e400", "18446744073709551616", "-0", r#"{"a":[1.10,2E+5]}"#] {
+        for text in [
+            "1.0",
+            "1e400",
+            "18446744073709551616",
+            "-0",
+            r#"{"a":[1.10,2E+5]}"#,
+        ] {
             assert_eq!(Json::parse(text).unwrap().to_string(), text);
         }
     }
@@ -467,14 +507,21 @@ mod tests {
         for good in [r#""\ud83d\ude00""#, r#""\\ud800""#, r#""\u0041\\""#] {
             assert!(Json::parse(good).is_ok(), "{good}");
         }
-        for bad in [r#""\ud83d""#, r#""\ude00""#, r#""\ud83d\u0041""#, r#"{"\ud800":1}"#, r#""\ud83dx""#] {
+        for bad in [
+            r#""\ud83d""#,
+            r#""\ude00""#,
+            r#""\ud83d\u0041""#,
+            r#"{"\ud800":1}"#,
+            r#""\ud83dx""#,
+        ] {
             assert!(Json::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn members_are_set_merged_and_removed_in_place() {
-        let mut object: Object = serde_json::from_str(r#"{"a":1.0,"b":{"x":[]},"a":2.50}"#).unwrap();
+        let mut object: Object =
+            serde_json::from_str(r#"{"a":1.0,"b":{"x":[]},"a":2.50}"#).unwrap();
         assert_eq!(object.get("a").unwrap().get(), "2.50");
         object.insert("c", serde_json::json!("é\n"));
         object.merge(&[("b", serde_json::json!(null))].into_iter().collect());
@@ -494,7 +541,15 @@ mod tests {
         assert_eq!(read("5.0"), Some(Some(5)));
         assert_eq!(read(r#""-5""#), Some(Some(-5)));
         assert_eq!(read("null"), Some(None));
-        for bad in ["5.5", "2147483648", "-2147483649", "1e300", r#""x""#, "true", "[]"] {
+        for bad in [
+            "5.5",
+            "2147483648",
+            "-2147483649",
+            "1e300",
+            r#""x""#,
+            "true",
+            "[]",
+        ] {
             assert_eq!(read(bad), None, "{bad}");
         }
     }

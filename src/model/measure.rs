@@ -13,8 +13,14 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::ser::Serializer;
 
 /// Units of time, the longest first, in milliseconds.
-const TIMES: [(&str, u64); 6] =
-    [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+const TIMES: [(&str, u64); 6] = [
+    ("w", 604_800_000),
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+];
 /// Units of size, the largest first, in bytes.
 const SIZES: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
@@ -78,7 +84,9 @@ pub fn time(text: &str) -> Option<Duration> {
 pub fn size(text: &str) -> Option<usize> {
     let (number, unit) = split(text.trim(), |c| c.is_ascii_digit());
     let unit = unit.trim_start();
-    let each = SIZES.into_iter().find(|(name, _)| unit.eq_ignore_ascii_case(name));
+    let each = SIZES
+        .into_iter()
+        .find(|(name, _)| unit.eq_ignore_ascii_case(name));
     let each = if unit.is_empty() { 1 } else { each?.1 };
     usize::try_from(number.parse::<u64>().ok()?.checked_mul(each)?).ok()
 }
@@ -99,7 +107,11 @@ pub fn written_time(time: Duration) -> String {
             left %= each;
         }
     }
-    if text.is_empty() { "0s".to_owned() } else { text }
+    if text.is_empty() {
+        "0s".to_owned()
+    } else {
+        text
+    }
 }
 
 /// Writes a size as [`size`] reads it, exactly.
@@ -107,7 +119,10 @@ pub fn written_time(time: Duration) -> String {
 pub fn written_size(bytes: usize) -> String {
     let binary = SIZES.into_iter().filter(|(unit, _)| unit.ends_with("iB"));
     let bytes = bytes as u64;
-    match binary.into_iter().find(|(_, each)| bytes > 0 && bytes.is_multiple_of(*each)) {
+    match binary
+        .into_iter()
+        .find(|(_, each)| bytes > 0 && bytes.is_multiple_of(*each))
+    {
         Some((unit, each)) => format!("{}{unit}", bytes / each),
         None => format!("{bytes}B"),
     }
@@ -128,7 +143,11 @@ impl Time {
     /// It is no time.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let expected = "a time such as \"30s\", \"5m\" or \"1h30m\"";
-        deserializer.deserialize_str(Written { expected, read: time, plain: |_| None })
+        deserializer.deserialize_str(Written {
+            expected,
+            read: time,
+            plain: |_| None,
+        })
     }
 }
 
@@ -145,7 +164,9 @@ impl Times {
     ///
     /// # Errors
     /// One of them is no time.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Duration>, D::Error> {
         let times = Vec::<One>::deserialize(deserializer)?;
         Ok(times.into_iter().map(|One(time)| time).collect())
     }
@@ -160,7 +181,10 @@ impl TimeOrNever {
     ///
     /// # Errors
     /// Of the serializer.
-    pub fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&time.map_or_else(|| NEVER.to_owned(), written_time))
     }
 
@@ -168,10 +192,22 @@ impl TimeOrNever {
     ///
     /// # Errors
     /// It is no time.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
         let expected = "a time such as \"30s\", \"5m\" or \"1h30m\", or \"never\"";
-        let read = |text: &str| if text == NEVER { Some(None) } else { time(text).map(Some) };
-        deserializer.deserialize_str(Written { expected, read, plain: |_| None })
+        let read = |text: &str| {
+            if text == NEVER {
+                Some(None)
+            } else {
+                time(text).map(Some)
+            }
+        };
+        deserializer.deserialize_str(Written {
+            expected,
+            read,
+            plain: |_| None,
+        })
     }
 }
 
@@ -180,7 +216,10 @@ impl SomeTime {
     ///
     /// # Errors
     /// Of the serializer.
-    pub fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         match time {
             Some(time) => Time::serialize(time, serializer),
             None => serializer.serialize_none(),
@@ -191,7 +230,9 @@ impl SomeTime {
     ///
     /// # Errors
     /// It is no time.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
         Time::deserialize(deserializer).map(Some)
     }
 }
@@ -212,7 +253,11 @@ impl Size {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
         let expected = "a size such as \"64KiB\" or \"8MiB\", or a number of bytes";
         let plain = |number: u64| usize::try_from(number).ok();
-        deserializer.deserialize_any(Written { expected, read: size, plain })
+        deserializer.deserialize_any(Written {
+            expected,
+            read: size,
+            plain,
+        })
     }
 }
 
@@ -242,8 +287,17 @@ impl Count {
     ) -> Result<Option<T>, D::Error> {
         let expected = "a number above 0, or \"unlimited\"";
         let read = |text: &str| (text == UNLIMITED).then_some(None);
-        let plain = |number: u64| (number > 0).then(|| number.to_string().parse().ok()).flatten().map(Some);
-        deserializer.deserialize_any(Written { expected, read, plain })
+        let plain = |number: u64| {
+            (number > 0)
+                .then(|| number.to_string().parse().ok())
+                .flatten()
+                .map(Some)
+        };
+        deserializer.deserialize_any(Written {
+            expected,
+            read,
+            plain,
+        })
     }
 }
 
@@ -252,7 +306,10 @@ impl SizeOrUnlimited {
     ///
     /// # Errors
     /// Of the serializer.
-    pub fn serialize<S: Serializer>(bytes: &Option<NonZeroU32>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        bytes: &Option<NonZeroU32>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let written = |bytes: &NonZeroU32| written_size(bytes.get() as usize);
         serializer.serialize_str(&bytes.as_ref().map_or_else(|| UNLIMITED.to_owned(), written))
     }
@@ -261,11 +318,28 @@ impl SizeOrUnlimited {
     ///
     /// # Errors
     /// It is no size.
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroU32>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<NonZeroU32>, D::Error> {
         let expected = "a size up to 4GB such as \"8MiB\", or \"unlimited\"";
-        let plain = |number: u64| u32::try_from(number).ok().and_then(NonZeroU32::new).map(Some);
-        let read = |text: &str| if text == UNLIMITED { Some(None) } else { plain(size(text)? as u64) };
-        deserializer.deserialize_any(Written { expected, read, plain })
+        let plain = |number: u64| {
+            u32::try_from(number)
+                .ok()
+                .and_then(NonZeroU32::new)
+                .map(Some)
+        };
+        let read = |text: &str| {
+            if text == UNLIMITED {
+                Some(None)
+            } else {
+                plain(size(text)? as u64)
+            }
+        };
+        deserializer.deserialize_any(Written {
+            expected,
+            read,
+            plain,
+        })
     }
 }
 
@@ -288,7 +362,8 @@ impl<T, R: Fn(&str) -> Option<T>, P: Fn(u64) -> Option<T>> Visitor<'_> for Writt
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
-        (self.plain)(number).ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+        (self.plain)(number)
+            .ok_or_else(|| E::invalid_value(de::Unexpected::Unsigned(number), &self))
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
@@ -313,19 +388,41 @@ mod tests {
         ] {
             assert_eq!(time(text), Some(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "30", "s", "1.5h", "-1s", "3 parsecs", "99999999999999999999s", "never", "1S"] {
+        for text in [
+            "",
+            "30",
+            "s",
+            "1.5h",
+            "-1s",
+            "3 parsecs",
+            "99999999999999999999s",
+            "never",
+            "1S",
+        ] {
             assert_eq!(time(text), None, "{text}");
         }
     }
 
     #[test]
     fn sizes_are_read_as_people_write_them() {
-        for (text, bytes) in
-            [("8MiB", 8 << 20), ("10 MB", 10_000_000), ("64kib", 64 << 10), ("512", 512), ("7B", 7)]
-        {
+        for (text, bytes) in [
+            ("8MiB", 8 << 20),
+            ("10 MB", 10_000_000),
+            ("64kib", 64 << 10),
+            ("512", 512),
+            ("7B", 7),
+        ] {
             assert_eq!(size(text), Some(bytes), "{text}");
         }
-        for text in ["", "MiB", "1.5MB", "-1", "8 stone", "99999999999999999999", "20000000000GiB"] {
+        for text in [
+            "",
+            "MiB",
+            "1.5MB",
+            "-1",
+            "8 stone",
+            "99999999999999999999",
+            "20000000000GiB",
+        ] {
             assert_eq!(size(text), None, "{text}");
         }
     }
@@ -340,7 +437,10 @@ mod tests {
             assert_eq!(size(&written_size(bytes)), Some(bytes));
         }
         assert_eq!(
-            (written_time(Duration::from_secs(5400)), written_size(8 << 20)),
+            (
+                written_time(Duration::from_secs(5400)),
+                written_size(8 << 20)
+            ),
             ("1h30m".into(), "8MiB".into())
         );
     }

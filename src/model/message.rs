@@ -6,7 +6,9 @@ use std::fmt;
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 
-use super::{Base64, ContextId, Json, Limits, MessageId, Object, TaskId, Violation, non_empty, or_default};
+use super::{
+    Base64, ContextId, Json, Limits, MessageId, Object, TaskId, Violation, non_empty, or_default,
+};
 
 /// The extension under which a question to the client rides in the metadata of a message.
 pub const INPUT_REQUEST: &str = "urn:attache:ext:input-request:v1";
@@ -81,7 +83,11 @@ pub struct Message {
     )]
     pub reference_task_ids: Vec<TaskId>,
     /// The extensions that contributed to it, by URI.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub extensions: Vec<String>,
     /// Whatever else the sender wants to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,7 +106,12 @@ impl Message {
     }
 
     fn new(role: Role, part: impl Into<Part>) -> Self {
-        Self { message_id: MessageId::random(), role, parts: vec![part.into()], ..Self::default() }
+        Self {
+            message_id: MessageId::random(),
+            role,
+            parts: vec![part.into()],
+            ..Self::default()
+        }
     }
 
     /// Adds a part.
@@ -134,16 +145,28 @@ impl Message {
     pub(super) fn check(&self, field: &str, limits: &Limits) -> Result<(), Violation> {
         // Names are put together only for what is wrong.
         let at = |name: &str| format!("{field}.{name}");
-        let named = |name: &str, wrong: Violation| Violation::new(at(name), wrong.description().to_owned());
-        self.message_id.check("").map_err(|wrong| named("messageId", wrong))?;
+        let named =
+            |name: &str, wrong: Violation| Violation::new(at(name), wrong.description().to_owned());
+        self.message_id
+            .check("")
+            .map_err(|wrong| named("messageId", wrong))?;
         if self.role == Role::Unspecified {
-            return Err(Violation::new(at("role"), "must be ROLE_USER or ROLE_AGENT"));
+            return Err(Violation::new(
+                at("role"),
+                "must be ROLE_USER or ROLE_AGENT",
+            ));
         }
         if self.parts.is_empty() {
-            return Err(Violation::new(at("parts"), "must contain at least one element"));
+            return Err(Violation::new(
+                at("parts"),
+                "must contain at least one element",
+            ));
         }
         if self.parts.len() > limits.max_parts {
-            let most = format!("must contain at most {} elements (max_parts)", limits.max_parts);
+            let most = format!(
+                "must contain at most {} elements (max_parts)",
+                limits.max_parts
+            );
             return Err(Violation::new(at("parts"), most));
         }
         if let Some(id) = &self.context_id {
@@ -153,7 +176,8 @@ impl Message {
             id.check("").map_err(|wrong| named("taskId", wrong))?;
         }
         for (number, id) in self.reference_task_ids.iter().enumerate() {
-            id.check("").map_err(|wrong| named(&format!("referenceTaskIds[{number}]"), wrong))?;
+            id.check("")
+                .map_err(|wrong| named(&format!("referenceTaskIds[{number}]"), wrong))?;
         }
         Ok(())
     }
@@ -161,7 +185,11 @@ impl Message {
 
 /// The text parts, a line each.
 pub(super) fn text_of(parts: &[Part]) -> String {
-    parts.iter().filter_map(Part::as_text).collect::<Vec<_>>().join("\n")
+    parts
+        .iter()
+        .filter_map(Part::as_text)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// A piece of a message or an artifact: text, a file, or data.
@@ -292,7 +320,10 @@ impl Part {
 
 impl From<Content> for Part {
     fn from(content: Content) -> Self {
-        Self { content, rare: None }
+        Self {
+            content,
+            rare: None,
+        }
     }
 }
 
@@ -346,7 +377,11 @@ impl Rare {
         if let Some(name) = self.filename.as_ref().filter(|name| !name.is_empty()) {
             map.serialize_entry("filename", name)?;
         }
-        if let Some(media_type) = self.media_type.as_ref().filter(|media_type| !media_type.is_empty()) {
+        if let Some(media_type) = self
+            .media_type
+            .as_ref()
+            .filter(|media_type| !media_type.is_empty())
+        {
             map.serialize_entry("mediaType", media_type)?;
         }
         if let Some(metadata) = &self.metadata {
@@ -362,11 +397,15 @@ mod tests {
 
     #[test]
     fn messages_are_easily_made_by_hand() {
-        let message = Message::user("hi").part(Part::file(b"abc", "text/plain").with_filename("a.txt"));
+        let message =
+            Message::user("hi").part(Part::file(b"abc", "text/plain").with_filename("a.txt"));
         assert_eq!(message.role, Role::User);
         assert_eq!(message.text(), "hi");
         assert_eq!(message.parts[1].media_type(), Some("text/plain"));
-        assert_ne!(Message::agent("x").message_id, Message::agent("x").message_id);
+        assert_ne!(
+            Message::agent("x").message_id,
+            Message::agent("x").message_id
+        );
     }
 
     #[test]
@@ -380,7 +419,12 @@ mod tests {
 
     #[test]
     fn metadata_and_names_stand_beside_the_content() {
-        let part = Part::data(serde_json::json!([1])).with_media_type("a/b").with_metadata(Object::new());
-        assert_eq!(serde_json::to_string(&part).unwrap(), r#"{"data":[1],"mediaType":"a/b","metadata":{}}"#);
+        let part = Part::data(serde_json::json!([1]))
+            .with_media_type("a/b")
+            .with_metadata(Object::new());
+        assert_eq!(
+            serde_json::to_string(&part).unwrap(),
+            r#"{"data":[1],"mediaType":"a/b","metadata":{}}"#
+        );
     }
 }

@@ -31,11 +31,13 @@ mod weight;
 pub use artifact::Artifact;
 pub use base64::{Base64, NotBase64};
 pub use card::{
-    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider,
-    AgentSkill,
+    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface,
+    AgentProvider, AgentSkill,
 };
 pub use error::{Error, ErrorKind, Result, Violation};
-pub use event::{Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent};
+pub use event::{
+    Entry, Event, Seq, StreamResponse, TaskArtifactUpdateEvent, TaskStatusUpdateEvent,
+};
 pub use exchange::{Request, Response};
 #[cfg(feature = "server")]
 pub(crate) use id::random_id;
@@ -49,16 +51,17 @@ pub use push_request::{
     DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest, ListPushConfigsResponse,
 };
 pub use request::{
-    CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse,
-    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, SubscribeToTaskRequest,
+    CancelTaskRequest, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
+    ListTasksResponse, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
+    SubscribeToTaskRequest,
 };
 pub use scope::{Call, Caller, Scope};
 pub use secret::Secret;
 pub(crate) use security::Flows;
 pub use security::{
     ApiKeySecurityScheme, AuthorizationCodeFlow, ClientCredentialsFlow, DeviceCodeFlow,
-    HttpAuthSecurityScheme, ImplicitFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows,
-    OpenIdConnectSecurityScheme, PasswordFlow, SecurityRequirement, SecurityScheme,
+    HttpAuthSecurityScheme, ImplicitFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme,
+    OAuthFlows, OpenIdConnectSecurityScheme, PasswordFlow, SecurityRequirement, SecurityScheme,
 };
 pub use task::{Broken, Task, TaskState, TaskStatus};
 pub use time::{NotATime, Timestamp};

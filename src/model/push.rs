@@ -9,10 +9,18 @@ use super::{PushConfigId, Secret, TaskId, Version, Violation, non_empty, or_defa
 #[serde(rename_all = "camelCase")]
 pub struct PushConfig {
     /// The tenant it was registered under.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// Its name within the task; the server makes one if the client does not.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub id: Option<PushConfigId>,
     /// The task; left out where it travels with the first message.
     #[serde(
@@ -26,7 +34,11 @@ pub struct PushConfig {
     #[serde(default, deserialize_with = "or_default")]
     pub url: String,
     /// Sent along, so that the receiver knows its own registration.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub token: Option<Secret>,
     /// What to put into the `Authorization` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +54,10 @@ pub struct PushConfig {
 impl PushConfig {
     /// A registration for this address.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), ..Self::default() }
+        Self {
+            url: url.into(),
+            ..Self::default()
+        }
     }
 
     /// Gives a registration that has no id one of its own; `fresh` makes one that nobody has.
@@ -56,29 +71,63 @@ impl PushConfig {
 
     /// Checks what can be checked without asking the network; `field` is the place, empty at the top.
     pub(super) fn check(&self, field: &str) -> Result<(), Violation> {
-        let at = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+        let at = |name: &str| {
+            if field.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{field}.{name}")
+            }
+        };
         if let Some(id) = &self.id {
             id.check(&at("id"))?;
         }
         if self.url.is_empty() {
             return Err(Violation::new(at("url"), "must not be empty"));
         }
-        if self.authentication.as_ref().is_some_and(|info| info.scheme.is_empty()) {
-            return Err(Violation::new(at("authentication.scheme"), "must not be empty"));
+        if self
+            .authentication
+            .as_ref()
+            .is_some_and(|info| info.scheme.is_empty())
+        {
+            return Err(Violation::new(
+                at("authentication.scheme"),
+                "must not be empty",
+            ));
         }
         let header_safe = |text: &str| !text.chars().any(char::is_control);
-        if !self.token.as_ref().is_none_or(|token| header_safe(token.expose())) {
-            return Err(Violation::new(at("token"), "must not contain control characters"));
+        if !self
+            .token
+            .as_ref()
+            .is_none_or(|token| header_safe(token.expose()))
+        {
+            return Err(Violation::new(
+                at("token"),
+                "must not contain control characters",
+            ));
         }
         let credentials = self.authentication.iter().flat_map(|info| {
-            [Some(info.scheme.as_str()), info.credentials.as_ref().map(Secret::expose)].into_iter().flatten()
+            [
+                Some(info.scheme.as_str()),
+                info.credentials.as_ref().map(Secret::expose),
+            ]
+            .into_iter()
+            .flatten()
         });
         if !credentials.into_iter().all(header_safe) {
-            return Err(Violation::new(at("authentication"), "must not contain control characters"));
+            return Err(Violation::new(
+                at("authentication"),
+                "must not contain control characters",
+            ));
         }
-        let mut headers = self.headers.iter().flat_map(|(name, value)| [name.as_str(), value.expose()]);
+        let mut headers = self
+            .headers
+            .iter()
+            .flat_map(|(name, value)| [name.as_str(), value.expose()]);
         if !headers.all(header_safe) {
-            return Err(Violation::new(at("headers"), "must not contain control characters"));
+            return Err(Violation::new(
+                at("headers"),
+                "must not contain control characters",
+            ));
         }
         Ok(())
     }
@@ -91,6 +140,10 @@ pub struct AuthenticationInfo {
     #[serde(default, deserialize_with = "or_default")]
     pub scheme: String,
     /// What follows it.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub credentials: Option<Secret>,
 }

@@ -20,13 +20,21 @@ impl PushConfig {
 #[serde(rename_all = "camelCase")]
 pub struct GetPushConfigRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// The task.
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]
     pub task_id: TaskId,
     /// The registration; only a 0.3 client may leave it out.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub id: Option<PushConfigId>,
     /// Whether the client may leave the id out: 0.3 has one registration by default.
     #[serde(skip)]
@@ -52,7 +60,11 @@ impl GetPushConfigRequest {
 #[serde(rename_all = "camelCase")]
 pub struct ListPushConfigsRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// The task.
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]
@@ -111,7 +123,11 @@ pub struct ListPushConfigsResponse {
 #[serde(rename_all = "camelCase")]
 pub struct DeletePushConfigRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// The task.
     #[serde(default, alias = "task_id", deserialize_with = "or_default")]

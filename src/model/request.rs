@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::event::is_false;
 use super::{
-    ContextId, Limits, Message, Object, PushConfig, Result, Task, TaskId, TaskState, Timestamp, Violation,
-    int32, non_empty, or_default,
+    ContextId, Limits, Message, Object, PushConfig, Result, Task, TaskId, TaskState, Timestamp,
+    Violation, int32, non_empty, or_default,
 };
 
 /// Sends a message, to a new task or to one that is there.
@@ -14,7 +14,11 @@ use super::{
 #[serde(rename_all = "camelCase")]
 pub struct SendMessageRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// What is said.
     #[serde(default, deserialize_with = "or_default")]
@@ -33,7 +37,10 @@ pub struct SendMessageRequest {
 impl SendMessageRequest {
     /// A request that sends this message.
     pub fn new(message: Message) -> Self {
-        Self { message, ..Self::default() }
+        Self {
+            message,
+            ..Self::default()
+        }
     }
 
     /// Checks every rule that needs no task.
@@ -45,7 +52,9 @@ impl SendMessageRequest {
             alias.check("id")?;
         }
         self.message.check("message", limits)?;
-        let Some(configuration) = &self.configuration else { return Ok(()) };
+        let Some(configuration) = &self.configuration else {
+            return Ok(());
+        };
         check_history_length(configuration.history_length, "configuration.historyLength")?;
         if let Some(push) = &configuration.task_push_notification_config {
             push.check("configuration.taskPushNotificationConfig")?;
@@ -56,7 +65,9 @@ impl SendMessageRequest {
     /// Whether the caller wants the task at once, whatever its state.
     #[must_use]
     pub fn returns_immediately(&self) -> bool {
-        self.configuration.as_ref().is_some_and(|configuration| configuration.return_immediately)
+        self.configuration
+            .as_ref()
+            .is_some_and(|configuration| configuration.return_immediately)
     }
 
     /// How much history the caller wants.
@@ -85,7 +96,11 @@ pub struct SendMessageConfiguration {
     )]
     pub accepted_output_modes: Vec<String>,
     /// A webhook for the task, registered before it starts.
-    #[serde(default, alias = "task_push_notification_config", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "task_push_notification_config",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub task_push_notification_config: Option<PushConfig>,
     /// At most so many messages of history; absent means all, 0 none.
     #[serde(
@@ -137,7 +152,8 @@ impl SendMessageResponse {
     /// Where the task stands; a plain message is as good as a task that is done.
     #[must_use]
     pub fn state(&self) -> TaskState {
-        self.task().map_or(TaskState::Completed, |task| task.status.state)
+        self.task()
+            .map_or(TaskState::Completed, |task| task.status.state)
     }
 }
 
@@ -149,8 +165,14 @@ impl<'de> Deserialize<'de> for SendMessageResponse {
             message: Option<Message>,
         }
         match Members::deserialize(deserializer)? {
-            Members { task: Some(task), message: None } => Ok(Self::Task(task)),
-            Members { task: None, message: Some(message) } => Ok(Self::Message(message)),
+            Members {
+                task: Some(task),
+                message: None,
+            } => Ok(Self::Task(task)),
+            Members {
+                task: None,
+                message: Some(message),
+            } => Ok(Self::Message(message)),
             _ => Err(de::Error::custom("must have exactly one of task, message")),
         }
     }
@@ -161,7 +183,11 @@ impl<'de> Deserialize<'de> for SendMessageResponse {
 #[serde(rename_all = "camelCase")]
 pub struct GetTaskRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// The task.
     #[serde(default, deserialize_with = "or_default")]
@@ -192,7 +218,11 @@ impl GetTaskRequest {
 #[serde(rename_all = "camelCase")]
 pub struct ListTasksRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// Only of this conversation.
     #[serde(
@@ -203,7 +233,11 @@ pub struct ListTasksRequest {
     )]
     pub context_id: Option<ContextId>,
     /// Only in this state.
-    #[serde(default, deserialize_with = "stated", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "stated",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub status: Option<TaskState>,
     /// At most so many; 1 to 100, by default 50.
     #[serde(
@@ -238,7 +272,11 @@ pub struct ListTasksRequest {
     )]
     pub status_timestamp_after: Option<Timestamp>,
     /// With artifacts; by default without.
-    #[serde(default, alias = "include_artifacts", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        alias = "include_artifacts",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub include_artifacts: Option<bool>,
 }
 
@@ -292,7 +330,11 @@ pub struct ListTasksResponse {
 #[serde(rename_all = "camelCase")]
 pub struct CancelTaskRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// The task.
     #[serde(default, deserialize_with = "or_default")]
@@ -317,7 +359,11 @@ impl CancelTaskRequest {
 #[serde(rename_all = "camelCase")]
 pub struct SubscribeToTaskRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
     /// The task.
     #[serde(default, deserialize_with = "or_default")]
@@ -339,7 +385,11 @@ impl SubscribeToTaskRequest {
 #[serde(rename_all = "camelCase")]
 pub struct GetExtendedAgentCardRequest {
     /// Which tenant's agent.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tenant: Option<String>,
 }
 
@@ -361,7 +411,9 @@ pub(super) fn int32_or_zero<'de, D: Deserializer<'de>>(
 }
 
 /// An unspecified state in a filter is no filter.
-fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<TaskState>, D::Error> {
+fn stated<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<TaskState>, D::Error> {
     Ok(Option::deserialize(deserializer)?.filter(|state| *state != TaskState::Unspecified))
 }
 
@@ -370,5 +422,6 @@ fn exact_time<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Option<Timestamp>, D::Error> {
     let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-    text.map(|text| text.parse().map_err(de::Error::custom)).transpose()
+    text.map(|text| text.parse().map_err(de::Error::custom))
+        .transpose()
 }

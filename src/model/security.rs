@@ -32,7 +32,8 @@ pub enum SecurityScheme {
 impl<'de> Deserialize<'de> for SecurityScheme {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let read = Schemes::deserialize(deserializer)?;
-        read.one().ok_or_else(|| de::Error::custom("must have exactly one kind of security scheme"))
+        read.one()
+            .ok_or_else(|| de::Error::custom("must have exactly one kind of security scheme"))
     }
 }
 
@@ -59,7 +60,8 @@ impl Schemes {
             self.api_key_security_scheme.map(SecurityScheme::ApiKey),
             self.http_auth_security_scheme.map(SecurityScheme::HttpAuth),
             self.oauth2_security_scheme.map(SecurityScheme::OAuth2),
-            self.open_id_connect_security_scheme.map(SecurityScheme::OpenIdConnect),
+            self.open_id_connect_security_scheme
+                .map(SecurityScheme::OpenIdConnect),
             self.mtls_security_scheme.map(SecurityScheme::MutualTls),
         ]
         .into_iter()
@@ -72,7 +74,11 @@ impl Schemes {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ApiKeySecurityScheme {
     /// For people.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub description: Option<String>,
     /// `query`, `header` or `cookie`.
     #[serde(default, deserialize_with = "or_default")]
@@ -87,7 +93,11 @@ pub struct ApiKeySecurityScheme {
 #[serde(rename_all = "camelCase")]
 pub struct HttpAuthSecurityScheme {
     /// For people.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub description: Option<String>,
     /// Its name, such as `Bearer`.
     #[serde(default, deserialize_with = "or_default")]
@@ -107,10 +117,18 @@ pub struct HttpAuthSecurityScheme {
 #[serde(rename_all = "camelCase")]
 pub struct OAuth2SecurityScheme {
     /// For people.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub description: Option<String>,
     /// How to get a token; absent only if a peer left it out.
-    #[serde(default, deserialize_with = "flow_or_none", serialize_with = "flow_or_empty")]
+    #[serde(
+        default,
+        deserialize_with = "flow_or_none",
+        serialize_with = "flow_or_empty"
+    )]
     pub flows: Option<OAuthFlows>,
     /// Where the server describes itself (RFC 8414).
     #[serde(
@@ -123,13 +141,24 @@ pub struct OAuth2SecurityScheme {
 }
 
 /// Reads an empty object as what [`flow_or_empty`] makes of a flow that is unknown.
-fn flow_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OAuthFlows>, D::Error> {
-    let flows = Option::<Flows>::deserialize(deserializer)?.map(Flows::all).unwrap_or_default();
-    if flows.is_empty() { Ok(None) } else { one_flow(flows).map(Some) }
+fn flow_or_none<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<OAuthFlows>, D::Error> {
+    let flows = Option::<Flows>::deserialize(deserializer)?
+        .map(Flows::all)
+        .unwrap_or_default();
+    if flows.is_empty() {
+        Ok(None)
+    } else {
+        one_flow(flows).map(Some)
+    }
 }
 
 /// `flows` is required: where it is unknown it is still printed.
-fn flow_or_empty<S: Serializer>(flows: &Option<OAuthFlows>, serializer: S) -> Result<S::Ok, S::Error> {
+fn flow_or_empty<S: Serializer>(
+    flows: &Option<OAuthFlows>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match flows {
         Some(flows) => flows.serialize(serializer),
         None => serializer.serialize_map(Some(0))?.end(),
@@ -141,10 +170,18 @@ fn flow_or_empty<S: Serializer>(flows: &Option<OAuthFlows>, serializer: S) -> Re
 #[serde(rename_all = "camelCase")]
 pub struct OpenIdConnectSecurityScheme {
     /// For people.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub description: Option<String>,
     /// Where its configuration is.
-    #[serde(default, alias = "open_id_connect_url", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "open_id_connect_url",
+        deserialize_with = "or_default"
+    )]
     pub open_id_connect_url: String,
 }
 
@@ -152,7 +189,11 @@ pub struct OpenIdConnectSecurityScheme {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct MutualTlsSecurityScheme {
     /// For people.
-    #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "non_empty",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub description: Option<String>,
 }
 
@@ -281,15 +322,24 @@ pub struct SecurityRequirement {
 
 impl SecurityRequirement {
     /// One scheme with these scopes.
-    pub fn of<S: Into<String>>(scheme: impl Into<String>, scopes: impl IntoIterator<Item = S>) -> Self {
+    pub fn of<S: Into<String>>(
+        scheme: impl Into<String>,
+        scopes: impl IntoIterator<Item = S>,
+    ) -> Self {
         let scopes = scopes.into_iter().map(Into::into).collect();
-        Self { schemes: BTreeMap::from([(scheme.into(), scopes)]) }
+        Self {
+            schemes: BTreeMap::from([(scheme.into(), scopes)]),
+        }
     }
 }
 
 impl Serialize for SecurityRequirement {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let schemes: BTreeMap<_, _> = self.schemes.iter().map(|(name, list)| (name, List { list })).collect();
+        let schemes: BTreeMap<_, _> = self
+            .schemes
+            .iter()
+            .map(|(name, list)| (name, List { list }))
+            .collect();
         let mut requirement = serializer.serialize_struct("SecurityRequirement", 1)?;
         requirement.serialize_field("schemes", &schemes)?;
         requirement.end()
@@ -309,7 +359,12 @@ impl<'de> Deserialize<'de> for SecurityRequirement {
             schemes: BTreeMap<String, Scopes>,
         }
         let schemes = Members::deserialize(deserializer)?.schemes;
-        Ok(Self { schemes: schemes.into_iter().map(|(name, scopes)| (name, scopes.0)).collect() })
+        Ok(Self {
+            schemes: schemes
+                .into_iter()
+                .map(|(name, scopes)| (name, scopes.0))
+                .collect(),
+        })
     }
 }
 

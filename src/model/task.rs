@@ -8,8 +8,8 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Artifact, ArtifactId, ContextId, Entry, Event, Json, Message, Object, Part, Role, StreamResponse, TaskId,
-    Timestamp, or_default,
+    Artifact, ArtifactId, ContextId, Entry, Event, Json, Message, Object, Part, Role,
+    StreamResponse, TaskId, Timestamp, or_default,
 };
 
 /// Where a task stands.
@@ -68,7 +68,10 @@ impl TaskState {
     /// Whether the task has ended; it never starts again.
     #[must_use]
     pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Canceled | Self::Rejected)
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Canceled | Self::Rejected
+        )
     }
 
     /// Whether the task waits for somebody outside.
@@ -107,7 +110,11 @@ pub struct TaskStatus {
     #[serde(default, deserialize_with = "or_default")]
     pub state: TaskState,
     /// What the agent says about it.
-    #[serde(default, deserialize_with = "shared", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "shared",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub message: Option<Arc<Message>>,
     /// When it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,7 +130,11 @@ impl TaskStatus {
     /// A status without a message.
     #[must_use]
     pub fn new(state: TaskState) -> Self {
-        Self { state, message: None, timestamp: None }
+        Self {
+            state,
+            message: None,
+            timestamp: None,
+        }
     }
 
     /// Adds what the agent says about it.
@@ -160,10 +171,18 @@ pub struct Task {
     #[serde(default, deserialize_with = "or_default")]
     pub status: TaskStatus,
     /// What was made.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub artifacts: Vec<Artifact>,
     /// What was said, oldest first; the message of the current status is not in it yet.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub history: Vec<Arc<Message>>,
     /// Whatever else is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,7 +210,12 @@ impl Task {
     /// A task that was just taken on.
     #[must_use]
     pub fn submitted(id: TaskId, context_id: ContextId, time: Timestamp) -> Self {
-        Self { id, context_id, status: TaskStatus::new(TaskState::Submitted).at(time), ..Self::default() }
+        Self {
+            id,
+            context_id,
+            status: TaskStatus::new(TaskState::Submitted).at(time),
+            ..Self::default()
+        }
     }
 
     /// Folds a log; `None` when it does not begin with `Created`.
@@ -200,7 +224,16 @@ impl Task {
     /// An entry does not fit the ones before it.
     pub fn fold<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Option<Self>, Broken> {
         let mut entries = entries.into_iter();
-        let Some(Entry { time, event: Event::Created { id, context_id, metadata }, .. }) = entries.next()
+        let Some(Entry {
+            time,
+            event:
+                Event::Created {
+                    id,
+                    context_id,
+                    metadata,
+                },
+            ..
+        }) = entries.next()
         else {
             return Ok(None);
         };
@@ -225,8 +258,12 @@ impl Task {
         match event {
             Event::Created { id, .. } => Err(Broken::OtherTask(id.clone())),
             Event::Message(message) => self.apply_message(message),
-            Event::Status { status, metadata } => self.apply_status(status, metadata.as_ref(), Some(time)),
-            Event::Artifact { artifact, append, .. } => self.apply_artifact(artifact, *append),
+            Event::Status { status, metadata } => {
+                self.apply_status(status, metadata.as_ref(), Some(time))
+            }
+            Event::Artifact {
+                artifact, append, ..
+            } => self.apply_artifact(artifact, *append),
             Event::Traced(_)
             | Event::TurnStarted
             | Event::CancelRequested { .. }
@@ -284,7 +321,10 @@ impl Task {
 
     /// Each in the place of the one with its id; a map finds it, since a peer may send any number.
     fn put_artifacts(&mut self, seen: &[Artifact]) {
-        let ids = self.artifacts.iter().map(|artifact| artifact.artifact_id.clone());
+        let ids = self
+            .artifacts
+            .iter()
+            .map(|artifact| artifact.artifact_id.clone());
         let mut places: HashMap<ArtifactId, usize> = ids.zip(0..).collect();
         for artifact in seen {
             match places.get(&artifact.artifact_id) {
@@ -303,14 +343,23 @@ impl Task {
         }
         self.retire_status_message();
         let stamped = message.task_id.as_ref() == Some(&self.id)
-            && message.context_id.as_ref().map_or("", ContextId::as_str) == self.context_id.as_str();
-        self.history.push(if stamped { message.clone() } else { Arc::new(self.stamp(message)) });
+            && message.context_id.as_ref().map_or("", ContextId::as_str)
+                == self.context_id.as_str();
+        self.history.push(if stamped {
+            message.clone()
+        } else {
+            Arc::new(self.stamp(message))
+        });
         Ok(())
     }
 
     fn stamp(&self, message: &Message) -> Message {
         let context_id = (!self.context_id.is_empty()).then(|| self.context_id.clone());
-        Message { task_id: Some(self.id.clone()), context_id, ..message.clone() }
+        Message {
+            task_id: Some(self.id.clone()),
+            context_id,
+            ..message.clone()
+        }
     }
 
     fn apply_status(
@@ -320,15 +369,23 @@ impl Task {
         recorded: Option<Timestamp>,
     ) -> Result<(), Broken> {
         // 07 §2: the move back to submitted is ignored rather than failing.
-        if status.state == TaskState::Submitted && self.status.state != status.state && !self.is_ended() {
+        if status.state == TaskState::Submitted
+            && self.status.state != status.state
+            && !self.is_ended()
+        {
             return Ok(());
         }
         self.check_move(status.state)?;
         self.retire_status_message();
         // Within a task time does not go back, whatever the clocks say; a status without a time has none.
-        let timestamp =
-            status.timestamp.or(recorded).map(|time| time.max(self.status.timestamp.unwrap_or(time)));
-        self.status = TaskStatus { timestamp, ..status.clone() };
+        let timestamp = status
+            .timestamp
+            .or(recorded)
+            .map(|time| time.max(self.status.timestamp.unwrap_or(time)));
+        self.status = TaskStatus {
+            timestamp,
+            ..status.clone()
+        };
         match (&mut self.metadata, metadata) {
             (Some(ours), Some(more)) => ours.merge(more),
             (None, Some(more)) => self.metadata = Some(more.clone()),
@@ -348,13 +405,22 @@ impl Task {
             self.put_artifact(artifact);
             return Ok(());
         }
-        let known = self.artifacts.iter_mut().find(|known| known.artifact_id == artifact.artifact_id);
-        known.ok_or_else(|| Broken::UnknownArtifact(artifact.artifact_id.clone()))?.extend(artifact);
+        let known = self
+            .artifacts
+            .iter_mut()
+            .find(|known| known.artifact_id == artifact.artifact_id);
+        known
+            .ok_or_else(|| Broken::UnknownArtifact(artifact.artifact_id.clone()))?
+            .extend(artifact);
         Ok(())
     }
 
     fn put_artifact(&mut self, artifact: &Artifact) {
-        match self.artifacts.iter_mut().find(|known| known.artifact_id == artifact.artifact_id) {
+        match self
+            .artifacts
+            .iter_mut()
+            .find(|known| known.artifact_id == artifact.artifact_id)
+        {
             Some(known) => known.clone_from(artifact),
             None => {
                 // Most tasks have one.
@@ -372,14 +438,22 @@ impl Task {
     }
 
     fn check_id(&self, id: &TaskId) -> Result<(), Broken> {
-        if *id == self.id { Ok(()) } else { Err(Broken::OtherTask(id.clone())) }
+        if *id == self.id {
+            Ok(())
+        } else {
+            Err(Broken::OtherTask(id.clone()))
+        }
     }
 
     fn check_move(&self, next: TaskState) -> Result<(), Broken> {
         if self.is_ended() {
             return Err(Broken::Ended(self.status.state));
         }
-        if self.status.state.may_become(next) { Ok(()) } else { Err(Broken::Move(self.status.state, next)) }
+        if self.status.state.may_become(next) {
+            Ok(())
+        } else {
+            Err(Broken::Move(self.status.state, next))
+        }
     }
 
     /// Whether the task has ended; it never starts again.
@@ -391,13 +465,26 @@ impl Task {
     /// The answer as text: from artifacts, else the status message, else the last thing the agent said.
     #[must_use]
     pub fn text(&self) -> String {
-        let artifacts: Vec<_> =
-            self.artifacts.iter().map(Artifact::as_text).filter(|text| !text.is_empty()).collect();
+        let artifacts: Vec<_> = self
+            .artifacts
+            .iter()
+            .map(Artifact::as_text)
+            .filter(|text| !text.is_empty())
+            .collect();
         if !artifacts.is_empty() {
             return artifacts.join("\n");
         }
-        let said = self.history.iter().rev().filter(|message| message.role == Role::Agent);
-        let mut texts = self.status.message.iter().chain(said).map(|message| message.text());
+        let said = self
+            .history
+            .iter()
+            .rev()
+            .filter(|message| message.role == Role::Agent);
+        let mut texts = self
+            .status
+            .message
+            .iter()
+            .chain(said)
+            .map(|message| message.text());
         texts.find(|text| !text.is_empty()).unwrap_or_default()
     }
 
@@ -405,8 +492,17 @@ impl Task {
     /// it ended is in the metadata, unless it ended well.
     #[must_use]
     pub fn into_message(self) -> Message {
-        let mut parts: Vec<Part> = self.artifacts.into_iter().flat_map(|artifact| artifact.parts).collect();
-        parts.extend(self.status.message.iter().flat_map(|message| message.parts.iter().cloned()));
+        let mut parts: Vec<Part> = self
+            .artifacts
+            .into_iter()
+            .flat_map(|artifact| artifact.parts)
+            .collect();
+        parts.extend(
+            self.status
+                .message
+                .iter()
+                .flat_map(|message| message.parts.iter().cloned()),
+        );
         if parts.is_empty() {
             parts.push(Part::text(""));
         }
@@ -422,8 +518,11 @@ impl Task {
 
     /// Keeps the last `length` messages of the history; `None` keeps all.
     pub fn limit_history(&mut self, length: Option<i32>) {
-        let Some(keep) = length.and_then(|length| usize::try_from(length).ok()) else { return };
-        self.history.drain(..self.history.len().saturating_sub(keep));
+        let Some(keep) = length.and_then(|length| usize::try_from(length).ok()) else {
+            return;
+        };
+        self.history
+            .drain(..self.history.len().saturating_sub(keep));
     }
 }
 

@@ -43,21 +43,32 @@ impl Timestamp {
         text.parse().or_else(|NotATime| {
             let civil: DateTime = text.trim().parse().map_err(|_| NotATime)?;
             // A bare date parses as midnight; as a time it is too vague to guess at.
-            let time = civil.to_zoned(TimeZone::UTC).map_err(|_| NotATime)?.timestamp();
-            if text.len() <= 10 { Err(NotATime) } else { Self::from_jiff(time) }
+            let time = civil
+                .to_zoned(TimeZone::UTC)
+                .map_err(|_| NotATime)?
+                .timestamp();
+            if text.len() <= 10 {
+                Err(NotATime)
+            } else {
+                Self::from_jiff(time)
+            }
         })
     }
 
     fn from_jiff(time: jiff::Timestamp) -> Result<Self, NotATime> {
         // Rounds towards the past, as the order of events must not change.
         let millis = time.as_nanosecond().div_euclid(1_000_000);
-        i64::try_from(millis).ok().and_then(Self::from_millis).ok_or(NotATime)
+        i64::try_from(millis)
+            .ok()
+            .and_then(Self::from_millis)
+            .ok_or(NotATime)
     }
 
     /// Writes `YYYY-MM-DDTHH:MM:SS.sssZ` into its place, with less ado than a general printer.
     fn print(self, text: &mut [u8; 24]) -> &str {
         // Milliseconds apart: as a whole, jiff takes one second less of them than of seconds.
-        let time = jiff::Timestamp::from_second(self.0.div_euclid(1000)).expect("our range is that of jiff");
+        let time = jiff::Timestamp::from_second(self.0.div_euclid(1000))
+            .expect("our range is that of jiff");
         let (time, millis) = (Offset::UTC.to_datetime(time), self.0.rem_euclid(1000));
         *text = *b"0000-00-00T00:00:00.000Z";
         digits(&mut text[0..4], time.year());
@@ -66,7 +77,10 @@ impl Timestamp {
         digits(&mut text[11..13], time.hour().into());
         digits(&mut text[14..16], time.minute().into());
         digits(&mut text[17..19], time.second().into());
-        digits(&mut text[20..23], i16::try_from(millis).expect("less than 1000"));
+        digits(
+            &mut text[20..23],
+            i16::try_from(millis).expect("less than 1000"),
+        );
         std::str::from_utf8(text).expect("digits are ASCII")
     }
 }
@@ -138,12 +152,23 @@ mod tests {
     fn r33_a_time_without_a_zone_is_utc_but_only_for_the_liberal_reader() {
         let text = "2026-03-14T09:26:53.5";
         assert_eq!(text.parse::<Timestamp>(), Err(NotATime));
-        assert_eq!(Timestamp::parse_liberal(text).unwrap().to_string(), "2026-03-14T09:26:53.500Z");
         assert_eq!(
-            Timestamp::parse_liberal("2026-03-14 09:26:53").unwrap().to_string(),
+            Timestamp::parse_liberal(text).unwrap().to_string(),
+            "2026-03-14T09:26:53.500Z"
+        );
+        assert_eq!(
+            Timestamp::parse_liberal("2026-03-14 09:26:53")
+                .unwrap()
+                .to_string(),
             "2026-03-14T09:26:53.000Z"
         );
-        for bad in ["", "soon", "2026-03-14", "2026-13-14T09:26:53", "0000-01-01T00:00:00Z"] {
+        for bad in [
+            "",
+            "soon",
+            "2026-03-14",
+            "2026-13-14T09:26:53",
+            "0000-01-01T00:00:00Z",
+        ] {
             assert_eq!(Timestamp::parse_liberal(bad), Err(NotATime), "{bad}");
         }
     }

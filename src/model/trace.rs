@@ -29,8 +29,14 @@ impl Trace {
     pub fn read(parent: &str, state: Option<&str>) -> Option<Self> {
         let flags = flags(parent.trim())?;
         let parent = format!("00{}{flags:02x}", &parent.trim()[2..LENGTH - 2]);
-        let state = state.map(str::trim).filter(|state| is_state(state)).map(Arc::from);
-        Some(Self { parent: parent.into(), state })
+        let state = state
+            .map(str::trim)
+            .filter(|state| is_state(state))
+            .map(Arc::from);
+        Some(Self {
+            parent: parent.into(),
+            state,
+        })
     }
 
     /// The value of `traceparent`.
@@ -71,11 +77,15 @@ impl Trace {
 
 /// The flags of a parent; `None` where it is not well formed. Later versions may mean more by theirs than we know.
 fn flags(parent: &str) -> Option<u8> {
-    let whole = parent.get(..LENGTH).filter(|_| parent.len() <= MAX_PARENT)?;
+    let whole = parent
+        .get(..LENGTH)
+        .filter(|_| parent.len() <= MAX_PARENT)?;
     let mut fields = whole.split('-');
     let mut field = |length| {
         let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        fields.next().filter(|field| field.len() == length && field.bytes().all(digit))
+        fields
+            .next()
+            .filter(|field| field.len() == length && field.bytes().all(digit))
     };
     let (version, trace, span, flags) = (field(2)?, field(32)?, field(16)?, field(2)?);
     let is_nothing = |id: &str| id.bytes().all(|digit| digit == b'0');
@@ -89,7 +99,11 @@ fn flags(parent: &str) -> Option<u8> {
 }
 
 fn is_state(state: &str) -> bool {
-    let members: Vec<_> = state.split(',').map(str::trim).filter(|member| !member.is_empty()).collect();
+    let members: Vec<_> = state
+        .split(',')
+        .map(str::trim)
+        .filter(|member| !member.is_empty())
+        .collect();
     let keys: Vec<_> = members.iter().filter_map(|member| key(member)).collect();
     let is_new = |at: usize| !keys[..at].contains(&keys[at]);
     state.len() <= MAX_STATE
@@ -104,8 +118,10 @@ fn key(member: &str) -> Option<&str> {
     let begins = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let goes_on = |byte: u8| begins(byte) || b"_-*/@".contains(&byte);
     let is_key = key.bytes().next().is_some_and(begins) && key.bytes().all(goes_on);
-    let is_value =
-        !value.is_empty() && value.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=');
+    let is_value = !value.is_empty()
+        && value
+            .bytes()
+            .all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=');
     (is_key && is_value && key.len() <= MAX_WORD && value.len() <= MAX_WORD).then_some(key)
 }
 
@@ -124,7 +140,11 @@ mod tests {
         assert_eq!(trace.span_id(), "00f067aa0ba902b7");
         assert_eq!(trace.headers().count(), 2);
         let later = format!("cc{}-03-what-the-future-holds", &PARENT[2..52]);
-        assert_eq!(Trace::read(&later, None).unwrap().parent(), PARENT, "what we know of a later version");
+        assert_eq!(
+            Trace::read(&later, None).unwrap().parent(),
+            PARENT,
+            "what we know of a later version"
+        );
     }
 
     #[test]
@@ -144,11 +164,36 @@ mod tests {
         ] {
             assert_eq!(Trace::read(bad, None), None, "{bad}");
         }
-        for bad in ["", ",", "key", "=value", "Key=v", "k=", "k=a=b", "k=é", "k=1,k=2", &"k=".repeat(300)] {
-            assert_eq!(Trace::read(PARENT, Some(bad)).unwrap().state(), None, "{bad}");
+        for bad in [
+            "",
+            ",",
+            "key",
+            "=value",
+            "Key=v",
+            "k=",
+            "k=a=b",
+            "k=é",
+            "k=1,k=2",
+            &"k=".repeat(300),
+        ] {
+            assert_eq!(
+                Trace::read(PARENT, Some(bad)).unwrap().state(),
+                None,
+                "{bad}"
+            );
         }
-        let many = |count| (0..count).map(|at| format!("k{at}=v")).collect::<Vec<_>>().join(",");
-        assert!(Trace::read(PARENT, Some(&many(32))).unwrap().state().is_some());
+        let many = |count| {
+            (0..count)
+                .map(|at| format!("k{at}=v"))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        assert!(
+            Trace::read(PARENT, Some(&many(32)))
+                .unwrap()
+                .state()
+                .is_some()
+        );
         assert_eq!(Trace::read(PARENT, Some(&many(33))).unwrap().state(), None);
     }
 }

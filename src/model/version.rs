@@ -70,7 +70,9 @@ impl Binding {
     /// Reads the name of a binding in any case; `None` for a binding we do not know.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|binding| binding.as_str().eq_ignore_ascii_case(name))
+        Self::ALL
+            .into_iter()
+            .find(|binding| binding.as_str().eq_ignore_ascii_case(name))
     }
 }
 

@@ -9,7 +9,11 @@ impl Task {
     /// How much memory it takes, in bytes, about.
     #[must_use]
     pub fn weight(&self) -> usize {
-        let messages = self.history.iter().chain(&self.status.message).map(|message| of_message(message));
+        let messages = self
+            .history
+            .iter()
+            .chain(&self.status.message)
+            .map(|message| of_message(message));
         let artifacts = self.artifacts.iter().map(of_artifact);
         2 * STRUCT + of_object(self.metadata.as_ref()) + messages.chain(artifacts).sum::<usize>()
     }
@@ -27,12 +31,15 @@ impl Event {
                 Self::Message(message) => of_message(message),
                 Self::Traced(trace) => trace.weight(),
                 Self::Status { status, metadata } => {
-                    let message = status.message.as_ref().map_or(0, |message| of_message(message));
+                    let message = status
+                        .message
+                        .as_ref()
+                        .map_or(0, |message| of_message(message));
                     message + of_object(metadata.as_ref())
                 }
-                Self::Artifact { artifact, metadata, .. } => {
-                    of_artifact(artifact) + of_object(metadata.as_ref())
-                }
+                Self::Artifact {
+                    artifact, metadata, ..
+                } => of_artifact(artifact) + of_object(metadata.as_ref()),
                 Self::Ignored { reason } => reason.len(),
                 Self::TurnStarted | Self::TurnEnded => 0,
             }
@@ -41,13 +48,23 @@ impl Event {
 
 fn of_message(message: &Message) -> usize {
     let texts = message.extensions.iter().map(String::len);
-    let ids = message.reference_task_ids.iter().map(|id| id.as_str().len());
-    let lists = texts.chain(ids).map(|length| length + STRUCT / 4).sum::<usize>();
+    let ids = message
+        .reference_task_ids
+        .iter()
+        .map(|id| id.as_str().len());
+    let lists = texts
+        .chain(ids)
+        .map(|length| length + STRUCT / 4)
+        .sum::<usize>();
     STRUCT + lists + of_object(message.metadata.as_ref()) + of_parts(&message.parts)
 }
 
 fn of_artifact(artifact: &Artifact) -> usize {
-    let texts = artifact.extensions.iter().chain(&artifact.name).chain(&artifact.description);
+    let texts = artifact
+        .extensions
+        .iter()
+        .chain(&artifact.name)
+        .chain(&artifact.description);
     let texts = texts.map(|text| text.len() + STRUCT / 4).sum::<usize>();
     STRUCT + texts + of_object(artifact.metadata.as_ref()) + of_parts(&artifact.parts)
 }

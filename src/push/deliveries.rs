@@ -74,10 +74,12 @@ impl Deliveries {
             if entries.is_empty() {
                 break;
             }
-            let told = entries.iter().filter(|entry| match carries(push.registered.version) {
-                Carries::Update => entry.update(&task.id, &task.context_id).is_some(),
-                Carries::Task => matches!(entry.event, Event::Status { .. }),
-            });
+            let told = entries
+                .iter()
+                .filter(|entry| match carries(push.registered.version) {
+                    Carries::Update => entry.update(&task.id, &task.context_id).is_some(),
+                    Carries::Task => matches!(entry.event, Event::Status { .. }),
+                });
             letters.extend(told.take(limit - letters.len()).map(|entry| Letter {
                 event_id: EventId::of(&push, entry.seq).to_string(),
                 seq: entry.seq,
@@ -93,7 +95,10 @@ impl Deliveries {
     /// There is no such webhook, or the store does not answer.
     pub async fn retry(&self, number: u64) -> Result<()> {
         let mut push = self.find(number).await?;
-        push.delivery = Delivery { position: push.delivery.position, ..Delivery::default() };
+        push.delivery = Delivery {
+            position: push.delivery.position,
+            ..Delivery::default()
+        };
         if !self.0.0.engine.record_delivery(&push).await? {
             return Err(none());
         }
@@ -104,8 +109,16 @@ impl Deliveries {
     }
 
     async fn find(&self, number: u64) -> Result<Push> {
-        let mut found = self.0.0.engine.pushes(Which::Stopped, number.checked_sub(1), 1).await?;
-        found.pop().filter(|push| push.number == number).ok_or_else(none)
+        let mut found = self
+            .0
+            .0
+            .engine
+            .pushes(Which::Stopped, number.checked_sub(1), 1)
+            .await?;
+        found
+            .pop()
+            .filter(|push| push.number == number)
+            .ok_or_else(none)
     }
 }
 
@@ -115,7 +128,10 @@ fn none() -> Error {
 
 fn stopped(push: Push) -> Stopped {
     let url = &push.registered.config.url;
-    let origin = url.match_indices('/').nth(2).map_or(url.as_str(), |(end, _)| &url[..end]);
+    let origin = url
+        .match_indices('/')
+        .nth(2)
+        .map_or(url.as_str(), |(end, _)| &url[..end]);
     Stopped {
         number: push.number,
         origin: origin.split('?').next().unwrap_or_default().to_owned(),

@@ -20,8 +20,17 @@ impl Notice {
     /// What is sent for the entry at a position.
     pub(super) fn new(push: &Push, seq: Seq, event: &StreamResponse) -> Self {
         let mut body = Vec::new();
-        write_event(&mut body, event, false, &Dialect::from(push.registered.version));
-        Self { event_id: EventId::of(push, seq), seq, body: body.into() }
+        write_event(
+            &mut body,
+            event,
+            false,
+            &Dialect::from(push.registered.version),
+        );
+        Self {
+            event_id: EventId::of(push, seq),
+            seq,
+            body: body.into(),
+        }
     }
 
     /// The request that carries it, with a token if notifications are signed, and with its place in a trace; `None` when
@@ -51,7 +60,8 @@ impl Notice {
             request = request.header(header::NOTIFICATION_JWT, secret(token)?);
         }
         // Where the registration says nothing of it, the token is what many receivers look for.
-        let authorization = authorization(config).or_else(|| token.map(|token| format!("Bearer {token}")));
+        let authorization =
+            authorization(config).or_else(|| token.map(|token| format!("Bearer {token}")));
         if let Some(authorization) = authorization {
             request = request.header(AUTHORIZATION, secret(&authorization)?);
         }
@@ -62,7 +72,11 @@ impl Notice {
 /// 05 §5: a scheme without credentials is no header.
 fn authorization(config: &PushConfig) -> Option<String> {
     let info = config.authentication.as_ref()?;
-    Some(format!("{} {}", info.scheme, info.credentials.as_ref().map(Secret::expose)?))
+    Some(format!(
+        "{} {}",
+        info.scheme,
+        info.credentials.as_ref().map(Secret::expose)?
+    ))
 }
 
 fn secret(text: &str) -> Option<HeaderValue> {
@@ -77,12 +91,26 @@ pub(super) struct EventId(uuid::Uuid);
 
 impl EventId {
     pub(super) fn of(push: &Push, seq: Seq) -> Self {
-        Self::named(&push.task.id, push.registered.config.id.as_ref().map_or("", |id| id.as_str()), seq)
+        Self::named(
+            &push.task.id,
+            push.registered
+                .config
+                .id
+                .as_ref()
+                .map_or("", |id| id.as_str()),
+            seq,
+        )
     }
 
     fn named(task: &TaskId, config: &str, seq: Seq) -> Self {
-        let digest = Sha256::new().chain_update(task.as_str()).chain_update([0]).chain_update(config);
-        let digest = digest.chain_update([0]).chain_update(seq.0.to_be_bytes()).finalize();
+        let digest = Sha256::new()
+            .chain_update(task.as_str())
+            .chain_update([0])
+            .chain_update(config);
+        let digest = digest
+            .chain_update([0])
+            .chain_update(seq.0.to_be_bytes())
+            .finalize();
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&digest[..16]);
         Self(uuid::Builder::from_custom_bytes(bytes).into_uuid())
@@ -90,9 +118,13 @@ impl EventId {
 
     /// A number below one that differs between notifications and attempts, and needs no dice.
     pub(super) fn chance(self, attempts: u32) -> f64 {
-        let digest =
-            Sha256::new().chain_update(self.0.as_bytes()).chain_update(attempts.to_be_bytes()).finalize();
-        f64::from(u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])) / 2f64.powi(32)
+        let digest = Sha256::new()
+            .chain_update(self.0.as_bytes())
+            .chain_update(attempts.to_be_bytes())
+            .finalize();
+        f64::from(u32::from_be_bytes([
+            digest[0], digest[1], digest[2], digest[3],
+        ])) / 2f64.powi(32)
     }
 }
 
@@ -110,11 +142,19 @@ mod tests {
     fn r30_the_id_of_an_event_is_its_own_and_never_changes() {
         let id = EventId::named(&"t".into(), "c", Seq(7));
         assert_eq!(id, EventId::named(&"t".into(), "c", Seq(7)));
-        for other in [("t", "c", 8), ("t", "d", 7), ("u", "c", 7), ("tc", "", 7), ("", "tc", 7)] {
+        for other in [
+            ("t", "c", 8),
+            ("t", "d", 7),
+            ("u", "c", 7),
+            ("tc", "", 7),
+            ("", "tc", 7),
+        ] {
             assert_ne!(id, EventId::named(&other.0.into(), other.1, Seq(other.2)));
         }
         assert_eq!(id.to_string().len(), 36);
         let chances: Vec<_> = (0..100).map(|attempts| id.chance(attempts)).collect();
-        assert!(chances.iter().all(|chance| (0.0..1.0).contains(chance)) && chances[0] != chances[1]);
+        assert!(
+            chances.iter().all(|chance| (0.0..1.0).contains(chance)) && chances[0] != chances[1]
+        );
     }
 }

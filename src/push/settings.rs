@@ -84,7 +84,9 @@ mod tests {
     #[test]
     fn r28_five_quick_attempts_then_every_five_minutes_for_a_day() {
         let settings = PushSettings::default();
-        let pauses: Vec<_> = (1..).map_while(|attempts| settings.pause(attempts, 0.0)).collect();
+        let pauses: Vec<_> = (1..)
+            .map_while(|attempts| settings.pause(attempts, 0.0))
+            .collect();
         let seconds: Vec<_> = pauses.iter().take(7).map(Duration::as_secs).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 300, 300]);
         assert_eq!(pauses.len(), 5 + 24 * 12);

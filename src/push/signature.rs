@@ -33,7 +33,10 @@ impl Signature {
         id: String,
     ) -> Result<String> {
         let now = now.as_millis().div_euclid(1000);
-        let digest: String = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = Sha256::digest(body)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         (self.sign)(&json!({
             "iss": self.issuer,
             "aud": url,

@@ -23,17 +23,28 @@ fn store() -> Arc<dyn Store> {
 }
 
 fn positions(received: &[Received]) -> Vec<u64> {
-    received.iter().map(|one| one.header("a2a-event-sequence").parse().unwrap()).collect()
+    received
+        .iter()
+        .map(|one| one.header("a2a-event-sequence").parse().unwrap())
+        .collect()
 }
 
 /// Everything that is told of a task was taken once, and in order.
 fn complete(received: &[Received]) {
-    let kinds: Vec<_> =
-        received.iter().map(|one| one.body.as_object().unwrap().keys().next().unwrap()).collect();
+    let kinds: Vec<_> = received
+        .iter()
+        .map(|one| one.body.as_object().unwrap().keys().next().unwrap())
+        .collect();
     assert_eq!(kinds.len(), 5, "{kinds:?}");
     let positions = positions(received);
-    assert!(positions.is_sorted_by(|one, other| one < other), "{positions:?}");
-    let ids: HashSet<_> = received.iter().map(|one| one.header("a2a-event-id").to_owned()).collect();
+    assert!(
+        positions.is_sorted_by(|one, other| one < other),
+        "{positions:?}"
+    );
+    let ids: HashSet<_> = received
+        .iter()
+        .map(|one| one.header("a2a-event-id").to_owned())
+        .collect();
     assert_eq!(ids.len(), received.len());
     let last = &received.last().unwrap().body["statusUpdate"]["status"]["state"];
     assert_eq!(last, "TASK_STATE_COMPLETED");
@@ -75,9 +86,16 @@ async fn r51_a_webhook_of_0_3_gets_the_task_whenever_its_state_changes() {
             )
         })
         .collect();
-    assert_eq!(told, [("working", 0), ("completed", 2)], "each as the task was then");
+    assert_eq!(
+        told,
+        [("working", 0), ("completed", 2)],
+        "each as the task was then"
+    );
     for one in &got {
-        assert_eq!((&one.body["kind"], &one.body["id"]), (&"task".into(), &head.id.as_str().into()));
+        assert_eq!(
+            (&one.body["kind"], &one.body["id"]),
+            (&"task".into(), &head.id.as_str().into())
+        );
         assert_eq!(one.header("content-type"), "application/json");
         assert_eq!(one.header("a2a-version"), "0.3");
     }
@@ -91,8 +109,16 @@ async fn r28_a_webhook_that_was_down_for_an_hour_gets_everything_in_order() {
     let head = process.send(WORK, URL, Version::V1).await;
     tokio::time::sleep(Duration::from_secs(60 * 60)).await;
     let tried = webhooks.all();
-    assert!((15..=20).contains(&tried.len()), "{} attempts in an hour", tried.len());
-    assert!(tried.iter().all(|one| one.header("a2a-event-id") == tried[0].header("a2a-event-id")));
+    assert!(
+        (15..=20).contains(&tried.len()),
+        "{} attempts in an hour",
+        tried.len()
+    );
+    assert!(
+        tried
+            .iter()
+            .all(|one| one.header("a2a-event-id") == tried[0].header("a2a-event-id"))
+    );
     webhooks.always(HOST, None);
     process.idle().await;
     complete(&webhooks.taken(HOST));
@@ -110,8 +136,13 @@ async fn r28_after_a_day_it_is_given_up_and_can_be_tried_again() {
     assert!((24..27).contains(&hours), "{hours} hours");
     let deliveries = process.pushes.deliveries();
     let stopped = deliveries.stopped(None, 10).await.unwrap();
-    let [one] = &stopped[..] else { panic!("{stopped:?}") };
-    assert_eq!((&one.task, &*one.origin, one.delivered), (&head.id, "http://a.example", Seq(3)));
+    let [one] = &stopped[..] else {
+        panic!("{stopped:?}")
+    };
+    assert_eq!(
+        (&one.task, &*one.origin, one.delivered),
+        (&head.id, "http://a.example", Seq(3))
+    );
     assert_eq!(deliveries.letters(one.number, 100).await.unwrap().len(), 5);
     assert_eq!(deliveries.letters(one.number, 2).await.unwrap().len(), 2);
     assert!(deliveries.retry(one.number + 1).await.is_err());
@@ -122,7 +153,13 @@ async fn r28_after_a_day_it_is_given_up_and_can_be_tried_again() {
     let taken = webhooks.taken(HOST);
     complete(&taken);
     let ids: Vec<_> = taken.iter().map(|one| one.header("a2a-event-id")).collect();
-    assert_eq!(ids, letters.iter().map(|letter| letter.event_id.as_str()).collect::<Vec<_>>());
+    assert_eq!(
+        ids,
+        letters
+            .iter()
+            .map(|letter| letter.event_id.as_str())
+            .collect::<Vec<_>>()
+    );
     assert_eq!(deliveries.stopped(None, 10).await.unwrap(), []);
 }
 
@@ -130,17 +167,29 @@ async fn r28_after_a_day_it_is_given_up_and_can_be_tried_again() {
 async fn r29_answers_that_pass_are_waited_out() {
     let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
     let process = Process::start(&store, &webhooks, &agent);
-    let replies =
-        [Reply::RetryAfter(429, "120"), Reply::Status(503), Reply::Hang, Reply::Refuse, Reply::Status(408)];
+    let replies = [
+        Reply::RetryAfter(429, "120"),
+        Reply::Status(503),
+        Reply::Hang,
+        Reply::Refuse,
+        Reply::Status(408),
+    ];
     webhooks.next(HOST, &replies);
     process.send(WORK, URL, Version::V1).await;
     process.idle().await;
     complete(&webhooks.taken(HOST));
     let got = webhooks.all();
-    let waited: Vec<_> = got.windows(2).take(5).map(|pair| (pair[1].at - pair[0].at).as_secs()).collect();
+    let waited: Vec<_> = got
+        .windows(2)
+        .take(5)
+        .map(|pair| (pair[1].at - pair[0].at).as_secs())
+        .collect();
     assert_eq!(waited[0], 120, "as it asked");
     assert!((2..=3).contains(&waited[1]), "{waited:?}");
-    assert!((15 + 4..=15 + 5).contains(&waited[2]), "as long as it hung, and then: {waited:?}");
+    assert!(
+        (15 + 4..=15 + 5).contains(&waited[2]),
+        "as long as it hung, and then: {waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,10 +201,16 @@ async fn r29_answers_that_do_not_pass_end_it() {
         let head = process.send(WORK, URL, Version::V1).await;
         process.idle().await;
         assert_eq!(webhooks.all().len(), 2, "{status}");
-        let Standing::Stopped(why) = process.standing(&head).await else { panic!("{status}") };
+        let Standing::Stopped(why) = process.standing(&head).await else {
+            panic!("{status}")
+        };
         assert!(why.contains(&status.to_string()), "{why}");
         // Registered anew, it goes on behind what it has.
-        process.engine.put_config(&head, &registered(URL, Version::V1)).await.unwrap();
+        process
+            .engine
+            .put_config(&head, &registered(URL, Version::V1))
+            .await
+            .unwrap();
         process.pushes.registered(&head, &"hook".into());
         process.idle().await;
         let taken = webhooks.taken(HOST);
@@ -167,9 +222,13 @@ async fn r29_answers_that_do_not_pass_end_it() {
 async fn r13_an_end_that_is_stored_and_not_yet_seen_is_waited_for() {
     let store = Arc::new(Faulty::default());
     store.lag();
-    let (store, webhooks, agent): (Arc<dyn Store>, _, _) = (store, Webhooks::default(), Obeys::default());
+    let (store, webhooks, agent): (Arc<dyn Store>, _, _) =
+        (store, Webhooks::default(), Obeys::default());
     let process = Process::start(&store, &webhooks, &agent);
-    let key = Key { text: "once".to_owned(), body: [0; 32] };
+    let key = Key {
+        text: "once".to_owned(),
+        body: [0; 32],
+    };
     let head = process.send_with(Some(key), WORK, URL, Version::V1).await;
     process.idle().await;
     complete(&webhooks.taken(HOST));
@@ -197,7 +256,12 @@ async fn r30_a_lost_answer_repeats_the_event_under_its_id() {
 async fn r13_a_process_that_ends_in_the_middle_loses_nothing() {
     for version in [Version::V1, Version::V03] {
         for stop_after in 0..6 {
-            for reply in [Reply::Status(204), Reply::Hang, Reply::Status(500), Reply::Refuse] {
+            for reply in [
+                Reply::Status(204),
+                Reply::Hang,
+                Reply::Status(500),
+                Reply::Refuse,
+            ] {
                 let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
                 let process = Process::start(&store, &webhooks, &agent);
                 webhooks.next(HOST, &vec![Reply::Status(204); stop_after]);
@@ -225,11 +289,20 @@ async fn r13_what_ends_while_nobody_runs_is_delivered_later() {
     let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
     webhooks.always(HOST, Some(Reply::Status(503)));
     let process = Process::start(&store, &webhooks, &agent);
-    let head = process.send("gate say write chunk chunk", URL, Version::V1).await;
+    let head = process
+        .send("gate say write chunk chunk", URL, Version::V1)
+        .await;
     process.kill().await;
     // The engine of the test goes on: the task ends with nobody who delivers.
     agent.gate.add_permits(1);
-    while !store.find(&head.scope, &head.id).await.unwrap().unwrap().state.is_terminal() {
+    while !store
+        .find(&head.scope, &head.id)
+        .await
+        .unwrap()
+        .unwrap()
+        .state
+        .is_terminal()
+    {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     webhooks.always(HOST, None);
@@ -253,15 +326,27 @@ async fn r31_what_was_removed_is_not_called_and_the_log_says_so() {
         if remove_task {
             store.remove(std::slice::from_ref(&head)).await.unwrap();
         } else {
-            process.engine.delete_config(&head, &"hook".into()).await.unwrap();
+            process
+                .engine
+                .delete_config(&head, &"hook".into())
+                .await
+                .unwrap();
             process.pushes.removed(&head.id, &"hook".into());
         }
         let before = webhooks.all().len();
         process.idle().await;
         tokio::time::sleep(Duration::from_secs(24 * 60 * 60)).await;
         // A task that a sweep removes is noticed at the next attempt at the latest.
-        assert!(webhooks.all().len() <= before + usize::from(remove_task), "{remove_task}");
-        assert_eq!(log.text().matches("deliveries dropped").count(), 1, "{}", log.text());
+        assert!(
+            webhooks.all().len() <= before + usize::from(remove_task),
+            "{remove_task}"
+        );
+        assert_eq!(
+            log.text().matches("deliveries dropped").count(),
+            1,
+            "{}",
+            log.text()
+        );
     }
 }
 
@@ -271,10 +356,16 @@ async fn r28_a_dead_webhook_slows_nobody() {
     let process = Process::start(&store, &webhooks, &agent);
     webhooks.always("dead.example", Some(Reply::Hang));
     for _ in 0..40 {
-        process.send(WORK, "http://dead.example/", Version::V1).await;
+        process
+            .send(WORK, "http://dead.example/", Version::V1)
+            .await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(webhooks.all().len(), 8, "one host has only so many deliveries at a time");
+    assert_eq!(
+        webhooks.all().len(),
+        8,
+        "one host has only so many deliveries at a time"
+    );
     let began = Instant::now();
     process.send(WORK, URL, Version::V1).await;
     webhooks.got(HOST, 5).await;
@@ -285,14 +376,22 @@ async fn r28_a_dead_webhook_slows_nobody() {
 #[tokio::test(start_paused = true)]
 async fn more_webhooks_than_places_take_turns() {
     let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
-    let settings = PushSettings { reach: open(), max_webhooks: 2, ..PushSettings::default() };
+    let settings = PushSettings {
+        reach: open(),
+        max_webhooks: 2,
+        ..PushSettings::default()
+    };
     let process = Process::start_with(&store, &webhooks, &agent, settings);
     // Two that wait for somebody outside hold both places.
     for host in ["p", "q"] {
-        process.send("ask", &format!("http://{host}.example/"), Version::V1).await;
+        process
+            .send("ask", &format!("http://{host}.example/"), Version::V1)
+            .await;
     }
     for host in ["r", "s", "t"] {
-        process.send(WORK, &format!("http://{host}.example/"), Version::V1).await;
+        process
+            .send(WORK, &format!("http://{host}.example/"), Version::V1)
+            .await;
     }
     for host in ["r", "s", "t"] {
         let host = format!("{host}.example");
@@ -306,17 +405,37 @@ async fn s23_a_webhook_that_is_not_allowed_any_more_is_given_up() {
     let (store, webhooks, agent) = (store(), Webhooks::default(), Obeys::default());
     webhooks.always("inside.example", Some(Reply::Status(503)));
     let allow = vec!["inside.example".parse().unwrap()];
-    let reach = Reach { allow, ..Reach::default() };
-    let settings = PushSettings { reach, ..PushSettings::default() };
+    let reach = Reach {
+        allow,
+        ..Reach::default()
+    };
+    let settings = PushSettings {
+        reach,
+        ..PushSettings::default()
+    };
     let process = Process::start_with(&store, &webhooks, &agent, settings);
-    assert!(process.pushes.check("http://inside.example/", "url").await.is_ok());
+    assert!(
+        process
+            .pushes
+            .check("http://inside.example/", "url")
+            .await
+            .is_ok()
+    );
     process.kill().await;
     let process = Process::start(&store, &webhooks, &agent);
-    let error = process.pushes.check("http://inside.example/", "url").await.unwrap_err();
+    let error = process
+        .pushes
+        .check("http://inside.example/", "url")
+        .await
+        .unwrap_err();
     assert!(error.message().contains("public address"), "{error}");
-    let head = process.send(WORK, "http://inside.example/", Version::V1).await;
+    let head = process
+        .send(WORK, "http://inside.example/", Version::V1)
+        .await;
     process.idle().await;
     assert_eq!(webhooks.all().len(), 0);
-    let Standing::Stopped(why) = process.standing(&head).await else { panic!("it is not called") };
+    let Standing::Stopped(why) = process.standing(&head).await else {
+        panic!("it is not called")
+    };
     assert_eq!(why, "its url must lead to a public address");
 }

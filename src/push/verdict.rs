@@ -36,9 +36,10 @@ impl Verdict {
             Ok(Answer { status, headers }) if may_pass(status) => {
                 Self::Later(asked(&headers, now).unwrap_or_default().min(LONGEST_ASKED))
             }
-            Ok(Answer { status, .. }) if status.is_redirection() => {
-                Self::Never(format!("it answered {} and redirects are not followed", status.as_u16()))
-            }
+            Ok(Answer { status, .. }) if status.is_redirection() => Self::Never(format!(
+                "it answered {} and redirects are not followed",
+                status.as_u16()
+            )),
             Ok(Answer { status, .. }) => Self::Never(format!("it answered {}", status.as_u16())),
             Err(Silence::Lost | Silence::Late) => Self::Later(Duration::ZERO),
             Err(Silence::Refused(why)) => Self::Never(format!("its url {why}")),
@@ -48,7 +49,10 @@ impl Verdict {
 
 /// 05 §5: what is worth another attempt.
 fn may_pass(status: StatusCode) -> bool {
-    matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error()
+    matches!(
+        status,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+    ) || status.is_server_error()
 }
 
 /// `Retry-After`, in seconds or as a date.
@@ -57,9 +61,13 @@ fn asked(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }
-    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    let at = jiff::fmt::rfc2822::DateTimeParser::new()
+        .parse_timestamp(text)
+        .ok()?;
     let millis = at.as_millisecond().saturating_sub(now.as_millis());
-    Some(Duration::from_millis(u64::try_from(millis).unwrap_or_default()))
+    Some(Duration::from_millis(
+        u64::try_from(millis).unwrap_or_default(),
+    ))
 }
 
 #[cfg(test)]
@@ -74,7 +82,13 @@ mod tests {
         }
         // Sun, 06 Nov 1994 08:49:37 GMT.
         let now = Timestamp::from_millis(784_111_777_000).unwrap();
-        Verdict::of(Ok(Answer { status: StatusCode::from_u16(status).unwrap(), headers }), now)
+        Verdict::of(
+            Ok(Answer {
+                status: StatusCode::from_u16(status).unwrap(),
+                headers,
+            }),
+            now,
+        )
     }
 
     #[test]
@@ -87,12 +101,20 @@ mod tests {
             assert_eq!(answered(status, None), later(0));
         }
         assert_eq!(answered(429, Some("7")), later(7));
-        assert_eq!(answered(503, Some("Sun, 06 Nov 1994 08:50:07 GMT")), later(30));
-        assert_eq!(answered(503, Some("Sun, 06 Nov 1994 08:00:00 GMT")), later(0));
+        assert_eq!(
+            answered(503, Some("Sun, 06 Nov 1994 08:50:07 GMT")),
+            later(30)
+        );
+        assert_eq!(
+            answered(503, Some("Sun, 06 Nov 1994 08:00:00 GMT")),
+            later(0)
+        );
         assert_eq!(answered(429, Some("99999999")), later(3600));
         assert_eq!(answered(429, Some("soon")), later(0));
         for status in [301, 302, 307, 308, 400, 401, 403, 404, 410, 422] {
-            let Verdict::Never(why) = answered(status, None) else { panic!("{status}") };
+            let Verdict::Never(why) = answered(status, None) else {
+                panic!("{status}")
+            };
             assert!(why.contains(&status.to_string()), "{why}");
         }
         let now = Timestamp::default();
@@ -100,6 +122,9 @@ mod tests {
             assert_eq!(Verdict::of(Err(silence), now), later(0));
         }
         let refused = Verdict::of(Err(Silence::Refused(Refused::Address)), now);
-        assert_eq!(refused, Verdict::Never("its url must lead to a public address".to_owned()));
+        assert_eq!(
+            refused,
+            Verdict::Never("its url must lead to a public address".to_owned())
+        );
     }
 }

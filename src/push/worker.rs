@@ -31,7 +31,14 @@ pub(super) async fn deliver(inner: Arc<Inner>, task: Head, id: PushConfigId) {
     loop {
         let worked = match inner.engine.push(&task, &id).await {
             Ok(Some(push)) if push.delivery.standing == Standing::Open => {
-                Worker { inner: &inner, push, state: None, trace: None }.work().await
+                Worker {
+                    inner: &inner,
+                    push,
+                    state: None,
+                    trace: None,
+                }
+                .work()
+                .await
             }
             Ok(_) => return,
             Err(error) => Err(error),
@@ -66,7 +73,10 @@ struct Worker<'a> {
 
 impl Worker<'_> {
     async fn work(&mut self) -> engine::Result<()> {
-        let mut follow = self.inner.engine.follow(&self.push.task, self.push.delivery.position);
+        let mut follow = self
+            .inner
+            .engine
+            .follow(&self.push.task, self.push.delivery.position);
         if self.push.delivery.position > Seq(0) {
             // What was said of it is behind us.
             self.trace = self.inner.engine.trace(&self.push.task).await?;
@@ -118,7 +128,11 @@ impl Worker<'_> {
             return Ok(false);
         }
         let standing = if ends { Standing::Over } else { Standing::Open };
-        self.push.delivery = Delivery { position: entry.seq, standing, ..Delivery::default() };
+        self.push.delivery = Delivery {
+            position: entry.seq,
+            standing,
+            ..Delivery::default()
+        };
         Ok(self.record().await? && !ends)
     }
 
@@ -128,7 +142,8 @@ impl Worker<'_> {
         match carries(self.push.registered.version) {
             Carries::Update => Ok(entry.update(&task.id, &task.context_id)),
             Carries::Task => {
-                let changed = state(entry).filter(|state| self.state.replace(*state) != Some(*state));
+                let changed =
+                    state(entry).filter(|state| self.state.replace(*state) != Some(*state));
                 match changed {
                     Some(_) => {
                         let task = self.inner.engine.task_at(task, entry.seq).await?;
@@ -143,7 +158,11 @@ impl Worker<'_> {
     /// Sends until it arrives; `false` when it will not, or the webhook is not there any more.
     async fn send(&mut self, notice: &Notice) -> engine::Result<bool> {
         loop {
-            let span = trace::push(&self.push.task.id, self.push.delivery.attempts + 1, self.trace.as_ref());
+            let span = trace::push(
+                &self.push.task.id,
+                self.push.delivery.attempts + 1,
+                self.trace.as_ref(),
+            );
             let verdict = self.attempt(notice, &span).instrument(span.clone()).await;
             metrics::push(verdict.as_str());
             let why = match verdict {
@@ -151,12 +170,19 @@ impl Worker<'_> {
                 Verdict::Never(why) => why,
                 Verdict::Later(asked) => {
                     let attempts = self.push.delivery.attempts.saturating_add(1);
-                    let pause = self.inner.settings.pause(attempts, notice.event_id.chance(attempts));
+                    let pause = self
+                        .inner
+                        .settings
+                        .pause(attempts, notice.event_id.chance(attempts));
                     match pause {
                         Some(pause) => {
                             let pause = pause.max(asked);
                             let due = later(self.inner.engine.now(), pause);
-                            self.push.delivery = Delivery { attempts, due, ..self.push.delivery.clone() };
+                            self.push.delivery = Delivery {
+                                attempts,
+                                due,
+                                ..self.push.delivery.clone()
+                            };
                             if !self.record().await? {
                                 return Ok(false);
                             }
@@ -182,14 +208,20 @@ impl Worker<'_> {
             Err(why) => return Verdict::Never(format!("its url {why}")),
         };
         // Those that fail have places of their own: however many they are, they do not slow those that answer.
-        let places =
-            if self.push.delivery.attempts == 0 { &self.inner.answering } else { &self.inner.failing };
+        let places = if self.push.delivery.attempts == 0 {
+            &self.inner.answering
+        } else {
+            &self.inner.failing
+        };
         let turn = places.acquire().await;
         // Signed last: whoever has waited for a place has not grown old.
         let Some(request) = self.request(notice, span) else {
             return Verdict::Never("its registration cannot be written as a request".to_owned());
         };
-        let caps = Caps { time: self.inner.settings.timeout, bytes: ANSWER_BYTES };
+        let caps = Caps {
+            time: self.inner.settings.timeout,
+            bytes: ANSWER_BYTES,
+        };
         let answer = self.inner.door.send(request, caps).await;
         drop((turn, place));
         let status = answer.as_ref().ok().map(|answer| answer.status.as_u16());
@@ -205,12 +237,21 @@ impl Worker<'_> {
         let token = self.inner.signature.as_ref().map(|signature| {
             let about = (&push.task.id, notice.event_id);
             let url = &push.registered.config.url;
-            signature.token(url, about, &notice.body, engine.now(), engine.fresh_id().to_string())
+            signature.token(
+                url,
+                about,
+                &notice.body,
+                engine.now(),
+                engine.fresh_id().to_string(),
+            )
         });
         let token = token
             .transpose()
             .inspect_err(|error| {
-                tracing::error!(error = error as &dyn std::error::Error, "a notification cannot be signed");
+                tracing::error!(
+                    error = error as &dyn std::error::Error,
+                    "a notification cannot be signed"
+                );
             })
             .ok()?;
         let trace = trace::of(span).or_else(|| self.trace.clone());
@@ -227,9 +268,15 @@ impl Worker<'_> {
     }
 
     fn until_due(&self) -> Duration {
-        let wait = self.push.delivery.due.as_millis().saturating_sub(self.inner.engine.now().as_millis());
+        let wait = self
+            .push
+            .delivery
+            .due
+            .as_millis()
+            .saturating_sub(self.inner.engine.now().as_millis());
         // A clock that was set back must not hold anything up for long.
-        Duration::from_millis(u64::try_from(wait).unwrap_or_default()).min(self.inner.settings.longest())
+        Duration::from_millis(u64::try_from(wait).unwrap_or_default())
+            .min(self.inner.settings.longest())
     }
 
     fn id(&self) -> PushConfigId {

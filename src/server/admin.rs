@@ -60,14 +60,21 @@ pub(super) struct Reloads {
 
 impl Default for Reloads {
     fn default() -> Self {
-        Self { all: Arc::new(|| Ok(String::new())), keys: Arc::new(|| Ok(String::new())) }
+        Self {
+            all: Arc::new(|| Ok(String::new())),
+            keys: Arc::new(|| Ok(String::new())),
+        }
     }
 }
 
 impl Admin {
     /// At the socket `admin/socket` below this folder. The folder `admin` and the socket are for their owner alone.
     pub fn below(folder: impl AsRef<Path>) -> Self {
-        Self { folder: folder.as_ref().join("admin"), listen: None, reload: Reloads::default() }
+        Self {
+            folder: folder.as_ref().join("admin"),
+            listen: None,
+            reload: Reloads::default(),
+        }
     }
 
     /// Also at this address, for those who show one of these keys; `GET /healthz` is for everybody. It speaks TLS if the server
@@ -117,12 +124,19 @@ impl Admin {
             |error| tracing::warn!(%error, socket = ?self.socket(), "no admin socket: restart to reload"),
         );
         let gate = match self.listen {
-            Some((address, keys)) => {
-                Some(Gate { listener: TcpListener::bind(address).await?, keys, handshake })
-            }
+            Some((address, keys)) => Some(Gate {
+                listener: TcpListener::bind(address).await?,
+                keys,
+                handshake,
+            }),
             None => None,
         };
-        Ok(Doors { socket: socket.ok(), gate, reload: self.reload, tasks: TaskTracker::new() })
+        Ok(Doors {
+            socket: socket.ok(),
+            gate,
+            reload: self.reload,
+            tasks: TaskTracker::new(),
+        })
     }
 
     async fn take(&self) -> io::Result<Door> {
@@ -134,11 +148,17 @@ impl Admin {
         fs::set_permissions(&self.folder, Permissions::from_mode(0o700))?;
         let socket = self.socket();
         if UnixStream::connect(&socket).await.is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server has the same folder"));
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another server has the same folder",
+            ));
         }
         // Left by one that was ended before it could clean up.
         let _ = fs::remove_file(&socket);
-        let door = Door { listener: UnixListener::bind(&socket)?, socket };
+        let door = Door {
+            listener: UnixListener::bind(&socket)?,
+            socket,
+        };
         fs::set_permissions(&door.socket, Permissions::from_mode(0o600))?;
         Ok(door)
     }
@@ -156,7 +176,9 @@ pub(super) struct Doors {
 impl Doors {
     /// The address for those who have a key.
     pub(super) fn address(&self) -> Option<SocketAddr> {
-        self.gate.as_ref().and_then(|gate| gate.listener.local_addr().ok())
+        self.gate
+            .as_ref()
+            .and_then(|gate| gate.listener.local_addr().ok())
     }
 
     pub(super) async fn serve(&self, desk: Arc<Desk>) -> Infallible {
@@ -247,7 +269,9 @@ impl Gate {
                 match handshake {
                     None => served(stream, &streams, answer).await,
                     Some(handshake) => {
-                        if let Ok(Ok((stream, _))) = timeout(PATIENCE, handshake.shake(stream)).await {
+                        if let Ok(Ok((stream, _))) =
+                            timeout(PATIENCE, handshake.shake(stream)).await
+                        {
                             served(stream, &streams, answer).await;
                         }
                     }
@@ -304,10 +328,19 @@ async fn served<F>(
     let over = CancellationToken::new();
     // What HTTP/2 has begun ends with its connection, whatever ends that.
     let _ends = over.clone().drop_guard();
-    let mut http = auto::Builder::new(Streams { tasks: tasks.clone(), over });
+    let mut http = auto::Builder::new(Streams {
+        tasks: tasks.clone(),
+        over,
+    });
     http.http1().timer(TokioTimer::new());
-    http.http2().timer(TokioTimer::new()).max_concurrent_streams(8);
-    let _ = timeout(PATIENCE, http.serve_connection(TokioIo::new(stream), service)).await;
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(8);
+    let _ = timeout(
+        PATIENCE,
+        http.serve_connection(TokioIo::new(stream), service),
+    )
+    .await;
 }
 
 /// Where HTTP/2 has its streams, as long as their connection lasts.
@@ -322,7 +355,8 @@ where
     F: Future<Output: Send + 'static> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        self.tasks.spawn(self.over.clone().run_until_cancelled_owned(future));
+        self.tasks
+            .spawn(self.over.clone().run_until_cancelled_owned(future));
     }
 }
 
@@ -351,12 +385,19 @@ mod tests {
         let door = async {
             served(far, &doors, |_| std::future::pending()).await;
         };
-        let executor = Streams { tasks: client.clone(), over: CancellationToken::new() };
+        let executor = Streams {
+            tasks: client.clone(),
+            over: CancellationToken::new(),
+        };
         let mut asked = None;
         let asking = async {
-            let (mut sender, connection) = http2::handshake(executor, TokioIo::new(near)).await.unwrap();
+            let (mut sender, connection) = http2::handshake(executor, TokioIo::new(near))
+                .await
+                .unwrap();
             client.spawn(async { drop(connection.await) });
-            let request = Request::get("http://admin/metrics").body(Empty::<Bytes>::new()).unwrap();
+            let request = Request::get("http://admin/metrics")
+                .body(Empty::<Bytes>::new())
+                .unwrap();
             asked = Some(client.spawn(sender.send_request(request)));
             // The stream has a task of its own now.
             while doors.is_empty() {
@@ -368,7 +409,9 @@ mod tests {
             () = asking => {}
         }
         doors.close();
-        timeout(Duration::from_millis(1), doors.wait()).await.expect("nothing outlives the door");
+        timeout(Duration::from_millis(1), doors.wait())
+            .await
+            .expect("nothing outlives the door");
         assert!(asked.unwrap().await.unwrap().is_err());
     }
 }

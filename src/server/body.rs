@@ -31,7 +31,8 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// site without asking first. Nothing is ever unpacked, so what is packed is refused by name.
 pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
     // Nearly all of them say just that.
-    let all_json = |value: &HeaderValue| value == "application/json" || value.to_str().is_ok_and(is_json);
+    let all_json =
+        |value: &HeaderValue| value == "application/json" || value.to_str().is_ok_and(is_json);
     let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
     let is_unpacked = headers.get_all(CONTENT_ENCODING).iter().all(is_plain);
     match is_unpacked && headers.get_all(CONTENT_TYPE).iter().all(all_json) {
@@ -42,9 +43,13 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<()> {
 
 fn is_json(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
-    let suffix = essence.len().checked_sub(JSON_SUFFIX.len()).and_then(|at| essence.get(at..));
+    let suffix = essence
+        .len()
+        .checked_sub(JSON_SUFFIX.len())
+        .and_then(|at| essence.get(at..));
     essence.eq_ignore_ascii_case("application/json")
-        || (essence.contains('/') && suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(JSON_SUFFIX)))
+        || (essence.contains('/')
+            && suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(JSON_SUFFIX)))
 }
 
 /// How much of all bodies is being read. Those who take their time must not fill the memory together.
@@ -79,8 +84,16 @@ impl Drop for Share<'_> {
 }
 
 /// Reads a body whole, within the limits.
-pub(super) async fn read(body: Incoming, settings: &ServerSettings, reading: &Reading) -> Result<Bytes> {
-    let share = Share { reading, taken: 0, most: settings.max_reading_bytes };
+pub(super) async fn read(
+    body: Incoming,
+    settings: &ServerSettings,
+    reading: &Reading,
+) -> Result<Bytes> {
+    let share = Share {
+        reading,
+        taken: 0,
+        most: settings.max_reading_bytes,
+    };
     let mut read = pin!(read_at_most(body, settings.max_body_bytes, share));
     // Most often it has come with the head, and needs no timer.
     let at_once = poll_fn(|context| Poll::Ready(read.as_mut().poll(context)));
@@ -94,7 +107,8 @@ pub(super) async fn read(body: Incoming, settings: &ServerSettings, reading: &Re
 }
 
 fn late() -> Error {
-    Error::new(ErrorKind::RequestTimeout).with_message("the body did not arrive in time (body_timeout)")
+    Error::new(ErrorKind::RequestTimeout)
+        .with_message("the body did not arrive in time (body_timeout)")
 }
 
 /// What has come of a body. One that comes in a piece, as most do, is not copied.
@@ -116,7 +130,11 @@ impl Gathered {
         if come <= room {
             return room;
         }
-        let expected = if announced >= come { announced } else { 2 * come };
+        let expected = if announced >= come {
+            announced
+        } else {
+            2 * come
+        };
         expected.min(most).min(AHEAD * come).max(come)
     }
 
@@ -153,7 +171,9 @@ async fn read_at_most(mut body: Incoming, limit: usize, mut share: Share<'_>) ->
     while let Some(frame) = body.frame().await {
         // The caller left, or spoke no HTTP; nobody will read what we say to that.
         let frame = frame.map_err(|cause| Error::new(ErrorKind::Canceled).with_source(cause))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         length += data.len();
         if length <= limit {
             bytes = bytes.and(data, (announced, limit), &mut share)?;
@@ -175,12 +195,19 @@ mod tests {
     #[test]
     fn s62_bodies_are_bounded_together() {
         let reading = Reading::default();
-        let share = || Share { reading: &reading, taken: 0, most: 1_000 };
+        let share = || Share {
+            reading: &reading,
+            taken: 0,
+            most: 1_000,
+        };
         let (mut one, mut two) = (share(), share());
         one.grow(FREE).unwrap();
         one.grow(FREE + 900).unwrap();
         let refused = two.grow(FREE + 200).unwrap_err();
-        assert_eq!((refused.kind(), refused.retry_after()), (ErrorKind::Unavailable, Some(RETRY_AFTER)));
+        assert_eq!(
+            (refused.kind(), refused.retry_after()),
+            (ErrorKind::Unavailable, Some(RETRY_AFTER))
+        );
         drop((one, two));
         share().grow(FREE + 1_000).unwrap();
         assert_eq!(reading.0.load(Ordering::Relaxed), 0);
@@ -201,31 +228,60 @@ mod tests {
             (8 << 20, &[FREE / 8, FREE / 8], FREE),
         ] {
             let reading = Reading::default();
-            let mut share = Share { reading: &reading, taken: 0, most: usize::MAX };
+            let mut share = Share {
+                reading: &reading,
+                taken: 0,
+                most: usize::MAX,
+            };
             let mut gathered = Gathered::Nothing;
             for length in lengths {
-                gathered = gathered.and(piece(*length), (announced, limit), &mut share).unwrap();
+                gathered = gathered
+                    .and(piece(*length), (announced, limit), &mut share)
+                    .unwrap();
             }
-            let Gathered::Pieces(all) = &gathered else { panic!("there are several") };
+            let Gathered::Pieces(all) = &gathered else {
+                panic!("there are several")
+            };
             assert!(all.capacity() <= most, "{} of {announced}", all.capacity());
-            assert_eq!(reading.0.load(Ordering::Relaxed), all.capacity().saturating_sub(FREE));
+            assert_eq!(
+                reading.0.load(Ordering::Relaxed),
+                all.capacity().saturating_sub(FREE)
+            );
             assert_eq!(gathered.whole().len(), lengths.iter().sum::<usize>());
         }
         let reading = Reading::default();
-        let mut share = Share { reading: &reading, taken: 0, most: 2 * FREE };
-        let gathered = Gathered::Nothing.and(piece(1), (limit, limit), &mut share).unwrap();
-        let refused = gathered.and(piece(FREE), (limit, limit), &mut share).err().unwrap();
+        let mut share = Share {
+            reading: &reading,
+            taken: 0,
+            most: 2 * FREE,
+        };
+        let gathered = Gathered::Nothing
+            .and(piece(1), (limit, limit), &mut share)
+            .unwrap();
+        let refused = gathered
+            .and(piece(FREE), (limit, limit), &mut share)
+            .err()
+            .unwrap();
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
     }
 
     #[test]
     fn room_is_made_once_for_what_comes_in_large_pieces() {
         let (reading, announced) = (Reading::default(), 1_000_000);
-        let mut share = Share { reading: &reading, taken: 0, most: usize::MAX };
+        let mut share = Share {
+            reading: &reading,
+            taken: 0,
+            most: usize::MAX,
+        };
         let mut gathered = Gathered::Nothing;
         for length in [100_000, 400_000] {
-            gathered =
-                gathered.and(Bytes::from(vec![b' '; length]), (announced, announced), &mut share).unwrap();
+            gathered = gathered
+                .and(
+                    Bytes::from(vec![b' '; length]),
+                    (announced, announced),
+                    &mut share,
+                )
+                .unwrap();
         }
         assert!(matches!(gathered, Gathered::Pieces(all) if all.capacity() == announced));
     }

@@ -46,11 +46,19 @@ impl Browsers {
     /// is no way in, unless it is the public one.
     pub(super) fn new(origins: &[String], address: SocketAddr, public: Option<&str>) -> Self {
         let hosts = address.ip().is_loopback().then(|| {
-            let public = public.and_then(|url| Some(url.parse::<Uri>().ok()?.host()?.to_ascii_lowercase()));
+            let public =
+                public.and_then(|url| Some(url.parse::<Uri>().ok()?.host()?.to_ascii_lowercase()));
             ["localhost".to_owned()].into_iter().chain(public).collect()
         });
-        let origins = origins.iter().map(|origin| origin.trim_end_matches('/').to_owned()).collect();
-        Self { origins, hosts, own: address.to_string() }
+        let origins = origins
+            .iter()
+            .map(|origin| origin.trim_end_matches('/').to_owned())
+            .collect();
+        Self {
+            origins,
+            hosts,
+            own: address.to_string(),
+        }
     }
 
     /// `authority` is the host that HTTP/2 names. A proxy that is `trusted` comes with the names of its clients.
@@ -61,16 +69,30 @@ impl Browsers {
         headers: &HeaderMap,
         trusted: bool,
     ) -> Visit {
-        let host = headers.get(HOST).and_then(|host| host.to_str().ok()).or(authority).unwrap_or_default();
+        let host = headers
+            .get(HOST)
+            .and_then(|host| host.to_str().ok())
+            .or(authority)
+            .unwrap_or_default();
         if !trusted && !self.is_us(host) {
-            return refused("this host name is not known here; set public_url to the address that is used\n");
+            return refused(
+                "this host name is not known here; set public_url to the address that is used\n",
+            );
         }
-        let Some(origin) = headers.get(ORIGIN) else { return Visit::Own };
+        let Some(origin) = headers.get(ORIGIN) else {
+            return Visit::Own;
+        };
         if is_same(origin, host) {
             return Visit::Own;
         }
-        if !self.origins.iter().any(|known| known == "*" || origin == known.as_str()) {
-            return refused("pages of this origin may not call; cors_origins names those that may\n");
+        if !self
+            .origins
+            .iter()
+            .any(|known| known == "*" || origin == known.as_str())
+        {
+            return refused(
+                "pages of this origin may not call; cors_origins names those that may\n",
+            );
         }
         match *method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
             true => Visit::Answered(preflight(origin, headers)),
@@ -79,7 +101,9 @@ impl Browsers {
     }
 
     fn is_us(&self, host: &str) -> bool {
-        let Some(hosts) = self.hosts.as_ref().filter(|_| host != self.own) else { return true };
+        let Some(hosts) = self.hosts.as_ref().filter(|_| host != self.own) else {
+            return true;
+        };
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
             _ => host,
@@ -95,7 +119,9 @@ impl Browsers {
 /// Whether a page calls where it came from.
 fn is_same(origin: &HeaderValue, host: &str) -> bool {
     let origin = origin.to_str().unwrap_or_default();
-    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    let authority = origin
+        .strip_prefix("http://")
+        .or_else(|| origin.strip_prefix("https://"));
     !host.is_empty() && authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
@@ -132,7 +158,9 @@ mod tests {
         method: &str,
         headers: &[(&'static str, &str)],
     ) -> Result<Option<String>, u16> {
-        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         match browsers.visit(&method.parse().unwrap(), None, &headers.collect(), false) {
             Visit::Own => Ok(None),
             Visit::From(origin) => Ok(Some(origin.to_str().unwrap().to_owned())),
@@ -150,20 +178,68 @@ mod tests {
             ("POST", &[][..], Ok(None)),
             // Not even a browser says where it comes from when a page reads what it takes for its own host.
             ("GET", &[("host", "evil.example:41241")], Err(403)),
-            ("POST", &[local, ("origin", "http://localhost:41241")], Ok(None)),
-            ("POST", &[("host", "127.0.0.1:41241"), ("origin", "http://127.0.0.1:41241")], Ok(None)),
-            ("POST", &[("host", "[::1]:41241"), ("origin", "http://[::1]:41241")], Ok(None)),
-            ("POST", &[("host", "agent.example.com"), ("origin", "https://agent.example.com")], Ok(None)),
-            ("POST", &[local, ("origin", "https://evil.example")], Err(403)),
+            (
+                "POST",
+                &[local, ("origin", "http://localhost:41241")],
+                Ok(None),
+            ),
+            (
+                "POST",
+                &[
+                    ("host", "127.0.0.1:41241"),
+                    ("origin", "http://127.0.0.1:41241"),
+                ],
+                Ok(None),
+            ),
+            (
+                "POST",
+                &[("host", "[::1]:41241"), ("origin", "http://[::1]:41241")],
+                Ok(None),
+            ),
+            (
+                "POST",
+                &[
+                    ("host", "agent.example.com"),
+                    ("origin", "https://agent.example.com"),
+                ],
+                Ok(None),
+            ),
+            (
+                "POST",
+                &[local, ("origin", "https://evil.example")],
+                Err(403),
+            ),
             ("POST", &[local, ("origin", "null")], Err(403)),
             // A name that was bent to this machine.
-            ("POST", &[("host", "evil.example:41241"), ("origin", "http://evil.example:41241")], Err(403)),
-            ("GET", &[("host", "evil.example:41241"), ("sec-fetch-site", "same-origin")], Err(403)),
+            (
+                "POST",
+                &[
+                    ("host", "evil.example:41241"),
+                    ("origin", "http://evil.example:41241"),
+                ],
+                Err(403),
+            ),
+            (
+                "GET",
+                &[
+                    ("host", "evil.example:41241"),
+                    ("sec-fetch-site", "same-origin"),
+                ],
+                Err(403),
+            ),
             ("GET", &[local, ("sec-fetch-site", "none")], Ok(None)),
-            ("OPTIONS", &[local, ("origin", "https://evil.example")], Err(403)),
             (
                 "OPTIONS",
-                &[local, ("origin", "https://app.example.com"), ("access-control-request-method", "POST")],
+                &[local, ("origin", "https://evil.example")],
+                Err(403),
+            ),
+            (
+                "OPTIONS",
+                &[
+                    local,
+                    ("origin", "https://app.example.com"),
+                    ("access-control-request-method", "POST"),
+                ],
                 Err(204),
             ),
             (
@@ -172,18 +248,31 @@ mod tests {
                 Ok(Some("https://app.example.com".to_owned())),
             ),
         ] {
-            assert_eq!(visit(&browsers, method, headers), expected, "{method} {headers:?}");
+            assert_eq!(
+                visit(&browsers, method, headers),
+                expected,
+                "{method} {headers:?}"
+            );
         }
     }
 
     #[test]
     fn s78_nobody_may_call_from_elsewhere_unless_told() {
         let browsers = Browsers::new(&[], "10.0.0.1:80".parse().unwrap(), None);
-        let headers = [("host", "agent.example.com"), ("origin", "https://agent.example.com")];
+        let headers = [
+            ("host", "agent.example.com"),
+            ("origin", "https://agent.example.com"),
+        ];
         assert_eq!(visit(&browsers, "POST", &headers), Ok(None));
-        let headers = [("host", "agent.example.com"), ("origin", "https://app.example.com")];
+        let headers = [
+            ("host", "agent.example.com"),
+            ("origin", "https://app.example.com"),
+        ];
         assert_eq!(visit(&browsers, "POST", &headers), Err(403));
         let all = Browsers::new(&["*".to_owned()], "10.0.0.1:80".parse().unwrap(), None);
-        assert_eq!(visit(&all, "POST", &headers), Ok(Some("https://app.example.com".to_owned())));
+        assert_eq!(
+            visit(&all, "POST", &headers),
+            Ok(Some("https://app.example.com".to_owned()))
+        );
     }
 }

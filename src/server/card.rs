@@ -40,7 +40,11 @@ impl Card {
         let mut known = complete(card.clone(), root, tenant.as_deref()).published();
         seal(&mut known)?;
         let known = Document::card(known, settings)?;
-        Ok(Self { card, tenant, known })
+        Ok(Self {
+            card,
+            tenant,
+            known,
+        })
     }
 
     /// The card, as a caller sees it who came by way of `root`.
@@ -50,7 +54,9 @@ impl Card {
         root: Option<&Place>,
         settings: &ServerSettings,
     ) -> Result<Reply> {
-        let Some(root) = root else { return Ok(self.known.answer(headers)) };
+        let Some(root) = root else {
+            return Ok(self.known.answer(headers));
+        };
         let card = complete(self.card.clone(), root, self.tenant.as_deref());
         let mut reply = Document::card(card, settings)?.answer(headers);
         reply.headers_mut().insert(
@@ -100,7 +106,11 @@ impl Document {
 
     pub(super) fn new(body: Vec<u8>, settings: &ServerSettings) -> Result<Self> {
         let digest = Sha256::digest(&body);
-        let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let tag: String = digest
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let cache = format!("public, max-age={}", settings.card_max_age.as_secs());
         Ok(Self {
             body: body.into(),
@@ -111,26 +121,37 @@ impl Document {
 
     /// The document, or that the caller has it already.
     pub(super) fn answer(&self, headers: &HeaderMap) -> Reply {
-        let known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| self.is_among(tags));
+        let known = headers
+            .get_all(IF_NONE_MATCH)
+            .iter()
+            .any(|tags| self.is_among(tags));
         let mut reply = match known {
             true => reply::empty(StatusCode::NOT_MODIFIED),
             false => reply::json(StatusCode::OK, self.body.clone()),
         };
         reply.headers_mut().insert(ETAG, self.tag.clone());
-        reply.headers_mut().insert(CACHE_CONTROL, self.cache.clone());
+        reply
+            .headers_mut()
+            .insert(CACHE_CONTROL, self.cache.clone());
         reply
     }
 
     fn is_among(&self, tags: &HeaderValue) -> bool {
-        let Ok(tags) = tags.to_str() else { return false };
-        let mut tags = tags.split(',').map(|tag| tag.trim().trim_start_matches("W/"));
+        let Ok(tags) = tags.to_str() else {
+            return false;
+        };
+        let mut tags = tags
+            .split(',')
+            .map(|tag| tag.trim().trim_start_matches("W/"));
         tags.any(|tag| tag == "*" || tag == self.tag)
     }
 }
 
 /// Where an agent is below the root.
 fn path(tenant: Option<&str>) -> String {
-    tenant.map(|name| format!("agents/{}", segment(name))).unwrap_or_default()
+    tenant
+        .map(|name| format!("agents/{}", segment(name)))
+        .unwrap_or_default()
 }
 
 /// A card that says nothing of where the agent is gets what is served at `root`, or below it under a name.

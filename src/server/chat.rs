@@ -17,8 +17,8 @@ use super::incoming::{Told, idempotency_key, let_go};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Error, ErrorKind, Message, MessageId, Operation, Request, Response, Result, SendMessageResponse,
-    Task, TaskState, Version,
+    Binding, Error, ErrorKind, Message, MessageId, Operation, Request, Response, Result,
+    SendMessageResponse, Task, TaskState, Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::chat::{
@@ -45,7 +45,12 @@ pub(super) async fn answer(
     let (operation, binding, version) = (Operation::SendMessage, Binding::HttpJson, Version::V1);
     let told = Told::new(operation, binding, version, &head.headers);
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, pin!(served(routes, at, &mut guest, (&mut head, body)))).await;
+    let answer = told
+        .of(
+            &caller,
+            pin!(served(routes, at, &mut guest, (&mut head, body))),
+        )
+        .await;
     answer.unwrap_or_else(|error| {
         let resident = routes.directory.at(at).unwrap_or(routes.directory.first());
         refused(routes.refuse(resident, &mut guest, error))
@@ -101,18 +106,32 @@ async fn served(
         true => Request::SendStreamingMessage(Box::new(message)),
         false => Request::SendMessage(Box::new(message)),
     };
-    let answering = Answering { model: resident.name.to_string(), created: 0, task: None, context: None };
+    let answering = Answering {
+        model: resident.name.to_string(),
+        created: 0,
+        task: None,
+        context: None,
+    };
     let entered = routes.enter(resident, guest, &head.headers, Version::V1, &mut request)?;
     let_go(head);
     let mut reply = match entered.call(request).await? {
-        Answer::One(Response::SendMessage(SendMessageResponse::Task(task))) => of_task(answering, &task),
+        Answer::One(Response::SendMessage(SendMessageResponse::Task(task))) => {
+            of_task(answering, &task)
+        }
         Answer::One(Response::SendMessage(SendMessageResponse::Message(message))) => {
             of_message(answering, &message)
         }
-        Answer::One(_) | Answer::Task(_) => return Err(Error::internal("an answer of another operation")),
+        Answer::One(_) | Answer::Task(_) => {
+            return Err(Error::internal("an answer of another operation"));
+        }
         Answer::Stream(stream) => {
             let pieces = Pieces::new(answering, wants_usage);
-            let events = Events::new(*stream, pieces, routes.settings.heartbeat, routes.drain.clone());
+            let events = Events::new(
+                *stream,
+                pieces,
+                routes.settings.heartbeat,
+                routes.drain.clone(),
+            );
             reply::events(Body::Frames(Box::new(events)))
         }
     };
@@ -124,7 +143,11 @@ async fn served(
 /// the same message.
 fn again(key: &str) -> MessageId {
     let digest = Sha256::digest(key);
-    digest.iter().take(16).fold(String::new(), |id, byte| format!("{id}{byte:02x}")).into()
+    digest
+        .iter()
+        .take(16)
+        .fold(String::new(), |id, byte| format!("{id}{byte:02x}"))
+        .into()
 }
 
 /// Below an agent it is that one, whatever it is called; at the root the one that is named.
@@ -138,7 +161,11 @@ fn addressed<'a>(routes: &'a Routes, at: usize, model: Option<&str>) -> Option<&
 fn no_model(model: &str) -> Reply {
     let mut out = Vec::new();
     let why = format!("there is no agent `{model}`; GET {MODELS} lists those that there are");
-    write_failure(&mut out, &why, ("invalid_request_error", Some("model"), "model_not_found"));
+    write_failure(
+        &mut out,
+        &why,
+        ("invalid_request_error", Some("model"), "model_not_found"),
+    );
     reply::json(StatusCode::NOT_FOUND, out)
 }
 
@@ -149,7 +176,9 @@ fn of_task(answering: Answering, task: &Task) -> Reply {
         write_failure(&mut out, &reason(task), ("server_error", None, code));
         let mut reply = reply::json(status, out);
         // It was worked on: asked again it would be worked on again.
-        reply.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        reply
+            .headers_mut()
+            .insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         return reply;
     }
     answering.write_whole(&mut out, &text_of(task), Usage::of(task.metadata.as_ref()));
@@ -159,14 +188,21 @@ fn of_task(answering: Answering, task: &Task) -> Reply {
 fn of_message(answering: Answering, message: &Message) -> Reply {
     let context = message.context_id.as_ref().map(ToString::to_string);
     let mut out = Vec::new();
-    Answering { context, ..answering }.write_whole(&mut out, &parts_text(&message.parts), None);
+    Answering {
+        context,
+        ..answering
+    }
+    .write_whole(&mut out, &parts_text(&message.parts), None);
     reply::json(StatusCode::OK, out)
 }
 
 /// What an answer says of the task that it comes from.
 fn about(answering: Answering, task: &Task) -> Answering {
     Answering {
-        created: task.status.timestamp.map_or(0, |time| time.as_millis() / 1000),
+        created: task
+            .status
+            .timestamp
+            .map_or(0, |time| time.as_millis() / 1000),
         task: Some(task.id.to_string()),
         context: Some(task.context_id.to_string()),
         ..answering
@@ -187,13 +223,18 @@ fn failed(state: TaskState) -> Option<(StatusCode, &'static str)> {
 }
 
 fn reason(task: &Task) -> String {
-    let said = task.status.message.as_ref().map(|message| parts_text(&message.parts));
-    said.filter(|said| !said.is_empty()).unwrap_or_else(|| match task.status.state {
-        TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
-            format!("the task {} is still worked on", task.id)
-        }
-        state => format!("the task has ended: {state}"),
-    })
+    let said = task
+        .status
+        .message
+        .as_ref()
+        .map(|message| parts_text(&message.parts));
+    said.filter(|said| !said.is_empty())
+        .unwrap_or_else(|| match task.status.state {
+            TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {
+                format!("the task {} is still worked on", task.id)
+            }
+            state => format!("the task has ended: {state}"),
+        })
 }
 
 /// What is said where a stream was cut.

@@ -72,7 +72,11 @@ pub(super) async fn serve(
     // Also when this future is dropped: nothing outlives it.
     let _ends = (stop.clone().drop_guard(), gone.clone().drop_guard());
     let mut door = Door::new(listener, current.get().settings.max_connections);
-    let server = Connections { handshake, gone, ..Connections::new(current, tasks, stop) };
+    let server = Connections {
+        handshake,
+        gone,
+        ..Connections::new(current, tasks, stop)
+    };
     let graceful = GracefulShutdown::new();
     let visits = async {
         loop {
@@ -104,13 +108,22 @@ pub(super) struct Connections {
 impl Connections {
     pub(super) fn new(current: Arc<Current>, tasks: TaskTracker, stop: CancellationToken) -> Self {
         let http = Arc::new(Http::new(&tasks, &current.get().settings));
-        Self { current, http, handshake: None, tasks, gone: stop.clone(), stop }
+        Self {
+            current,
+            http,
+            handshake: None,
+            tasks,
+            gone: stop.clone(),
+            stop,
+        }
     }
 
     fn accept(&self, stream: TcpStream, peer: SocketAddr, place: Place, watcher: Watcher) {
         // Answers are written whole: waiting for more to send with them only makes them late.
         let _ = stream.set_nodelay(true);
-        let Some(handshake) = self.handshake.clone() else { return self.take(stream, peer, place, watcher) };
+        let Some(handshake) = self.handshake.clone() else {
+            return self.take(stream, peer, place, watcher);
+        };
         let (http, mut visit) = (self.http.clone(), self.visit(peer, place, watcher));
         let served = Box::pin(async move {
             if let Some((connection, certificate)) = visit.begin(handshake.shake(stream)).await {
@@ -132,10 +145,20 @@ impl Connections {
     }
 
     fn visit(&self, peer: SocketAddr, place: Place, watcher: Watcher) -> Visit {
-        let peer = Peer { address: peer, certificate: None };
+        let peer = Peer {
+            address: peer,
+            certificate: None,
+        };
         let routes = self.current.get();
         let (settings, drain) = (routes.settings.clone(), routes.drain.clone());
-        Visit { current: self.current.clone(), settings, drain, peer, watcher, _place: place }
+        Visit {
+            current: self.current.clone(),
+            settings,
+            drain,
+            peer,
+            watcher,
+            _place: place,
+        }
     }
 
     /// Lets it be known that calls should go elsewhere, and gives those who send them time to hear it.
@@ -203,16 +226,26 @@ impl Http {
         let mut one = http1::Builder::new();
         // Flat writes: an answer is one piece, and small. Not `pipeline_flush`, which is flat too, but buffers for a peer
         // that does not read without a limit, and holds streams back from one that has asked for more.
-        one.header_read_timeout(settings.header_timeout).writev(false);
+        one.header_read_timeout(settings.header_timeout)
+            .writev(false);
         one.max_header_size(settings.max_header_bytes);
-        Self { one, tasks: tasks.clone() }
+        Self {
+            one,
+            tasks: tasks.clone(),
+        }
     }
 
     /// HTTP/2 for one connection, whose calls are counted.
     fn two(&self, settings: &ServerSettings, calls: Arc<Calls>) -> http2::Builder<OnTracker> {
         let patience = settings.write_timeout;
-        let mut two = http2::Builder::new(OnTracker { tasks: self.tasks.clone(), patience, calls });
-        two.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
+        let mut two = http2::Builder::new(OnTracker {
+            tasks: self.tasks.clone(),
+            patience,
+            calls,
+        });
+        two.timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PING);
         two.max_concurrent_streams(settings.max_concurrent_calls);
         two.max_header_list_size(u32::try_from(settings.max_header_bytes).unwrap_or(u32::MAX));
         two
@@ -221,30 +254,53 @@ impl Http {
     /// Sees which of them a connection speaks, and serves it to its end.
     async fn open<S: Bytes + 'static>(self: Arc<Self>, stream: S, visit: Visit) {
         let opened = visit.begin(Io::open(stream, visit.settings.write_timeout));
-        let Some((io, is_http2)) = opened.await else { return };
+        let Some((io, is_http2)) = opened.await else {
+            return;
+        };
         let ended = match is_http2 {
             true => Box::pin(self.serve_two(io, visit)).await,
             false => {
-                let Visit { current, peer, watcher, _place, .. } = visit;
+                let Visit {
+                    current,
+                    peer,
+                    watcher,
+                    _place,
+                    ..
+                } = visit;
                 let peer = Arc::new(peer);
-                let service = service_fn(move |request| answer(current.clone(), peer.clone(), request));
+                let service =
+                    service_fn(move |request| answer(current.clone(), peer.clone(), request));
                 let mut one = self.one.clone();
                 one.timer(Lazy::default());
-                watcher.watch(one.serve_connection(TokioIo::new(io), service)).await
+                watcher
+                    .watch(one.serve_connection(TokioIo::new(io), service))
+                    .await
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(error = &error as &dyn std::error::Error, "connection ended early");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "connection ended early"
+            );
         }
     }
 
     /// Serves HTTP/2 until the peer leaves, has wanted nothing for long enough, or the server is to stop.
     async fn serve_two<S: Bytes + 'static>(&self, io: Io<S>, visit: Visit) -> hyper::Result<()> {
         // Whoever stops the server waits for the watcher.
-        let Visit { current, settings, drain, peer, watcher: _watcher, _place } = visit;
+        let Visit {
+            current,
+            settings,
+            drain,
+            peer,
+            watcher: _watcher,
+            _place,
+        } = visit;
         let (calls, peer) = (Arc::new(Calls::default()), Arc::new(peer));
         let service = service_fn(|request| answer(current.clone(), peer.clone(), request));
-        let connection = self.two(&settings, calls.clone()).serve_connection(TokioIo::new(io), service);
+        let connection = self
+            .two(&settings, calls.clone())
+            .serve_connection(TokioIo::new(io), service);
         let mut connection = pin!(connection);
         tokio::select! {
             ended = &mut connection => return ended,

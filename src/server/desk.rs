@@ -27,13 +27,17 @@ pub(super) struct Asked {
 impl Asked {
     /// A number of the query.
     fn number(&self, name: &'static str) -> Result<Option<u64>> {
-        let mut values = form_urlencoded::parse(self.query.as_bytes()).filter(|(key, _)| key == name);
+        let mut values =
+            form_urlencoded::parse(self.query.as_bytes()).filter(|(key, _)| key == name);
         let number = values.next().map(|(_, value)| value.parse());
-        number.transpose().map_err(|_| Error::invalid(name, "must be a number"))
+        number
+            .transpose()
+            .map_err(|_| Error::invalid(name, "must be a number"))
     }
 
     fn needed(&self, name: &'static str) -> Result<u64> {
-        self.number(name)?.ok_or_else(|| Error::invalid(name, "must be given"))
+        self.number(name)?
+            .ok_or_else(|| Error::invalid(name, "must be given"))
     }
 }
 
@@ -47,10 +51,16 @@ impl Desk {
     /// The questions that every server answers.
     pub(super) fn new(reload: Reloads, deliveries: &Deliveries) -> Self {
         let mut desk = Self::default();
-        desk.add(Method::GET, "/healthz", |_| async { plain(StatusCode::OK, "ok\n") });
+        desk.add(Method::GET, "/healthz", |_| async {
+            plain(StatusCode::OK, "ok\n")
+        });
         let Reloads { all, keys } = reload;
-        desk.add(Method::POST, "/reload", move |_| std::future::ready(reloaded(&all)));
-        desk.add(Method::POST, "/reload/keys", move |_| std::future::ready(reloaded(&keys)));
+        desk.add(Method::POST, "/reload", move |_| {
+            std::future::ready(reloaded(&all))
+        });
+        desk.add(Method::POST, "/reload/keys", move |_| {
+            std::future::ready(reloaded(&keys))
+        });
         desk.add(Method::GET, "/metrics", |_| async { counted() });
         desk.add_deliveries(deliveries);
         desk
@@ -65,7 +75,8 @@ impl Desk {
     ) where
         F: Future<Output = Reply> + Send + 'static,
     {
-        self.routes.push((method, path, Box::new(move |asked| Box::pin(answer(asked)))));
+        self.routes
+            .push((method, path, Box::new(move |asked| Box::pin(answer(asked)))));
     }
 
     fn add_deliveries(&mut self, deliveries: &Deliveries) {
@@ -96,7 +107,10 @@ impl Desk {
         }
         let query = request.uri().query().unwrap_or_default().to_owned();
         let mut reply = handler(Asked { query }).await;
-        reply.headers_mut().insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        reply.headers_mut().insert(
+            http::header::CACHE_CONTROL,
+            HeaderValue::from_static("no-store"),
+        );
         reply
     }
 }
@@ -118,7 +132,11 @@ fn reloaded(reload: &Reload) -> Reply {
         Err(error) => {
             tracing::error!(cause = &*error as &dyn std::error::Error, "cannot reload");
             let text = format!("{error}\n").into_bytes();
-            whole(StatusCode::INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", text.into())
+            whole(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "text/plain; charset=utf-8",
+                text.into(),
+            )
         }
     }
 }
@@ -146,8 +164,7 @@ fn shown(stopped: &Stopped) -> serde_json::Value {
 
 async fn letters(deliveries: &Deliveries, asked: &Asked) -> Result<serde_json::Value> {
     let letters = deliveries.letters(asked.needed("number")?, PAGE).await?;
-    let shown =
-        |letter: &Letter| json!({"id": letter.event_id, "sequence": letter.seq.0, "time": letter.time});
+    let shown = |letter: &Letter| json!({"id": letter.event_id, "sequence": letter.seq.0, "time": letter.time});
     Ok(json!({"letters": letters.iter().map(shown).collect::<Vec<_>>()}))
 }
 
@@ -166,7 +183,10 @@ fn told(answer: Result<serde_json::Value>) -> Reply {
                 ErrorKind::InvalidParams => StatusCode::BAD_REQUEST,
                 _ => StatusCode::SERVICE_UNAVAILABLE,
             };
-            reply::json(status, json!({"error": reply::logged(error).to_string()}).to_string())
+            reply::json(
+                status,
+                json!({"error": reply::logged(error).to_string()}).to_string(),
+            )
         }
     }
 }

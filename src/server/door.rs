@@ -38,7 +38,11 @@ impl Door {
             );
         }
         let places = Arc::new(Semaphore::new(room.min(Semaphore::MAX_PERMITS)));
-        Self { listener, places, trouble: Trouble::default() }
+        Self {
+            listener,
+            places,
+            trouble: Trouble::default(),
+        }
     }
 
     /// The next connection, once there is room for it.
@@ -86,14 +90,19 @@ impl Trouble {
 
 fn has_left(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
 }
 
 /// How many connections there may be where so many files may be open: a part of these is for others.
 fn room(wanted: usize, files: Option<u64>) -> usize {
     let Some(files) = files else { return wanted };
     let others = OTHER_FILES.max(files / 8).min(files / 2);
-    wanted.min(usize::try_from(files - others).unwrap_or(usize::MAX)).max(1)
+    wanted
+        .min(usize::try_from(files - others).unwrap_or(usize::MAX))
+        .max(1)
 }
 
 /// How many files this process may have open, if somebody has said so.

@@ -70,7 +70,10 @@ impl<T: Tell> Events<T> {
             rest: Bytes::new(),
             heartbeat: heartbeat
                 .filter(|every| !every.is_zero())
-                .map(|every| Heartbeat { every, at: Box::pin(sleep(every)) }),
+                .map(|every| Heartbeat {
+                    every,
+                    at: Box::pin(sleep(every)),
+                }),
             drain: Box::pin(drain.cancelled_owned()),
         }
     }
@@ -108,8 +111,12 @@ impl<T: Tell> Events<T> {
 
     /// What comes next; `None` at the end.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        let Self { stream, envelope, .. } = self;
-        let told = ready!(stream.poll(context, |out, stream, item| envelope.write(out, stream, item)));
+        let Self {
+            stream, envelope, ..
+        } = self;
+        let told = ready!(stream.poll(context, |out, stream, item| {
+            envelope.write(out, stream, item)
+        }));
         Poll::Ready(match told {
             Some(told) => Some(told.unwrap_or_else(|error| envelope.failure(error))),
             None => envelope.last(),
@@ -125,14 +132,20 @@ impl<T: Tell> Body for Events<T> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
-        self.poll_piece(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+        self.poll_piece(context)
+            .map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
     }
 }
 
 impl Tell for Envelope {
     fn failure(&mut self, error: Error) -> Vec<u8> {
         let mut out = Vec::new();
-        write_failure(&mut out, &logged(error), self.id.as_ref(), self.updates.dialect().version());
+        write_failure(
+            &mut out,
+            &logged(error),
+            self.id.as_ref(),
+            self.updates.dialect().version(),
+        );
         out
     }
 
@@ -165,7 +178,11 @@ impl Envelope {
         if let Some(id) = &id {
             begin_result(&mut begin, id);
         }
-        Self { id, begin, updates: Updates::new(dialect) }
+        Self {
+            id,
+            begin,
+            updates: Updates::new(dialect),
+        }
     }
 
     fn begin(&self, out: &mut Vec<u8>, at: Option<u64>) {

@@ -18,7 +18,8 @@ use super::incoming::{Told, asked, let_go, say_version};
 use super::reply::{self, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Error, ErrorKind, GetTaskRequest, Operation, Request, Response, Result, StreamResponse, Version,
+    Binding, Error, ErrorKind, GetTaskRequest, Operation, Request, Response, Result,
+    StreamResponse, Version,
 };
 use crate::service::{Answer, Resident};
 use crate::wire::decide::{Refusal, decide};
@@ -51,7 +52,11 @@ pub(super) async fn answer(
     }
     let path = request.uri().path();
     if let Some((operation, version)) = operation(path) {
-        let rpc = Rpc { operation, version, deadline: deadline(request.headers()) };
+        let rpc = Rpc {
+            operation,
+            version,
+            deadline: deadline(request.headers()),
+        };
         return called(routes, resident, guest, rpc, request).await;
     }
     if let Some(rpc) = health::rpc(path) {
@@ -66,7 +71,10 @@ pub(super) async fn answer(
             Err(error) => refused(error, Version::V1),
         };
     }
-    refused(routes.refuse(resident, &mut guest, ErrorKind::MethodNotFound.into()), Version::V1)
+    refused(
+        routes.refuse(resident, &mut guest, ErrorKind::MethodNotFound.into()),
+        Version::V1,
+    )
 }
 
 /// Whether anybody may call this, whoever they are: probes ask whether the server is well.
@@ -76,7 +84,10 @@ pub(super) fn is_public(path: &str) -> bool {
 
 /// Answers a call of somebody whom we do not serve.
 pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: Error) -> Reply {
-    refused(error, operation(request.uri().path()).map_or(Version::V1, |(_, version)| version))
+    refused(
+        error,
+        operation(request.uri().path()).map_or(Version::V1, |(_, version)| version),
+    )
 }
 
 async fn called(
@@ -87,18 +98,24 @@ async fn called(
     request: Box<HttpRequest<Incoming>>,
 ) -> Reply {
     let asked = asked(request.headers(), None);
-    if let Err(Refusal { error, form }) = decide(key(rpc.version), &asked, routes.settings.strict_version) {
+    if let Err(Refusal { error, form }) =
+        decide(key(rpc.version), &asked, routes.settings.strict_version)
+    {
         return refused(routes.refuse(resident, &mut guest, error), form);
     }
     let (mut head, body) = (*request).into_parts();
-    let Rpc { operation, version, .. } = rpc;
+    let Rpc {
+        operation, version, ..
+    } = rpc;
     let told = Told::new(operation, Binding::Grpc, version, &head.headers);
     let caller = guest.caller().clone();
     let answer = {
         let served = pin!(served(routes, resident, &mut guest, rpc, (&mut head, body)));
         let answer = told.of(&caller, served);
         match rpc.deadline {
-            Some(deadline) => timeout_at(deadline, answer).await.unwrap_or_else(|_| Err(too_late())),
+            Some(deadline) => timeout_at(deadline, answer)
+                .await
+                .unwrap_or_else(|_| Err(too_late())),
             None => answer.await,
         }
     };
@@ -112,7 +129,11 @@ async fn served(
     rpc: Rpc,
     (head, body): (&mut Parts, Incoming),
 ) -> Result<Reply> {
-    let Rpc { operation, version, deadline } = rpc;
+    let Rpc {
+        operation,
+        version,
+        deadline,
+    } = rpc;
     let message = frame::unframed(routes.read(guest, body).await?)?;
     let mut decoded = read_grpc(operation, version, &message)?;
     // What came in is let go once it is read: the call may take long.
@@ -121,12 +142,16 @@ async fn served(
     let_go(head);
     let get = get_ended(operation, version, &decoded);
     let answer = match entered.call(decoded).await {
-        Err(error) if has_ended(&error) => entered.call(Request::GetTask(get.ok_or(error)?)).await?,
+        Err(error) if has_ended(&error) => {
+            entered.call(Request::GetTask(get.ok_or(error)?)).await?
+        }
         answer => answer?,
     };
     let mut reply = match answer {
         Answer::One(response) => frame::one(written(operation, version, response)?),
-        Answer::Task(task) => frame::one(written(operation, version, Response::Task(task.clone()))?),
+        Answer::Task(task) => {
+            frame::one(written(operation, version, Response::Task(task.clone()))?)
+        }
         Answer::Stream(stream) => {
             let messages = Messages::new(*stream, version, deadline, routes.drain.clone());
             frame::reply(Box::new(messages))
@@ -141,7 +166,11 @@ fn get_ended(operation: Operation, version: Version, request: &Request) -> Optio
     match request {
         Request::SubscribeToTask(request) if gives_ended_task(operation, version) => {
             let (tenant, id) = (request.tenant.clone(), request.id.clone());
-            Some(GetTaskRequest { tenant, id, history_length: None })
+            Some(GetTaskRequest {
+                tenant,
+                id,
+                history_length: None,
+            })
         }
         _ => None,
     }
@@ -149,7 +178,8 @@ fn get_ended(operation: Operation, version: Version, request: &Request) -> Optio
 
 /// Whether it is the state of the task that stands in the way.
 fn has_ended(error: &Error) -> bool {
-    error.kind() == ErrorKind::UnsupportedOperation && error.metadata().any(|(key, _)| key == "state")
+    error.kind() == ErrorKind::UnsupportedOperation
+        && error.metadata().any(|(key, _)| key == "state")
 }
 
 /// The one message of an answer in its frame, even where a stream was asked for.
@@ -167,12 +197,18 @@ fn written(operation: Operation, version: Version, response: Response) -> Result
 
 /// Messages come as they are: what is small on the wire must not be large in memory.
 fn is_compressed(headers: &HeaderMap) -> bool {
-    headers.get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
+    headers
+        .get("grpc-encoding")
+        .is_some_and(|encoding| encoding != "identity")
 }
 
 /// When the caller stops waiting, if it says so.
 fn deadline(headers: &HeaderMap) -> Option<Instant> {
-    let patience = headers.get("grpc-timeout")?.to_str().ok().and_then(patience)?;
+    let patience = headers
+        .get("grpc-timeout")?
+        .to_str()
+        .ok()
+        .and_then(patience)?;
     Instant::now().checked_add(patience)
 }
 

@@ -36,7 +36,13 @@ impl Guest {
     }
 
     fn new(identity: Identity, word: Word, peer: &Peer) -> Self {
-        Self { identity, word, peer: peer.address.ip(), bytes: 0, is_counted: false }
+        Self {
+            identity,
+            word,
+            peer: peer.address.ip(),
+            bytes: 0,
+            is_counted: false,
+        }
     }
 
     pub(super) fn caller(&self) -> &Caller {
@@ -62,10 +68,17 @@ impl Routes {
     ///
     /// # Errors
     /// Unauthenticated; unavailable.
-    pub(super) async fn admit(&self, peer: &Peer, request: &HttpRequest<Incoming>) -> Result<Guest> {
-        let Some(access) = &self.access else { return Ok(Guest::unasked(peer)) };
+    pub(super) async fn admit(
+        &self,
+        peer: &Peer,
+        request: &HttpRequest<Incoming>,
+    ) -> Result<Guest> {
+        let Some(access) = &self.access else {
+            return Ok(Guest::unasked(peer));
+        };
         let (ip, certificate) = (peer.address.ip(), peer.certificate.as_deref());
-        let credentials = Credentials::new(request.headers(), request.uri().query(), ip, certificate);
+        let credentials =
+            Credentials::new(request.headers(), request.uri().query(), ip, certificate);
         let (identity, word) = access.admit(&credentials, self.trusts(peer)).await?;
         Ok(Guest::new(identity, word, peer))
     }
@@ -79,7 +92,9 @@ impl Routes {
         guest.bytes = match &read {
             Ok(body) => body.len(),
             // So much at least.
-            Err(error) if error.kind() == ErrorKind::PayloadTooLarge => self.settings.max_body_bytes,
+            Err(error) if error.kind() == ErrorKind::PayloadTooLarge => {
+                self.settings.max_body_bytes
+            }
             Err(_) => 0,
         };
         read
@@ -96,9 +111,10 @@ impl Routes {
     ) -> Result<(Option<Left>, Option<UnderWay>)> {
         guest.is_counted = true;
         match &self.meter {
-            Some(meter) => {
-                meter.spend(&Spender::new(agent.clone(), &guest.identity, guest.peer), guest.bytes)
-            }
+            Some(meter) => meter.spend(
+                &Spender::new(agent.clone(), &guest.identity, guest.peer),
+                guest.bytes,
+            ),
             None => Ok((None, None)),
         }
     }
@@ -108,7 +124,10 @@ impl Routes {
     pub(super) fn refuse(&self, resident: &Resident, guest: &mut Guest, error: Error) -> Error {
         match guest.is_counted {
             true => error,
-            false => self.count(&resident.namespace, guest).err().unwrap_or(error),
+            false => self
+                .count(&resident.namespace, guest)
+                .err()
+                .unwrap_or(error),
         }
     }
 
@@ -129,19 +148,37 @@ impl Routes {
         let asking = asking(guest.caller().clone(), headers, version)?;
         let (resident, call) = self.directory.enter(resident, asking, request)?;
         let operation = request.operation();
-        let named = if call.extensions.is_empty() { Named::default() } else { Named::of(headers) };
+        let named = if call.extensions.is_empty() {
+            Named::default()
+        } else {
+            Named::of(headers)
+        };
         if let Some(access) = &self.access {
             access.check(&guest.identity, &resident.name, &call.scope.tenant, request)?;
         }
         let (left, _under_way) = self.count(&call.scope.agent, guest)?;
         let (access, identity) = (self.access.as_ref(), &guest.identity);
-        Ok(Entered { resident, access, identity, call, operation, named, left, _under_way })
+        Ok(Entered {
+            resident,
+            access,
+            identity,
+            call,
+            operation,
+            named,
+            left,
+            _under_way,
+        })
     }
 
     /// A refusal says what to bring.
     pub(super) fn challenge(&self, reply: &mut Reply) {
-        let (Some(access), StatusCode::UNAUTHORIZED) = (&self.access, reply.status()) else { return };
-        for challenge in access.challenges().filter_map(|text| HeaderValue::try_from(text).ok()) {
+        let (Some(access), StatusCode::UNAUTHORIZED) = (&self.access, reply.status()) else {
+            return;
+        };
+        for challenge in access
+            .challenges()
+            .filter_map(|text| HeaderValue::try_from(text).ok())
+        {
             reply.headers_mut().append(WWW_AUTHENTICATE, challenge);
         }
     }
@@ -158,7 +195,12 @@ impl Entered<'_> {
                 Err(error) => Err(error),
             };
             let failed = answer.as_ref().err().map(Error::kind);
-            metrics::call(&self.resident.name, self.operation, self.call.version, failed);
+            metrics::call(
+                &self.resident.name,
+                self.operation,
+                self.call.version,
+                failed,
+            );
             Ok(match (answer?, self.access) {
                 (Answer::One(Response::AgentCard(card)), Some(access)) => {
                     let card = access.shown(self.identity, &self.resident.name, *card);
@@ -173,7 +215,12 @@ impl Entered<'_> {
     /// everybody is not kept for everybody.
     pub(super) fn mark(&self, answer: &mut HeaderMap) {
         mark(answer, self.named, &self.call);
-        if let Some(Left { limit, remaining, reset }) = self.left {
+        if let Some(Left {
+            limit,
+            remaining,
+            reset,
+        }) = self.left
+        {
             reply::rate_limit(
                 answer,
                 limit,

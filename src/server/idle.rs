@@ -27,7 +27,10 @@ impl Calls {
     pub(super) async fn idle(&self, patience: Duration) {
         let mut before = None;
         loop {
-            let (ended, begun) = (self.ended.load(Ordering::Acquire), self.begun.load(Ordering::Acquire));
+            let (ended, begun) = (
+                self.ended.load(Ordering::Acquire),
+                self.begun.load(Ordering::Acquire),
+            );
             if begun == ended && before == Some(ended) {
                 return;
             }

@@ -17,8 +17,10 @@ use crate::wire::decide::Asked;
 use crate::wire::{Dialect, tells_of_tools};
 
 /// 1.0's name first, then 0.3's.
-const EXTENSIONS: [HeaderName; 2] =
-    [HeaderName::from_static("a2a-extensions"), HeaderName::from_static("x-a2a-extensions")];
+const EXTENSIONS: [HeaderName; 2] = [
+    HeaderName::from_static("a2a-extensions"),
+    HeaderName::from_static("x-a2a-extensions"),
+];
 const VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -30,8 +32,13 @@ const MAX_EXTENSIONS: usize = 64;
 
 /// The version that the header and the query ask for; one that cannot be read is one that we do not speak.
 pub(super) fn asked(headers: &HeaderMap, query: Option<&str>) -> Asked {
-    let in_headers = headers.get_all(VERSION).iter().map(|value| value.to_str().unwrap_or("?"));
-    let Some(query) = query else { return Asked::read(in_headers) };
+    let in_headers = headers
+        .get_all(VERSION)
+        .iter()
+        .map(|value| value.to_str().unwrap_or("?"));
+    let Some(query) = query else {
+        return Asked::read(in_headers);
+    };
     let query = form_urlencoded::parse(query.as_bytes());
     let in_query: Vec<_> = query
         .filter(|(name, _)| name.eq_ignore_ascii_case(VERSION.as_str()))
@@ -53,8 +60,15 @@ pub(super) fn is_grpc(request: &Request<Incoming>) -> bool {
     if request.version() != http::Version::HTTP_2 || *request.method() != Method::POST {
         return false;
     }
-    let media_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let essence = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let media_type = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .map_or(&b""[..], HeaderValue::as_bytes);
+    let essence = media_type
+        .split(|byte| *byte == b';')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
     essence.eq_ignore_ascii_case(b"application/grpc")
         || essence.eq_ignore_ascii_case(b"application/grpc+proto")
 }
@@ -68,9 +82,19 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn new(operation: Operation, binding: Binding, version: Version, headers: &HeaderMap) -> Self {
+    pub(super) fn new(
+        operation: Operation,
+        binding: Binding,
+        version: Version,
+        headers: &HeaderMap,
+    ) -> Self {
         let span = trace::call(operation, (binding, version), || trace_of(headers));
-        Self { operation, binding, version, span }
+        Self {
+            operation,
+            binding,
+            version,
+            span,
+        }
     }
 
     /// Serves the call, and says how that ended. It stays where it is, since it is large.
@@ -79,7 +103,12 @@ impl Told {
         caller: &Caller,
         served: Pin<&mut impl Future<Output = Result<T>>>,
     ) -> Result<T> {
-        let Self { operation, binding, version, span } = self;
+        let Self {
+            operation,
+            binding,
+            version,
+            span,
+        } = self;
         let (binding, version, caller) = (binding.as_str(), version.as_str(), caller.name());
         let line = tracing::info_span!("call", method = ?operation, binding, version, caller);
         let answer = served.instrument(span.clone()).instrument(line).await;
@@ -99,11 +128,18 @@ pub(super) fn let_go(head: &mut Parts) {
 /// The trace that the headers name. Several lines of a state are one.
 fn trace_of(headers: &HeaderMap) -> Option<Trace> {
     let parent = only(headers, &TRACE_PARENT)?;
-    let mut state = headers.get_all(Trace::STATE).iter().filter_map(|line| line.to_str().ok());
+    let mut state = headers
+        .get_all(Trace::STATE)
+        .iter()
+        .filter_map(|line| line.to_str().ok());
     match (state.next(), state.next()) {
         (one, None) => Trace::read(parent, one),
         (Some(first), Some(second)) => {
-            let all: Vec<_> = [first, second].into_iter().chain(state).take(MAX_STATES).collect();
+            let all: Vec<_> = [first, second]
+                .into_iter()
+                .chain(state)
+                .take(MAX_STATES)
+                .collect();
             Trace::read(parent, Some(&all.join(",")))
         }
         (None, Some(_)) => None,
@@ -118,7 +154,14 @@ pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> R
     if says_nothing(headers) {
         let (idempotency_key, extensions, last_seen) = (None, Vec::new(), None);
         let trace = trace::current();
-        return Ok(Asking { caller, idempotency_key, extensions, trace, version, last_seen });
+        return Ok(Asking {
+            caller,
+            idempotency_key,
+            extensions,
+            trace,
+            version,
+            last_seen,
+        });
     }
     Ok(Asking {
         caller,
@@ -126,15 +169,18 @@ pub(super) fn asking(caller: Caller, headers: &HeaderMap, version: Version) -> R
         extensions: extensions(headers).map(str::to_owned).collect(),
         trace: trace::current().or_else(|| trace_of(headers)),
         version,
-        last_seen: only(headers, &LAST_EVENT_ID).and_then(|text| text.parse().ok()).map(Seq),
+        last_seen: only(headers, &LAST_EVENT_ID)
+            .and_then(|text| text.parse().ok())
+            .map(Seq),
     })
 }
 
 /// Whether a request has none of the headers that [`asking`] reads, as most have none. One look at all names takes less than
 /// a search for each.
 fn says_nothing(headers: &HeaderMap) -> bool {
-    let is_read =
-        |name| EXTENSIONS.contains(name) || [IDEMPOTENCY_KEY, TRACE_PARENT, LAST_EVENT_ID].contains(name);
+    let is_read = |name| {
+        EXTENSIONS.contains(name) || [IDEMPOTENCY_KEY, TRACE_PARENT, LAST_EVENT_ID].contains(name)
+    };
     !headers.keys().any(is_read)
 }
 
@@ -152,19 +198,29 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
     const NAME: &str = "Idempotency-Key";
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(first) = values.next() else { return Ok(None) };
+    let Some(first) = values.next() else {
+        return Ok(None);
+    };
     if values.any(|other| other != first) {
         return Err(Error::invalid(NAME, "must be given only once"));
     }
-    let text = std::str::from_utf8(first.as_bytes()).map_err(|_| Error::invalid(NAME, "must be UTF-8"))?;
+    let text =
+        std::str::from_utf8(first.as_bytes()).map_err(|_| Error::invalid(NAME, "must be UTF-8"))?;
     Ok(Some(text.to_owned()))
 }
 
 /// The extensions that a request asks for, under either name.
 fn extensions(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let lines = EXTENSIONS.into_iter().flat_map(|name| headers.get_all(name));
-    let items = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(','));
-    items.map(str::trim).filter(|item| !item.is_empty()).take(MAX_EXTENSIONS)
+    let lines = EXTENSIONS
+        .into_iter()
+        .flat_map(|name| headers.get_all(name));
+    let items = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','));
+    items
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+        .take(MAX_EXTENSIONS)
 }
 
 /// Under which of its names a request asks for extensions.
@@ -179,8 +235,13 @@ impl Named {
 
 /// How to write to whoever asks: those who run tools for an agent say so by its extension, or by what they send (09 2.8).
 pub(super) fn dialect_of(headers: &HeaderMap, request: &model::Request, read: Dialect) -> Dialect {
-    let runs_tools = || extensions(headers).any(|uri| uri == INPUT_REQUEST) || tells_of_tools(request);
-    if read == Dialect::V03 && runs_tools() { read.with_tools() } else { read }
+    let runs_tools =
+        || extensions(headers).any(|uri| uri == INPUT_REQUEST) || tells_of_tools(request);
+    if read == Dialect::V03 && runs_tools() {
+        read.with_tools()
+    } else {
+        read
+    }
 }
 
 /// Says in the answer which version it is in.
@@ -194,8 +255,14 @@ pub(super) fn mark(answer: &mut HeaderMap, asked: Named, call: &Call) {
     if call.extensions.is_empty() {
         return;
     }
-    let Ok(active) = HeaderValue::from_str(&call.extensions.join(", ")) else { return };
-    for (name, _) in EXTENSIONS.into_iter().zip(asked.0).filter(|(_, is_asked)| *is_asked) {
+    let Ok(active) = HeaderValue::from_str(&call.extensions.join(", ")) else {
+        return;
+    };
+    for (name, _) in EXTENSIONS
+        .into_iter()
+        .zip(asked.0)
+        .filter(|(_, is_asked)| *is_asked)
+    {
         answer.insert(name, active.clone());
     }
 }

@@ -38,7 +38,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Io<S> {
             }
         }
         let is_http2 = first == HTTP2;
-        Ok((Self { inner, first: first.into(), write_timeout, stalled: None, has_waited: false }, is_http2))
+        Ok((
+            Self {
+                inner,
+                first: first.into(),
+                write_timeout,
+                stalled: None,
+                has_waited: false,
+            },
+            is_http2,
+        ))
     }
 }
 
@@ -54,12 +63,18 @@ impl<S> Io<S> {
         Poll::Ready(())
     }
 
-    fn within<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn within<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;
             return written;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(self.write_timeout)));
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(sleep(self.write_timeout)));
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
@@ -89,7 +104,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Io<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Io<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.lets_others_go_first(context));
         let written = Pin::new(&mut this.inner).poll_write(context, bytes);
@@ -180,6 +199,9 @@ mod tests {
         let (mut io, _) = Io::open(far, PATIENCE).await.unwrap();
         let start = tokio::time::Instant::now();
         let error = io.write_all(&[0; 64]).await.unwrap_err();
-        assert_eq!((error.kind(), start.elapsed()), (io::ErrorKind::TimedOut, PATIENCE));
+        assert_eq!(
+            (error.kind(), start.elapsed()),
+            (io::ErrorKind::TimedOut, PATIENCE)
+        );
     }
 }

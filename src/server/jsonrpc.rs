@@ -17,8 +17,8 @@ use super::incoming::{Told, asked, dialect_of, form, let_go, say_version};
 use super::reply::{self, Body, Reply};
 use super::routes::Routes;
 use crate::model::{
-    Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest, TaskId,
-    Version,
+    Binding, Error, ErrorKind, GetTaskRequest, Request, Response, Result, SubscribeToTaskRequest,
+    TaskId, Version,
 };
 use crate::service::{Answer, Resident, Standing};
 use crate::wire::decide::{Asked, Refusal, decide};
@@ -54,13 +54,25 @@ pub(super) async fn answer(
     let (mut head, body) = (*request).into_parts();
     // Not in the match, which would have room for it until its end.
     let called = read(routes, guest, &head, body).await;
-    let Called { id, method, version, params } = match called {
+    let Called {
+        id,
+        method,
+        version,
+        params,
+    } = match called {
         Ok(called) => called,
-        Err(NoCall { id, error, form }) => return refused(&id, routes.refuse(resident, guest, error), form),
+        Err(NoCall { id, error, form }) => {
+            return refused(&id, routes.refuse(resident, guest, error), form);
+        }
     };
     let told = Told::new(method.operation, Binding::JsonRpc, version, &head.headers);
     let caller = guest.caller().clone();
-    let answer = told.of(&caller, pin!(served(routes, resident, guest, &mut head, (&id, params)))).await;
+    let answer = told
+        .of(
+            &caller,
+            pin!(served(routes, resident, guest, &mut head, (&id, params))),
+        )
+        .await;
     answer.unwrap_or_else(|error| {
         let error = routes.refuse(resident, guest, error);
         match refuses_in_stream(method.operation, version) {
@@ -72,21 +84,44 @@ pub(super) async fn answer(
 
 /// Answers a request of somebody whom we do not serve; what else it says is not even read.
 pub(super) fn turned_away(request: &HttpRequest<Incoming>, error: Error) -> Reply {
-    refused(&Id::NULL, error, form(&asked(request.headers(), request.uri().query())))
+    refused(
+        &Id::NULL,
+        error,
+        form(&asked(request.headers(), request.uri().query())),
+    )
 }
 
 /// Reads the call, and lets go of its body: what it asks for may take long.
-async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) -> Result<Called, NoCall> {
+async fn read(
+    routes: &Routes,
+    guest: &mut Guest,
+    head: &Parts,
+    body: Incoming,
+) -> Result<Called, NoCall> {
     let asked = asked(&head.headers, head.uri.query());
-    let no_call = |error| NoCall { id: Id::NULL, error, form: form(&asked) };
+    let no_call = |error| NoCall {
+        id: Id::NULL,
+        error,
+        form: form(&asked),
+    };
     body::check_type(&head.headers).map_err(no_call)?;
     let body = routes.read(guest, body).await.map_err(no_call)?;
     let strict = routes.settings.strict_version;
     let (large, body) = large(body);
-    if let Some(Quick { id, method, request }) = large.or_else(|| read_quickly(&body)) {
+    if let Some(Quick {
+        id,
+        method,
+        request,
+    }) = large.or_else(|| read_quickly(&body))
+    {
         let id = id.into_owned();
         return match decide(method.key, &asked, strict) {
-            Ok(version) => Ok(Called { id, method, version, params: Ok((request, Dialect::V1)) }),
+            Ok(version) => Ok(Called {
+                id,
+                method,
+                version,
+                params: Ok((request, Dialect::V1)),
+            }),
             Err(Refusal { error, form }) => Err(NoCall { id, error, form }),
         };
     }
@@ -95,13 +130,19 @@ async fn read(routes: &Routes, guest: &mut Guest, head: &Parts, body: Incoming) 
         error,
         form: form(&asked),
     })?;
-    let (method, version) = version(&request, &asked, strict).map_err(|Refusal { error, form }| NoCall {
-        id: request.id.clone().into_owned(),
-        error,
-        form,
-    })?;
+    let (method, version) =
+        version(&request, &asked, strict).map_err(|Refusal { error, form }| NoCall {
+            id: request.id.clone().into_owned(),
+            error,
+            form,
+        })?;
     let params = read_params(method, request.params);
-    Ok(Called { id: request.id.into_owned(), method, version, params })
+    Ok(Called {
+        id: request.id.into_owned(),
+        method,
+        version,
+        params,
+    })
 }
 
 /// A call that is mostly a file, or else the body as it came.
@@ -120,8 +161,12 @@ fn version(
     asked: &Asked,
     strict: bool,
 ) -> Result<(Method, Version), Refusal> {
-    let unknown = |error: ErrorKind, form| Refusal { error: error.into(), form };
-    let method = method(&request.method).map_err(|key| unknown(ErrorKind::MethodNotFound, key.version()))?;
+    let unknown = |error: ErrorKind, form| Refusal {
+        error: error.into(),
+        form,
+    };
+    let method =
+        method(&request.method).map_err(|key| unknown(ErrorKind::MethodNotFound, key.version()))?;
     decide(method.key, asked, strict).map(|version| (method, version))
 }
 
@@ -135,7 +180,11 @@ async fn served(
     let (decoded, dialect) = params?;
     let headers = &head.headers;
     let dialect = dialect_of(headers, &decoded, dialect);
-    let mut decoded = if wants_events(headers) { streamed(decoded) } else { decoded };
+    let mut decoded = if wants_events(headers) {
+        streamed(decoded)
+    } else {
+        decoded
+    };
     let entered = routes.enter(resident, guest, headers, dialect.version(), &mut decoded)?;
     let name = name(&decoded);
     let_go(head);
@@ -150,7 +199,12 @@ async fn served(
         }
         Answer::Stream(stream) => {
             let envelope = Envelope::new(Some(id.clone()), dialect);
-            let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
+            let events = Events::new(
+                *stream,
+                envelope,
+                routes.settings.heartbeat,
+                routes.drain.clone(),
+            );
             reply::events(Body::Frames(Box::new(events)))
         }
     };
@@ -178,7 +232,9 @@ fn streamed(request: Request) -> Request {
 }
 
 fn wants_events(headers: &HeaderMap) -> bool {
-    headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes().trim_ascii() == b"text/event-stream")
+    headers
+        .get(ACCEPT)
+        .is_some_and(|accept| accept.as_bytes().trim_ascii() == b"text/event-stream")
 }
 
 fn result(id: &Id<'_>, response: &Response, dialect: &Dialect) -> Result<Vec<u8>> {

@@ -55,7 +55,12 @@ impl Server {
     /// The store does not answer, or two agents have one name.
     pub async fn local(self) -> Result<Local> {
         let (plan, rest) = self.parts()?;
-        let Built { running, tasks, stop, .. } = rest.build(plan, NOWHERE).await?;
+        let Built {
+            running,
+            tasks,
+            stop,
+            ..
+        } = rest.build(plan, NOWHERE).await?;
         let (engine, delivering) = (running.engine().clone(), running.pushes().clone());
         let house = async move { match engine.keep_house().await {} };
         tasks.spawn(stop.clone().run_until_cancelled_owned(house));
@@ -68,7 +73,11 @@ impl Server {
         });
         let connector = Connector::new(move |_| std::future::ready(door.connect()));
         let egress = Egress::over(connector, &ClientTls::new());
-        Ok(Local { egress, running, _stop: stop.drop_guard() })
+        Ok(Local {
+            egress,
+            running,
+            _stop: stop.drop_guard(),
+        })
     }
 }
 
@@ -100,7 +109,12 @@ impl Local {
     /// # Errors
     /// Unsupported: gRPC without the feature `grpc`.
     pub fn client_of(&self, agent: &str, binding: Binding, version: Version) -> Result<Client> {
-        Client::over(self.egress.clone(), &format!("{URL}agents/{agent}"), binding, version)
+        Client::over(
+            self.egress.clone(),
+            &format!("{URL}agents/{agent}"),
+            binding,
+            version,
+        )
     }
 }
 
@@ -116,7 +130,8 @@ impl Door {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = duplex(BUFFER);
-        self.connections.take(far, NOWHERE, None, self.graceful.watcher());
+        self.connections
+            .take(far, NOWHERE, None, self.graceful.watcher());
         Ok(near)
     }
 }

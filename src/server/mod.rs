@@ -255,7 +255,12 @@ impl Server {
         let address = listener.local_addr().map_err(cannot_listen)?;
         #[cfg(unix)]
         let doors = match admin {
-            Some(admin) => Some(admin.bind(rest.handshake.clone()).await.map_err(cannot_listen)?),
+            Some(admin) => Some(
+                admin
+                    .bind(rest.handshake.clone())
+                    .await
+                    .map_err(cannot_listen)?,
+            ),
             None => None,
         };
         Ok(Bound {
@@ -311,7 +316,13 @@ impl Rest {
     /// Puts everything together for callers who come to this address.
     async fn build(self, plan: Plan, address: SocketAddr) -> Result<Built> {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let Self { store, settings, push, handshake, .. } = self;
+        let Self {
+            store,
+            settings,
+            push,
+            handshake,
+            ..
+        } = self;
         #[cfg(feature = "jws")]
         let push_signer = self.push_signer;
         let root = plan.root(address, handshake.is_some())?;
@@ -325,7 +336,9 @@ impl Rest {
         );
         engine.recover().await?;
         #[cfg(feature = "jws")]
-        let signature = push_signer.clone().map(|signer| seal::signature(signer, &root));
+        let signature = push_signer
+            .clone()
+            .map(|signer| seal::signature(signer, &root));
         #[cfg(not(feature = "jws"))]
         let signature = None;
         let pushes = pushes(&engine, push, signature, &stop);
@@ -344,7 +357,13 @@ impl Rest {
         let team = ground.engine.team();
         let routes = plan.routes(&ground, &team, None)?;
         let current = Arc::new(Current::new(routes));
-        Ok(Built { root, running: Running::new(ground, current), handshake, tasks, stop })
+        Ok(Built {
+            root,
+            running: Running::new(ground, current),
+            handshake,
+            tasks,
+            stop,
+        })
     }
 }
 
@@ -358,7 +377,12 @@ fn pushes(
     if settings.reach.loopback {
         tracing::warn!("webhooks on this machine are called: for development only");
     }
-    Pushes::new(engine.clone(), settings, signature, (TaskTracker::new(), stop.child_token()))
+    Pushes::new(
+        engine.clone(),
+        settings,
+        signature,
+        (TaskTracker::new(), stop.child_token()),
+    )
 }
 
 impl Bound {
@@ -414,7 +438,13 @@ impl Bound {
     /// None today: what goes wrong with one connection ends that connection.
     pub async fn serve_until(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tracing::info!(address = %self.address, "server started");
-        let Built { running, handshake, tasks, stop, .. } = self.built;
+        let Built {
+            running,
+            handshake,
+            tasks,
+            stop,
+            ..
+        } = self.built;
         let (engine, pushes) = (running.engine().clone(), running.pushes().clone());
         let stopped = stop.clone();
         #[cfg(unix)]
@@ -448,5 +478,7 @@ impl Bound {
 }
 
 fn cannot_listen(cause: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable).with_message("cannot listen on the address").with_source(cause)
+    Error::new(ErrorKind::Unavailable)
+        .with_message("cannot listen on the address")
+        .with_source(cause)
 }

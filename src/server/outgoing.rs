@@ -29,7 +29,10 @@ pub(super) struct Outgoing {
 
 impl Outgoing {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { next: Some(ReusableBoxFuture::new(next(stream))), left: None }
+        Self {
+            next: Some(ReusableBoxFuture::new(next(stream))),
+            left: None,
+        }
     }
 
     /// Whether nothing follows; gRPC has trailers then.
@@ -49,7 +52,9 @@ impl Outgoing {
         context: &mut Context<'_>,
         write: impl FnMut(&mut Vec<u8>, &Stream, &Item),
     ) -> Poll<Option<Result<Vec<u8>>>> {
-        let Some(future) = &mut self.next else { return Poll::Ready(None) };
+        let Some(future) = &mut self.next else {
+            return Poll::Ready(None);
+        };
         let (stream, mut items) = match self.left.take() {
             Some(left) => left,
             None => match ready!(future.poll(context)) {
@@ -87,7 +92,10 @@ fn piece<S, I>(
     out
 }
 
-#[expect(clippy::manual_async_fn, reason = "an async fn would have room for the stream twice")]
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn would have room for the stream twice"
+)]
 fn next(mut stream: Stream) -> impl Future<Output = Next> {
     async move {
         let items = stream.next().await;
@@ -106,8 +114,14 @@ mod tests {
         while items.len() > 0 {
             pieces.push(piece(&(), &mut items, |out, (), item| out.extend_from_slice(item)).len());
         }
-        assert_eq!((pieces.len(), pieces.iter().max()), (250, Some(&(PIECE + 4))));
+        assert_eq!(
+            (pieces.len(), pieces.iter().max()),
+            (250, Some(&(PIECE + 4)))
+        );
         let mut one = vec![vec![0_u8; 3 * PIECE]].into_iter();
-        assert_eq!(piece(&(), &mut one, |out, (), item| out.extend_from_slice(item)).len(), 3 * PIECE);
+        assert_eq!(
+            piece(&(), &mut one, |out, (), item| out.extend_from_slice(item)).len(),
+            3 * PIECE
+        );
     }
 }

@@ -25,7 +25,10 @@ impl Place {
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
         let scheme = if tls { "https" } else { "http" };
-        Self { origin: format!("{scheme}://{}", SocketAddr::new(host, address.port())), path: "/".to_owned() }
+        Self {
+            origin: format!("{scheme}://{}", SocketAddr::new(host, address.port())),
+            path: "/".to_owned(),
+        }
     }
 
     /// What the operator says.
@@ -33,7 +36,12 @@ impl Place {
     /// # Errors
     /// It is not an absolute http or https URL.
     pub(super) fn public(url: &str) -> Result<Self> {
-        let wrong = || Error::invalid("public_url", "must be an absolute http or https URL without a query");
+        let wrong = || {
+            Error::invalid(
+                "public_url",
+                "must be an absolute http or https URL without a query",
+            )
+        };
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let (Some(scheme @ ("http" | "https")), Some(authority), None) =
             (uri.scheme_str(), uri.authority(), uri.query())
@@ -42,14 +50,30 @@ impl Place {
         };
         let path = uri.path();
         let slash = if path.ends_with('/') { "" } else { "/" };
-        Ok(Self { origin: format!("{scheme}://{authority}"), path: format!("{path}{slash}") })
+        Ok(Self {
+            origin: format!("{scheme}://{authority}"),
+            path: format!("{path}{slash}"),
+        })
     }
 
     /// What a proxy says that a client asked for; `None` if it says nothing that can be used.
     pub(super) fn forwarded(headers: &HeaderMap) -> Option<Self> {
-        let text = |name: &str| headers.get(name)?.to_str().ok()?.split(',').next().map(str::trim);
-        let (host, proto) = (text("x-forwarded-host")?, text("x-forwarded-proto").unwrap_or("https"));
-        let prefix = text("x-forwarded-prefix").unwrap_or_default().trim_matches('/');
+        let text = |name: &str| {
+            headers
+                .get(name)?
+                .to_str()
+                .ok()?
+                .split(',')
+                .next()
+                .map(str::trim)
+        };
+        let (host, proto) = (
+            text("x-forwarded-host")?,
+            text("x-forwarded-proto").unwrap_or("https"),
+        );
+        let prefix = text("x-forwarded-prefix")
+            .unwrap_or_default()
+            .trim_matches('/');
         Self::public(&format!("{proto}://{host}/{prefix}")).ok()
     }
 
@@ -57,14 +81,19 @@ impl Place {
     pub(super) fn below(&self, path: &str) -> Self {
         match path {
             "" => self.clone(),
-            path => Self { origin: self.origin.clone(), path: format!("{}{path}/", self.path) },
+            path => Self {
+                origin: self.origin.clone(),
+                path: format!("{}{path}/", self.path),
+            },
         }
     }
 
     /// Host and port, as clients of gRPC want them.
     pub(super) fn authority(&self) -> String {
         let (scheme, authority) = self.origin.split_once("://").unwrap_or_default();
-        let named = authority.parse().is_ok_and(|authority: Authority| authority.port().is_some());
+        let named = authority
+            .parse()
+            .is_ok_and(|authority: Authority| authority.port().is_some());
         match (named, scheme) {
             (true, _) => authority.to_owned(),
             (false, "https") => format!("{authority}:443"),
@@ -96,11 +125,17 @@ mod tests {
     fn a_public_url_may_have_a_path_and_no_port() {
         let place = Place::public("https://agents.example.com/x").unwrap();
         assert_eq!(place.url(), "https://agents.example.com/x/");
-        assert_eq!(place.below("agents/echo").url(), "https://agents.example.com/x/agents/echo/");
+        assert_eq!(
+            place.below("agents/echo").url(),
+            "https://agents.example.com/x/agents/echo/"
+        );
         for (url, authority) in [
             ("https://agents.example.com/x", "agents.example.com:443"),
             ("http://agents.example.com", "agents.example.com:80"),
-            ("https://agents.example.com:8443/", "agents.example.com:8443"),
+            (
+                "https://agents.example.com:8443/",
+                "agents.example.com:8443",
+            ),
             ("http://[::1]", "[::1]:80"),
             ("http://[::1]:8080", "[::1]:8080"),
         ] {
@@ -114,15 +149,30 @@ mod tests {
     #[test]
     fn a_proxy_says_where_clients_are() {
         let forwarded = |headers: &[(&'static str, &str)]| {
-            let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
             Place::forwarded(&headers.collect()).map(|place| place.url())
         };
         let host = ("x-forwarded-host", "agents.example.com, inner");
-        assert_eq!(forwarded(&[host]).as_deref(), Some("https://agents.example.com/"));
-        let all = [host, ("x-forwarded-proto", "http"), ("x-forwarded-prefix", "/a/b/")];
-        assert_eq!(forwarded(&all).as_deref(), Some("http://agents.example.com/a/b/"));
+        assert_eq!(
+            forwarded(&[host]).as_deref(),
+            Some("https://agents.example.com/")
+        );
+        let all = [
+            host,
+            ("x-forwarded-proto", "http"),
+            ("x-forwarded-prefix", "/a/b/"),
+        ];
+        assert_eq!(
+            forwarded(&all).as_deref(),
+            Some("http://agents.example.com/a/b/")
+        );
         assert_eq!(forwarded(&[]), None);
         assert_eq!(forwarded(&[("x-forwarded-host", "x y")]), None);
-        assert_eq!(forwarded(&[host, ("x-forwarded-proto", "javascript")]), None);
+        assert_eq!(
+            forwarded(&[host, ("x-forwarded-proto", "javascript")]),
+            None
+        );
     }
 }

@@ -56,8 +56,13 @@ pub(super) struct Ground {
 impl Plan {
     /// The agents, as the engine takes them.
     pub(super) fn hires(&self) -> Vec<Hire> {
-        let hire =
-            |served: &Served| (served.namespace.clone(), served.agent.clone(), served.settings.clone());
+        let hire = |served: &Served| {
+            (
+                served.namespace.clone(),
+                served.agent.clone(),
+                served.settings.clone(),
+            )
+        };
         self.agents.iter().map(hire).collect()
     }
 
@@ -82,30 +87,58 @@ impl Plan {
     ///
     /// # Errors
     /// Invalid: something that cannot be so, with its name.
-    pub(super) fn routes(self, ground: &Ground, team: &Team, before: Option<&Routes>) -> Result<Routes> {
+    pub(super) fn routes(
+        self,
+        ground: &Ground,
+        team: &Team,
+        before: Option<&Routes>,
+    ) -> Result<Routes> {
         let root = self.root(ground.address, ground.is_secure)?;
-        let browsers = Browsers::new(&self.serving.cors_origins, ground.address, self.public_url.as_deref());
-        let allowed =
-            self.allowance.as_ref().or(self.access.as_ref().map(|access| access.allowed())).cloned();
-        let budget = allowed.as_ref().map_or_else(Budget::default, |allowed| Budget {
-            open: allowed.open_tasks,
-            parked: allowed.parked_tasks,
-            tenant_open: allowed.tenant_open_tasks,
-            tenant_kept: allowed.tenant_tasks,
-        });
+        let browsers = Browsers::new(
+            &self.serving.cors_origins,
+            ground.address,
+            self.public_url.as_deref(),
+        );
+        let allowed = self
+            .allowance
+            .as_ref()
+            .or(self.access.as_ref().map(|access| access.allowed()))
+            .cloned();
+        let budget = allowed
+            .as_ref()
+            .map_or_else(Budget::default, |allowed| Budget {
+                open: allowed.open_tasks,
+                parked: allowed.parked_tasks,
+                tenant_open: allowed.tenant_open_tasks,
+                tenant_kept: allowed.tenant_tasks,
+            });
         // What callers have used up stays used up, unless they may do something else now.
-        let kept = before.filter(|before| before.allowed == allowed).map(|before| before.meter.clone());
-        let meter = kept.unwrap_or_else(|| allowed.as_ref().map(|allowed| Arc::new(Meter::new(allowed))));
+        let kept = before
+            .filter(|before| before.allowed == allowed)
+            .map(|before| before.meter.clone());
+        let meter = kept.unwrap_or_else(|| {
+            allowed
+                .as_ref()
+                .map(|allowed| Arc::new(Meter::new(allowed)))
+        });
         #[cfg(feature = "jws")]
         let seal = {
             let is_public = self.public_url.is_some();
-            Seal::new(self.signers, ground.push_signer.clone(), self.shown, &root, is_public)?
+            Seal::new(
+                self.signers,
+                ground.push_signer.clone(),
+                self.shown,
+                &root,
+                is_public,
+            )?
         };
         #[cfg(feature = "jws")]
         let key_set = seal.key_set();
         #[cfg(not(feature = "jws"))]
         let key_set: Option<String> = None;
-        let key_set = key_set.map(|keys| Document::new(keys.into_bytes(), &self.serving)).transpose()?;
+        let key_set = key_set
+            .map(|keys| Document::new(keys.into_bytes(), &self.serving))
+            .transpose()?;
         let (engine, keeps_tasks) = (&ground.engine, ground.engine.keeps_tasks());
         let (mut residents, mut cards) = (Vec::new(), Vec::new());
         for (at, served) in self.agents.into_iter().enumerate() {
@@ -129,7 +162,10 @@ impl Plan {
                 Offer::new(&card, extended_card, self.serving.modes()),
                 self.limits.clone(),
                 (ground.places.clone(), ground.pushes.clone()),
-                (self.serving.parked_stream_timeout, self.serving.max_blocking),
+                (
+                    self.serving.parked_stream_timeout,
+                    self.serving.max_blocking,
+                ),
             )
             .with_budget(budget);
             residents.push(Resident {
@@ -147,7 +183,10 @@ impl Plan {
             })?);
         }
         if let Some(before) = before {
-            let names: Vec<_> = residents.iter().map(|resident| resident.name.clone()).collect();
+            let names: Vec<_> = residents
+                .iter()
+                .map(|resident| resident.name.clone())
+                .collect();
             residents.extend(before.directory.to_go(&names));
         }
         Ok(Routes {
@@ -179,10 +218,16 @@ impl Plan {
         for (at, served) in agents.iter().enumerate() {
             let taken = agents[..at].iter().any(|other| other.name == served.name);
             if taken || (at > 0 && (!is_tenant(&served.name) || first.contains(&served.name))) {
-                let why = format!("`{}` is taken, or cannot be the name of an agent", served.name);
+                let why = format!(
+                    "`{}` is taken, or cannot be the name of an agent",
+                    served.name
+                );
                 return Err(Error::invalid("name", why));
             }
-            if agents[..at].iter().any(|other| other.namespace == served.namespace) {
+            if agents[..at]
+                .iter()
+                .any(|other| other.namespace == served.namespace)
+            {
                 let why = format!("`{}` has the tasks of another agent", served.namespace);
                 return Err(Error::invalid("namespace", why));
             }
@@ -192,7 +237,10 @@ impl Plan {
                 return Err(Error::invalid("extended_card", why));
             }
             if let Some(wrong) = served.tenants.iter().find(|tenant| !is_tenant(tenant)) {
-                return Err(Error::invalid("tenants", format!("`{wrong}` cannot be the name of a tenant")));
+                return Err(Error::invalid(
+                    "tenants",
+                    format!("`{wrong}` cannot be the name of a tenant"),
+                ));
             }
         }
         Ok(())

@@ -38,7 +38,9 @@ impl HttpBody for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         taken::asked(match self.get_mut() {
-            Self::Whole(rest) => Poll::Ready(taken::piece(rest).map(|piece| Ok(Frame::data(piece)))),
+            Self::Whole(rest) => {
+                Poll::Ready(taken::piece(rest).map(|piece| Ok(Frame::data(piece))))
+            }
             Self::Frames(body) => Pin::new(body).poll_frame(context),
         })
     }
@@ -69,7 +71,10 @@ pub(super) fn events(body: Body) -> Reply {
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
     reply
 }
 
@@ -87,14 +92,18 @@ pub(super) fn empty(status: StatusCode) -> Reply {
 
 pub(super) fn not_allowed(methods: &'static str) -> Reply {
     let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
-    reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    reply
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(methods));
     reply
 }
 
 pub(super) fn whole(status: StatusCode, media_type: &'static str, body: Bytes) -> Reply {
     let mut reply = Response::new(Body::Whole(body));
     *reply.status_mut() = status;
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    reply
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     reply
 }
 
@@ -103,8 +112,10 @@ pub(super) fn retry_after(reply: &mut Reply, error: &Error) {
     if let Some(after) = error.retry_after() {
         let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
         reply.headers_mut().insert(RETRY_AFTER, seconds.into());
-        let limit =
-            error.metadata().find(|(key, _)| *key == "limit").and_then(|(_, limit)| limit.parse().ok());
+        let limit = error
+            .metadata()
+            .find(|(key, _)| *key == "limit")
+            .and_then(|(_, limit)| limit.parse().ok());
         if let Some(limit) = limit {
             rate_limit(reply.headers_mut(), limit, 0, seconds);
         }
@@ -113,12 +124,18 @@ pub(super) fn retry_after(reply: &mut Reply, error: &Error) {
 
 /// Tells which scopes were missing, as RFC 6750 has it.
 pub(super) fn scopes_needed(reply: &mut Reply, error: &Error) {
-    let scopes = error.metadata().find(|(key, _)| *key == "scope").map(|(_, scopes)| scopes);
-    let (ErrorKind::PermissionDenied, Some(scopes)) = (error.kind(), scopes) else { return };
+    let scopes = error
+        .metadata()
+        .find(|(key, _)| *key == "scope")
+        .map(|(_, scopes)| scopes);
+    let (ErrorKind::PermissionDenied, Some(scopes)) = (error.kind(), scopes) else {
+        return;
+    };
     if scopes.is_empty() || scopes.contains(['"', '\\']) {
         return;
     }
-    let challenge = format!("Bearer realm=\"attache\", error=\"insufficient_scope\", scope=\"{scopes}\"");
+    let challenge =
+        format!("Bearer realm=\"attache\", error=\"insufficient_scope\", scope=\"{scopes}\"");
     if let Ok(challenge) = HeaderValue::try_from(challenge) {
         reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
@@ -127,7 +144,10 @@ pub(super) fn scopes_needed(reply: &mut Reply, error: &Error) {
 /// Tells how many calls there may be, how many are left, and in how many seconds all of them will be.
 pub(super) fn rate_limit(headers: &mut HeaderMap, limit: u32, remaining: u32, reset: u64) {
     headers.insert(HeaderName::from_static("x-ratelimit-limit"), limit.into());
-    headers.insert(HeaderName::from_static("x-ratelimit-remaining"), remaining.into());
+    headers.insert(
+        HeaderName::from_static("x-ratelimit-remaining"),
+        remaining.into(),
+    );
     headers.insert(HeaderName::from_static("x-ratelimit-reset"), reset.into());
 }
 

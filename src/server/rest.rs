@@ -40,37 +40,60 @@ pub(super) async fn answer(
     let (mut head, body) = (*request).into_parts();
     let (route, version) = match recognised(&head, path, routes.settings.strict_version) {
         Ok(recognised) => recognised,
-        Err(NoCall { error, form, allowed }) => {
+        Err(NoCall {
+            error,
+            form,
+            allowed,
+        }) => {
             let mut reply = refused(routes.refuse(resident, &mut guest, error), form);
-            if let Some(methods) = allowed.filter(|_| reply.status() == StatusCode::METHOD_NOT_ALLOWED) {
-                reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+            if let Some(methods) =
+                allowed.filter(|_| reply.status() == StatusCode::METHOD_NOT_ALLOWED)
+            {
+                reply
+                    .headers_mut()
+                    .insert(ALLOW, HeaderValue::from_static(methods));
             }
             return reply;
         }
     };
     let told = Told::new(route.operation, Binding::HttpJson, version, &head.headers);
     let caller = guest.caller().clone();
-    let answer =
-        told.of(&caller, pin!(served(routes, resident, &mut guest, &route, (&mut head, body)))).await;
+    let answer = told
+        .of(
+            &caller,
+            pin!(served(
+                routes,
+                resident,
+                &mut guest,
+                &route,
+                (&mut head, body)
+            )),
+        )
+        .await;
     answer.unwrap_or_else(|error| refused(routes.refuse(resident, &mut guest, error), version))
 }
 
 /// Which operation a request is for, in which version.
 fn recognised(head: &Parts, path: &str, strict: bool) -> Result<(Route, Version), NoCall> {
-    let no_call = |error, form| NoCall { error, form, allowed: None };
+    let no_call = |error, form| NoCall {
+        error,
+        form,
+        allowed: None,
+    };
     let route = route(head.method.as_str(), path).map_err(|no_route| match no_route {
         NoRoute::NotFound(key) => no_call(ErrorKind::MethodNotFound.into(), key.version()),
-        NoRoute::NotAllowed(key, methods) => {
-            NoCall { allowed: Some(methods), ..no_call(ErrorKind::MethodNotAllowed.into(), key.version()) }
-        }
+        NoRoute::NotAllowed(key, methods) => NoCall {
+            allowed: Some(methods),
+            ..no_call(ErrorKind::MethodNotAllowed.into(), key.version())
+        },
     })?;
     // 04 §2: what the body is comes before what version it is in.
     if head.method == Method::POST {
         body::check_type(&head.headers).map_err(|error| no_call(error, route.key.version()))?;
     }
     let asked = asked(&head.headers, head.uri.query());
-    let version =
-        decide(route.key, &asked, strict).map_err(|Refusal { error, form }| no_call(error, form))?;
+    let version = decide(route.key, &asked, strict)
+        .map_err(|Refusal { error, form }| no_call(error, form))?;
     Ok((route, version))
 }
 
@@ -113,10 +136,17 @@ async fn served(
             write_body(&mut out, &response, &dialect)?;
             reply::whole(StatusCode::OK, media_type, out.into())
         }
-        Answer::Task(task) => reply::whole(StatusCode::OK, media_type, forms::task(&task, &dialect)),
+        Answer::Task(task) => {
+            reply::whole(StatusCode::OK, media_type, forms::task(&task, &dialect))
+        }
         Answer::Stream(stream) => {
             let envelope = Envelope::new(None, dialect);
-            let events = Events::new(*stream, envelope, routes.settings.heartbeat, routes.drain.clone());
+            let events = Events::new(
+                *stream,
+                envelope,
+                routes.settings.heartbeat,
+                routes.drain.clone(),
+            );
             reply::events(Body::Frames(Box::new(events)))
         }
     };
@@ -126,7 +156,9 @@ async fn served(
 
 /// Whether the client sends or accepts the media type of 1.0.
 fn names_a2a(headers: &HeaderMap) -> bool {
-    let values = [CONTENT_TYPE, ACCEPT].into_iter().flat_map(|name| headers.get_all(name));
+    let values = [CONTENT_TYPE, ACCEPT]
+        .into_iter()
+        .flat_map(|name| headers.get_all(name));
     let mut texts = values.filter_map(|value| value.to_str().ok());
     texts.any(|text| text.to_ascii_lowercase().contains(A2A_JSON))
 }

@@ -78,19 +78,29 @@ impl Routes {
             return self.json_rpc(self.directory.first(), peer, request).await;
         }
         let path = request.uri().path().to_owned();
-        let Some((at, path)) = self.agent(&path) else { return rest::unknown() };
-        let Some(resident) = self.directory.at(at) else { return rest::unknown() };
+        let Some((at, path)) = self.agent(&path) else {
+            return rest::unknown();
+        };
+        let Some(resident) = self.directory.at(at) else {
+            return rest::unknown();
+        };
         let short = path.strip_suffix('/').unwrap_or(path);
         match short {
             _ if jsonrpc::PATHS.contains(&short) => self.json_rpc(resident, peer, request).await,
             _ if WELL_KNOWN.contains(&short) => match self.cards.get(at) {
                 Some(card) => read(&request, |headers| {
-                    card.answer(headers, self.forwarded(peer, headers).as_ref(), &self.settings)
+                    card.answer(
+                        headers,
+                        self.forwarded(peer, headers).as_ref(),
+                        &self.settings,
+                    )
                 }),
                 None => rest::unknown(),
             },
             CATALOG => read(&request, |headers| {
-                let root = self.forwarded(peer, headers).unwrap_or_else(|| self.root.clone());
+                let root = self
+                    .forwarded(peer, headers)
+                    .unwrap_or_else(|| self.root.clone());
                 card::catalog(&self.cards, headers, &root, &self.settings)
             }),
             KEY_SET if self.key_set.is_some() => read(&request, |headers| match &self.key_set {
@@ -108,7 +118,12 @@ impl Routes {
         }
     }
 
-    async fn json_rpc(&self, resident: &Resident, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
+    async fn json_rpc(
+        &self,
+        resident: &Resident,
+        peer: &Peer,
+        request: Box<Request<Incoming>>,
+    ) -> Reply {
         if *request.method() != Method::POST {
             return not_allowed("POST");
         }
@@ -121,8 +136,18 @@ impl Routes {
         jsonrpc::answer(self, resident, &mut guest, request).await
     }
 
-    async fn chat(&self, at: usize, path: &str, peer: &Peer, request: Box<Request<Incoming>>) -> Reply {
-        let wanted = if path == chat::MODELS { Method::GET } else { Method::POST };
+    async fn chat(
+        &self,
+        at: usize,
+        path: &str,
+        peer: &Peer,
+        request: Box<Request<Incoming>>,
+    ) -> Reply {
+        let wanted = if path == chat::MODELS {
+            Method::GET
+        } else {
+            Method::POST
+        };
         if *request.method() != wanted {
             return not_allowed(if path == chat::MODELS { "GET" } else { "POST" });
         }
@@ -145,7 +170,9 @@ impl Routes {
 
     /// The agent that a path leads to, and the path below it.
     fn agent<'a>(&self, path: &'a str) -> Option<(usize, &'a str)> {
-        let Some(rest) = path.strip_prefix("/agents/") else { return Some((0, path)) };
+        let Some(rest) = path.strip_prefix("/agents/") else {
+            return Some((0, path));
+        };
         let (name, rest) = rest.find('/').map_or((rest, ""), |end| rest.split_at(end));
         let name = percent_decode_str(name).decode_utf8().ok()?;
         Some((self.directory.position(&name)?, rest))
@@ -158,14 +185,19 @@ impl Routes {
     }
 
     pub(super) fn trusts(&self, peer: &Peer) -> bool {
-        self.settings.trusted_proxies.contains(&peer.address.ip().to_canonical())
+        self.settings
+            .trusted_proxies
+            .contains(&peer.address.ip().to_canonical())
     }
 
     /// Whether new calls should come here.
     async fn ready(&self, request: &Request<Incoming>) -> Reply {
         match self.unready().await {
             None => read(request, |_| Ok(plain(StatusCode::OK, "ok\n"))),
-            Some(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
+            Some(why) => plain(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("not ready: {why}\n"),
+            ),
         }
     }
 

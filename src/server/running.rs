@@ -19,7 +19,10 @@ impl Current {
 
     pub(super) fn get(&self) -> Arc<Routes> {
         // Only ever replaced whole, so a panic elsewhere spoils nothing.
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn set(&self, routes: Routes) {
@@ -55,7 +58,11 @@ pub struct Running {
 
 impl Running {
     pub(super) fn new(ground: Ground, current: Arc<Current>) -> Self {
-        Self { ground: Arc::new(ground), current, changing: Arc::default() }
+        Self {
+            ground: Arc::new(ground),
+            current,
+            changing: Arc::default(),
+        }
     }
 
     pub(super) fn current(&self) -> Arc<Current> {

@@ -31,10 +31,20 @@ impl Seal {
         is_public: bool,
     ) -> Result<Self> {
         if !signers.is_empty() && !is_public {
-            return Err(Error::invalid("public_url", "must be set where cards are signed"));
+            return Err(Error::invalid(
+                "public_url",
+                "must be set where cards are signed",
+            ));
         }
         let url = format!("{}{KEY_SET}", root.url().trim_end_matches('/'));
-        Ok(Self { cards: signers.into_iter().map(|signer| signer.key_set_url(&url)).collect(), push, shown })
+        Ok(Self {
+            cards: signers
+                .into_iter()
+                .map(|signer| signer.key_set_url(&url))
+                .collect(),
+            push,
+            shown,
+        })
     }
 
     /// Adds a signature of each to a card.
@@ -52,7 +62,13 @@ impl Seal {
     /// The public keys, if there are any.
     pub(super) fn key_set(&self) -> Option<String> {
         let mut keys: Vec<_> = Vec::new();
-        for key in self.cards.iter().chain(&self.push).chain(&self.shown).map(Signer::public_key) {
+        for key in self
+            .cards
+            .iter()
+            .chain(&self.push)
+            .chain(&self.shown)
+            .map(Signer::public_key)
+        {
             if !keys.contains(&key) {
                 keys.push(key);
             }

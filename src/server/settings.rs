@@ -93,7 +93,10 @@ impl ServerSettings {
 
 impl ServerSettings {
     pub(super) fn modes(&self) -> Enforced {
-        Enforced { input: self.enforce_input_modes, output: self.enforce_output_modes }
+        Enforced {
+            input: self.enforce_input_modes,
+            output: self.enforce_output_modes,
+        }
     }
 }
 

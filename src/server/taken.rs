@@ -64,7 +64,10 @@ mod tests {
             let _ = asked(Poll::Ready(Some(())));
             std::future::pending::<()>().await;
         };
-        assert_eq!((within(PATIENCE, stuck).await, begin.elapsed()), (None, PATIENCE));
+        assert_eq!(
+            (within(PATIENCE, stuck).await, begin.elapsed()),
+            (None, PATIENCE)
+        );
         // One that has nothing to give may wait, and one that is taken piece by piece takes its time.
         let slow = async {
             for _ in 0..3 {
@@ -80,7 +83,9 @@ mod tests {
     #[test]
     fn what_is_large_goes_out_in_pieces() {
         let mut bytes = Bytes::from(vec![0; 2 * PIECE + 1]);
-        let pieces: Vec<_> = std::iter::from_fn(|| piece(&mut bytes)).map(|piece| piece.len()).collect();
+        let pieces: Vec<_> = std::iter::from_fn(|| piece(&mut bytes))
+            .map(|piece| piece.len())
+            .collect();
         assert_eq!(pieces, [PIECE, PIECE, 1]);
         assert_eq!(piece(&mut bytes), None);
     }

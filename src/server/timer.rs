@@ -49,7 +49,10 @@ impl Timer for Lazy {
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Until { timer: self.clone(), deadline: deadline.into() })
+        Box::pin(Until {
+            timer: self.clone(),
+            deadline: deadline.into(),
+        })
     }
 
     fn now(&self) -> std::time::Instant {

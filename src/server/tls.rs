@@ -32,7 +32,12 @@ struct Shown(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for Shown {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+        Some(
+            self.0
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        )
     }
 }
 
@@ -55,7 +60,10 @@ impl Tls {
     /// # Errors
     /// There is no authority in it.
     pub fn clients(self, authorities: &[u8], required: bool) -> Result<Self> {
-        Ok(Self { acceptor: acceptor(&self.shown, Some((authorities, required)))?, ..self })
+        Ok(Self {
+            acceptor: acceptor(&self.shown, Some((authorities, required)))?,
+            ..self
+        })
     }
 
     /// Proves its name with another certificate from now on. Connections that are there stay as they are.
@@ -76,14 +84,29 @@ fn acceptor(shown: &Arc<Shown>, clients: Option<(&[u8], bool)>) -> Result<TlsAcc
     let builder = match clients {
         None => builder.with_no_client_auth(),
         Some((authorities, required)) => {
-            let wrong = || Error::invalid("client_ca", "must be a PEM file with at least one certificate");
+            let wrong = || {
+                Error::invalid(
+                    "client_ca",
+                    "must be a PEM file with at least one certificate",
+                )
+            };
             let mut roots = RootCertStore::empty();
             for authority in chain(authorities) {
-                roots.add(authority).map_err(|cause| wrong().with_source(cause))?;
+                roots
+                    .add(authority)
+                    .map_err(|cause| wrong().with_source(cause))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-            let verifier = if required { verifier } else { verifier.allow_unauthenticated() };
-            builder.with_client_cert_verifier(verifier.build().map_err(|cause| wrong().with_source(cause))?)
+            let verifier = if required {
+                verifier
+            } else {
+                verifier.allow_unauthenticated()
+            };
+            builder.with_client_cert_verifier(
+                verifier
+                    .build()
+                    .map_err(|cause| wrong().with_source(cause))?,
+            )
         }
     };
     let mut config = builder.with_cert_resolver(shown.clone());
@@ -94,16 +117,22 @@ fn acceptor(shown: &Arc<Shown>, clients: Option<(&[u8], bool)>) -> Result<TlsAcc
 fn certified(certificates: &[u8], key: &[u8]) -> Result<CertifiedKey> {
     let chain = chain(certificates);
     if chain.is_empty() {
-        return Err(Error::invalid("certificate", "must be a PEM file with at least one certificate"));
+        return Err(Error::invalid(
+            "certificate",
+            "must be a PEM file with at least one certificate",
+        ));
     }
     let key = PrivateKeyDer::from_pem_slice(key)
         .map_err(|_| Error::invalid("key", "must be a PEM file with one private key"))?;
-    CertifiedKey::from_der(chain, key, &provider())
-        .map_err(|cause| Error::invalid("key", "does not belong to the certificate").with_source(cause))
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|cause| {
+        Error::invalid("key", "does not belong to the certificate").with_source(cause)
+    })
 }
 
 fn chain(pem: &[u8]) -> Vec<CertificateDer<'static>> {
-    CertificateDer::pem_slice_iter(pem).collect::<std::result::Result<_, _>>().unwrap_or_default()
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<std::result::Result<_, _>>()
+        .unwrap_or_default()
 }
 
 fn provider() -> Arc<CryptoProvider> {
@@ -130,8 +159,10 @@ impl Handshake for Tls {
     async fn shake(&self, stream: TcpStream) -> io::Result<(Connection, Option<Certificate>)> {
         let stream = self.acceptor.accept(stream).await?;
         let (_, session) = stream.get_ref();
-        let certificate =
-            session.peer_certificates().and_then(|chain| chain.first()).map(|own| own.to_vec().into());
+        let certificate = session
+            .peer_certificates()
+            .and_then(|chain| chain.first())
+            .map(|own| own.to_vec().into());
         Ok((Box::new(stream), certificate))
     }
 }

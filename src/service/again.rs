@@ -19,7 +19,11 @@ impl Service {
     }
 
     /// What the same message became when it was sent before.
-    pub(super) async fn again(&self, call: &Call, key: Option<&Key>) -> Result<Option<Box<Accepted>>> {
+    pub(super) async fn again(
+        &self,
+        call: &Call,
+        key: Option<&Key>,
+    ) -> Result<Option<Box<Accepted>>> {
         let Some(key) = key else { return Ok(None) };
         let again = self.engine.again(&call.scope, key).await;
         again.map_err(|error| refused(error, call.idempotency_key.is_some()))
@@ -29,33 +33,54 @@ impl Service {
 /// A key that the caller chose: it stands for all that was sent, the name of the task included.
 fn named_key(text: &str, request: &SendMessageRequest) -> Result<Key> {
     if text.is_empty() || text.len() > 256 || text.chars().any(char::is_control) {
-        return Err(Error::invalid("Idempotency-Key", "must be 1 to 256 bytes without control characters"));
+        return Err(Error::invalid(
+            "Idempotency-Key",
+            "must be 1 to 256 bytes without control characters",
+        ));
     }
     let body = match &request.alias {
         // In the first days messages had no ids; the one this has was made up as it came in.
         Some(alias) => {
-            let message = Message { message_id: "".into(), ..request.message.clone() };
-            let rest =
-                Json::of(&SendMessageRequest { message, ..request.clone() }).map_err(Error::internal)?;
+            let message = Message {
+                message_id: "".into(),
+                ..request.message.clone()
+            };
+            let rest = Json::of(&SendMessageRequest {
+                message,
+                ..request.clone()
+            })
+            .map_err(Error::internal)?;
             format!("{alias}\n{}", rest.get())
         }
         None => Json::of(request).map_err(Error::internal)?.get().to_owned(),
     };
-    Ok(Key { text: text.to_owned(), body: Sha256::digest(body).into() })
+    Ok(Key {
+        text: text.to_owned(),
+        body: Sha256::digest(body).into(),
+    })
 }
 
 /// The message's own id as its key. It begins as no key that a caller chooses can, so the two never meet.
 fn message_key(request: &SendMessageRequest) -> Result<Key> {
     let body = Json::of(&request.message).map_err(Error::internal)?;
     let text = format!("\u{1}{}", request.message.message_id);
-    Ok(Key { text, body: Sha256::digest(body.get()).into() })
+    Ok(Key {
+        text,
+        body: Sha256::digest(body.get()).into(),
+    })
 }
 
 /// The id of a webhook that came with a message of this key: whoever sends that again names the same webhook, also where the two
 /// race, or the first was lost on its way to the log.
 pub(super) fn of_key(key: &Key) -> PushConfigId {
-    let digest = Sha256::new().chain_update(key.text.as_bytes()).chain_update(key.body).finalize();
-    let id = digest.iter().take(16).fold(String::new(), |id, byte| format!("{id}{byte:02x}"));
+    let digest = Sha256::new()
+        .chain_update(key.text.as_bytes())
+        .chain_update(key.body)
+        .finalize();
+    let id = digest
+        .iter()
+        .take(16)
+        .fold(String::new(), |id, byte| format!("{id}{byte:02x}"));
     PushConfigId::from(id)
 }
 

@@ -31,7 +31,9 @@ impl Service {
         }
         let mut found = None;
         for id in message.reference_task_ids.iter().take(MAX_REFERENCES) {
-            let Some(head) = self.engine.find(&call.scope, id).await? else { continue };
+            let Some(head) = self.engine.find(&call.scope, id).await? else {
+                continue;
+            };
             if head.state != TaskState::InputRequired {
                 continue;
             }
@@ -65,6 +67,14 @@ fn is_tool_result(part: &Part) -> bool {
 
 /// The request that a task waits for the result of.
 fn open_request(task: &Task) -> Option<String> {
-    let asked = task.status.message.as_ref()?.metadata.as_ref()?.get(INPUT_REQUEST)?;
-    serde_json::from_str::<InputRequest>(asked.get()).ok().map(|request| request.request_id)
+    let asked = task
+        .status
+        .message
+        .as_ref()?
+        .metadata
+        .as_ref()?
+        .get(INPUT_REQUEST)?;
+    serde_json::from_str::<InputRequest>(asked.get())
+        .ok()
+        .map(|request| request.request_id)
 }

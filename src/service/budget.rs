@@ -47,9 +47,9 @@ impl Budget {
             ));
         }
         match self.open {
-            Some(most) if parked + count(engine, scope, ACTIVE).await? >= most => {
-                Err(full("as many tasks of the caller are open as open_tasks allows"))
-            }
+            Some(most) if parked + count(engine, scope, ACTIVE).await? >= most => Err(full(
+                "as many tasks of the caller are open as open_tasks allows",
+            )),
             _ => Ok(()),
         }
     }
@@ -59,9 +59,13 @@ impl Budget {
         if self.tenant_open.is_none() && self.tenant_kept.is_none() {
             return Ok(());
         }
-        let Some(tally) = engine.tally(scope).await? else { return Ok(()) };
+        let Some(tally) = engine.tally(scope).await? else {
+            return Ok(());
+        };
         if self.tenant_open.is_some_and(|most| tally.open >= most) {
-            return Err(full("as many tasks of the tenant are open as tenant_open_tasks allows"));
+            return Err(full(
+                "as many tasks of the tenant are open as tenant_open_tasks allows",
+            ));
         }
         if self.tenant_kept.is_some_and(|most| tally.kept >= most) {
             return Err(full(
@@ -75,12 +79,18 @@ impl Budget {
 async fn count(engine: &Engine, scope: &Scope, states: [TaskState; 2]) -> Result<u64> {
     let mut all = 0;
     for state in states {
-        let query = Query { state: Some(state), limit: 1, ..Query::default() };
+        let query = Query {
+            state: Some(state),
+            limit: 1,
+            ..Query::default()
+        };
         all += engine.list(scope, &query).await?.total;
     }
     Ok(all)
 }
 
 fn full(message: &'static str) -> Error {
-    Error::new(ErrorKind::RateLimited).with_message(message).with_retry_after(RETRY_AFTER)
+    Error::new(ErrorKind::RateLimited)
+        .with_message(message)
+        .with_retry_after(RETRY_AFTER)
 }

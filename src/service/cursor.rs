@@ -28,31 +28,54 @@ pub(super) fn query(request: &ListTasksRequest) -> Result<Query> {
         context_id: request.context_id.clone(),
         state: request.status,
         since: request.status_timestamp_after,
-        after: request.page_token.as_deref().map(|token| read(request, token)).transpose()?,
+        after: request
+            .page_token
+            .as_deref()
+            .map(|token| read(request, token))
+            .transpose()?,
         limit: usize::try_from(request.page_size()).unwrap_or_default(),
     })
 }
 
 /// The token for what follows this task.
 pub(super) fn write(request: &ListTasksRequest, last: &Head) -> String {
-    let cursor = Cursor { t: last.status_time.as_millis(), i: last.id.clone(), f: filters(request) };
-    Json::of(&cursor).map(|json| URL_SAFE_NO_PAD.encode(json.get())).unwrap_or_default()
+    let cursor = Cursor {
+        t: last.status_time.as_millis(),
+        i: last.id.clone(),
+        f: filters(request),
+    };
+    Json::of(&cursor)
+        .map(|json| URL_SAFE_NO_PAD.encode(json.get()))
+        .unwrap_or_default()
 }
 
 fn read(request: &ListTasksRequest, token: &str) -> Result<(Timestamp, TaskId)> {
     let unknown = || Error::invalid("pageToken", "must be one that this server gave out");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| unknown())?;
-    let json = Json::parse(std::str::from_utf8(&bytes).map_err(|_| unknown())?).map_err(|_| unknown())?;
+    let json =
+        Json::parse(std::str::from_utf8(&bytes).map_err(|_| unknown())?).map_err(|_| unknown())?;
     let cursor: Cursor = json.read().map_err(|_| unknown())?;
     if cursor.f != filters(request) {
-        return Err(Error::invalid("pageToken", "must be used with the filters it was made with"));
+        return Err(Error::invalid(
+            "pageToken",
+            "must be used with the filters it was made with",
+        ));
     }
-    Ok((Timestamp::from_millis(cursor.t).ok_or_else(unknown)?, cursor.i))
+    Ok((
+        Timestamp::from_millis(cursor.t).ok_or_else(unknown)?,
+        cursor.i,
+    ))
 }
 
 /// A short mark of everything that decides which tasks are in the list.
 fn filters(request: &ListTasksRequest) -> String {
-    let ListTasksRequest { tenant, context_id, status, status_timestamp_after, .. } = request;
+    let ListTasksRequest {
+        tenant,
+        context_id,
+        status,
+        status_timestamp_after,
+        ..
+    } = request;
     let mut digest = Sha256::new();
     for filter in [
         tenant.clone(),

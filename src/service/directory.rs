@@ -23,7 +23,10 @@ pub(crate) struct Resident {
 impl Resident {
     /// The same, but to go; nothing if it has gone.
     pub(crate) fn to_go(&self) -> Option<Self> {
-        let leaving = self.leaving.clone().or_else(|| self.service.worker().map(Arc::downgrade));
+        let leaving = self
+            .leaving
+            .clone()
+            .or_else(|| self.service.worker().map(Arc::downgrade));
         let to_go = Self {
             name: self.name.clone(),
             namespace: self.namespace.clone(),
@@ -35,7 +38,9 @@ impl Resident {
     }
 
     fn is_there(&self) -> bool {
-        self.leaving.as_ref().is_none_or(|worker| worker.strong_count() > 0)
+        self.leaving
+            .as_ref()
+            .is_none_or(|worker| worker.strong_count() > 0)
     }
 }
 
@@ -64,7 +69,9 @@ impl Directory {
         assert!(!residents.is_empty(), "a server has an agent");
         // Of two with one name the first is meant.
         let places = residents.iter().enumerate().rev();
-        let by_name = places.map(|(at, resident)| (resident.name.clone(), at)).collect();
+        let by_name = places
+            .map(|(at, resident)| (resident.name.clone(), at))
+            .collect();
         Self { residents, by_name }
     }
 
@@ -80,18 +87,27 @@ impl Directory {
 
     /// The names of all agents that take messages, the one at the root first.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.residents.iter().filter(|resident| resident.leaving.is_none()).map(|resident| &*resident.name)
+        self.residents
+            .iter()
+            .filter(|resident| resident.leaving.is_none())
+            .map(|resident| &*resident.name)
     }
 
     /// Those of them that have no place among `names`, while they have something left to do.
     pub(crate) fn to_go(&self, names: &[Arc<str>]) -> Vec<Resident> {
-        let going = self.residents.iter().filter(|resident| !names.contains(&resident.name));
+        let going = self
+            .residents
+            .iter()
+            .filter(|resident| !names.contains(&resident.name));
         going.filter_map(Resident::to_go).collect()
     }
 
     /// Where the agent of this name is.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied().filter(|at| self.residents[*at].is_there())
+        self.by_name
+            .get(name)
+            .copied()
+            .filter(|at| self.residents[*at].is_there())
     }
 
     /// Who a request to `resident` is for, and the call as that one sees it. A tenant is one of the agent's own, or
@@ -106,10 +122,30 @@ impl Directory {
         request: &Request,
     ) -> Result<(&'a Resident, Call)> {
         let (resident, tenant) = self.resolve(resident, request.tenant())?;
-        let Asking { caller, idempotency_key, extensions, trace, version, last_seen } = asking;
-        let scope = Scope { agent: resident.namespace.clone(), tenant, owner: caller };
-        let extensions = resident.service.activate(extensions.iter().map(String::as_str));
-        let call = Call { scope, idempotency_key, extensions, trace, version, last_seen };
+        let Asking {
+            caller,
+            idempotency_key,
+            extensions,
+            trace,
+            version,
+            last_seen,
+        } = asking;
+        let scope = Scope {
+            agent: resident.namespace.clone(),
+            tenant,
+            owner: caller,
+        };
+        let extensions = resident
+            .service
+            .activate(extensions.iter().map(String::as_str));
+        let call = Call {
+            scope,
+            idempotency_key,
+            extensions,
+            trace,
+            version,
+            last_seen,
+        };
         Ok((resident, call))
     }
 
@@ -118,7 +154,9 @@ impl Directory {
         resident: &'a Resident,
         tenant: Option<&str>,
     ) -> Result<(&'a Resident, Arc<str>)> {
-        let Some(tenant) = tenant else { return Ok((resident, Arc::default())) };
+        let Some(tenant) = tenant else {
+            return Ok((resident, Arc::default()));
+        };
         if let Some(own) = resident.tenants.iter().find(|own| ***own == *tenant) {
             return Ok((resident, own.clone()));
         }

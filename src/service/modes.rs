@@ -24,8 +24,20 @@ impl Modes {
             let (input, output) = (&card.default_input_modes, &card.default_output_modes);
             let inputs = card.skills.iter().flat_map(|skill| &skill.input_modes);
             let outputs = card.skills.iter().flat_map(|skill| &skill.output_modes);
-            modes.input.extend(input.iter().chain(inputs).filter(|_| enforced.input).cloned());
-            modes.output.extend(output.iter().chain(outputs).filter(|_| enforced.output).cloned());
+            modes.input.extend(
+                input
+                    .iter()
+                    .chain(inputs)
+                    .filter(|_| enforced.input)
+                    .cloned(),
+            );
+            modes.output.extend(
+                output
+                    .iter()
+                    .chain(outputs)
+                    .filter(|_| enforced.output)
+                    .cloned(),
+            );
         }
         modes
     }
@@ -36,18 +48,26 @@ impl Modes {
     /// The media type of a part, or every output mode, is none of the card's.
     pub(super) fn check(&self, request: &SendMessageRequest) -> Result<()> {
         self.check_input(&request.message)?;
-        let accepted = request.configuration.as_ref().map_or(&[][..], |inner| &inner.accepted_output_modes);
+        let accepted = request
+            .configuration
+            .as_ref()
+            .map_or(&[][..], |inner| &inner.accepted_output_modes);
         let served = |wanted: &String| self.output.iter().any(|mode| meets(wanted, mode));
         if accepted.is_empty() || self.output.is_empty() || accepted.iter().any(served) {
             return Ok(());
         }
-        Err(refusal("configuration.acceptedOutputModes has none of the output modes", &self.output))
+        Err(refusal(
+            "configuration.acceptedOutputModes has none of the output modes",
+            &self.output,
+        ))
     }
 
     /// A part that does not say what it is is not checked.
     fn check_input(&self, message: &Message) -> Result<()> {
-        let stated =
-            |part: &Part| part.media_type().is_some_and(|stated| !stated.is_empty() && !self.reads(stated));
+        let stated = |part: &Part| {
+            part.media_type()
+                .is_some_and(|stated| !stated.is_empty() && !self.reads(stated))
+        };
         match message.parts.iter().position(stated) {
             Some(at) if !self.input.is_empty() => {
                 let what = format!("message.parts[{at}].mediaType is none of the input modes");
@@ -65,14 +85,17 @@ impl Modes {
 fn refusal(what: &str, modes: &[String]) -> Error {
     let kind = ErrorKind::ContentTypeNotSupported;
     let supported = modes.join(",");
-    Error::new(kind).with_message(format!("{}: {what}", kind.message())).with("supported", supported)
+    Error::new(kind)
+        .with_message(format!("{}: {what}", kind.message()))
+        .with("supported", supported)
 }
 
 /// Whether two media types can be the same: parameters do not count, `*` is anything, and a name without a slash, as
 /// old cards have it, is a whole family.
 fn meets(one: &str, other: &str) -> bool {
     let ((one, one_kind), (other, other_kind)) = (family(one), family(other));
-    let alike = |one: &str, other: &str| one == "*" || other == "*" || one.eq_ignore_ascii_case(other);
+    let alike =
+        |one: &str, other: &str| one == "*" || other == "*" || one.eq_ignore_ascii_case(other);
     alike(one, other) && alike(one_kind, other_kind)
 }
 
@@ -99,7 +122,11 @@ mod tests {
             ("text", "image/png", false),
             ("", "image/png", false),
         ] {
-            assert_eq!((meets(one, other), meets(other, one)), (expected, expected), "{one} {other}");
+            assert_eq!(
+                (meets(one, other), meets(other, one)),
+                (expected, expected),
+                "{one} {other}"
+            );
         }
     }
 }

@@ -25,7 +25,10 @@ impl Offer {
     pub(crate) fn new(card: &AgentCard, extended: Option<AgentCard>, enforced: Enforced) -> Self {
         let capabilities = &card.capabilities;
         let modes = Modes::new([card].into_iter().chain(&extended), enforced);
-        let extensions = capabilities.extensions.iter().filter(|extension| !extension.uri.is_empty());
+        let extensions = capabilities
+            .extensions
+            .iter()
+            .filter(|extension| !extension.uri.is_empty());
         Self {
             streaming: capabilities.streaming == Some(true),
             push: capabilities.push_notifications == Some(true),
@@ -66,7 +69,10 @@ impl Offer {
     pub(crate) fn activate<'a>(&self, asked: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let asked: Vec<&str> = asked.into_iter().collect();
         let known = self.extensions.iter().map(|extension| &extension.uri);
-        known.filter(|uri| asked.contains(&uri.as_str())).cloned().collect()
+        known
+            .filter(|uri| asked.contains(&uri.as_str()))
+            .cloned()
+            .collect()
     }
 
     /// Refuses an operation that was not offered, and a caller who does not know an extension that is needed.
@@ -99,8 +105,9 @@ impl Offer {
             | Operation::ListPushConfigs
             | Operation::DeletePushConfig => {}
         }
-        let missing =
-            |extension: &&Extension| extension.required && !call.extensions.contains(&extension.uri);
+        let missing = |extension: &&Extension| {
+            extension.required && !call.extensions.contains(&extension.uri)
+        };
         match self.extensions.iter().find(missing) {
             Some(Extension { uri, .. }) => {
                 Err(Error::new(ErrorKind::ExtensionSupportRequired).with("extension", uri.as_str()))
@@ -117,7 +124,9 @@ impl Offer {
     /// The card that authenticated callers see.
     pub(super) fn extended_card(&self, version: Version) -> Result<Box<AgentCard>> {
         match &self.extended_card {
-            _ if !self.declares_extended_card => Err(ErrorKind::undeclared_extended_card(version).into()),
+            _ if !self.declares_extended_card => {
+                Err(ErrorKind::undeclared_extended_card(version).into())
+            }
             Some(card) => Ok(card.clone()),
             None => Err(ErrorKind::ExtendedAgentCardNotConfigured.into()),
         }

@@ -45,7 +45,10 @@ pub(crate) struct Place {
 
 impl Places {
     pub(crate) fn new(most: Most) -> Arc<Self> {
-        Arc::new(Self { most, taken: Mutex::default() })
+        Arc::new(Self {
+            most,
+            taken: Mutex::default(),
+        })
     }
 
     /// A place for one more.
@@ -55,7 +58,10 @@ impl Places {
     pub(super) fn take(self: &Arc<Self>, caller: &Caller) -> Result<Place> {
         let caller = (*caller != Caller::anonymous()).then(|| caller.clone());
         let mut taken = self.taken();
-        let of_caller = caller.as_ref().and_then(|caller| taken.by_caller.get(caller)).copied();
+        let of_caller = caller
+            .as_ref()
+            .and_then(|caller| taken.by_caller.get(caller))
+            .copied();
         if of_caller.unwrap_or_default() >= self.most.per_caller {
             return Err(full(
                 "the caller has as many streams as max_streams_per_caller allows",
@@ -63,7 +69,10 @@ impl Places {
             ));
         }
         if taken.in_all >= self.most.in_all {
-            return Err(full("there are as many streams as max_streams allows", "max_streams"));
+            return Err(full(
+                "there are as many streams as max_streams allows",
+                "max_streams",
+            ));
         }
         taken.in_all += 1;
         if let Some(caller) = &caller {
@@ -71,7 +80,11 @@ impl Places {
         }
         drop(taken);
         metrics::stream_opened();
-        Ok(Place { places: self.clone(), caller, task: None })
+        Ok(Place {
+            places: self.clone(),
+            caller,
+            task: None,
+        })
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -125,7 +138,9 @@ fn one_less<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
 
 fn full(message: &'static str, limit: &'static str) -> Error {
     metrics::limit(limit);
-    Error::new(ErrorKind::Unavailable).with_message(message).with_retry_after(RETRY_AFTER)
+    Error::new(ErrorKind::Unavailable)
+        .with_message(message)
+        .with_retry_after(RETRY_AFTER)
 }
 
 #[cfg(test)]
@@ -134,18 +149,32 @@ mod tests {
 
     #[test]
     fn s64_streams_are_counted_by_task_by_caller_and_in_all() {
-        let places = Places::new(Most { in_all: 4, per_task: 2, per_caller: 3 });
-        let take = |id: &str, caller: &Caller| places.take(caller).and_then(|place| place.at(&id.into()));
+        let places = Places::new(Most {
+            in_all: 4,
+            per_task: 2,
+            per_caller: 3,
+        });
+        let take =
+            |id: &str, caller: &Caller| places.take(caller).and_then(|place| place.at(&id.into()));
         let (known, unknown) = (Caller::named("ann"), Caller::anonymous());
         let first = take("a", &unknown).unwrap();
         let _second = take("a", &unknown).unwrap();
-        assert_eq!(take("a", &unknown).unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(
+            take("a", &unknown).unwrap_err().kind(),
+            ErrorKind::Unavailable
+        );
         drop(first);
         let mine: Vec<_> = ["a", "b", "b"].map(|id| take(id, &known).unwrap()).into();
         let refused = take("c", &known).unwrap_err();
-        assert!(refused.message().contains("max_streams_per_caller"), "{refused}");
+        assert!(
+            refused.message().contains("max_streams_per_caller"),
+            "{refused}"
+        );
         let refused = take("c", &unknown).unwrap_err();
-        assert!(refused.message().contains("max_streams allows"), "{refused}");
+        assert!(
+            refused.message().contains("max_streams allows"),
+            "{refused}"
+        );
         assert_eq!(refused.retry_after(), Some(RETRY_AFTER));
         drop(mine);
         assert_eq!(places.taken().by_caller.len(), 0);

@@ -9,7 +9,11 @@ use crate::store::{Head, Registered};
 
 impl Service {
     /// Registers a webhook, in the place of the one of the same id.
-    pub(super) async fn create_push_config(&self, call: &Call, config: PushConfig) -> Result<PushConfig> {
+    pub(super) async fn create_push_config(
+        &self,
+        call: &Call,
+        config: PushConfig,
+    ) -> Result<PushConfig> {
         let id = config.task_id.clone().unwrap_or_default();
         let head = self.find(call, &id).await?;
         let registered = self.registered(call, config, &head.id, "url").await?;
@@ -26,16 +30,26 @@ impl Service {
         let head = self.find(call, &request.task_id).await?;
         let mut configs = self.configs(&head).await?;
         let at = match &request.id {
-            Some(id) => configs.iter().position(|config| config.id.as_ref() == Some(id)),
+            Some(id) => configs
+                .iter()
+                .position(|config| config.id.as_ref() == Some(id)),
             // 04 §3.7: without an id, the one that has the id of the task, else the oldest.
             None => {
                 let own = |config: &PushConfig| {
-                    config.id.as_ref().is_some_and(|id| id.as_str() == head.id.as_str())
+                    config
+                        .id
+                        .as_ref()
+                        .is_some_and(|id| id.as_str() == head.id.as_str())
                 };
-                configs.iter().position(own).or(Some(0)).filter(|at| *at < configs.len())
+                configs
+                    .iter()
+                    .position(own)
+                    .or(Some(0))
+                    .filter(|at| *at < configs.len())
             }
         };
-        at.map(|at| configs.swap_remove(at)).ok_or_else(|| not_found(&request.task_id))
+        at.map(|at| configs.swap_remove(at))
+            .ok_or_else(|| not_found(&request.task_id))
     }
 
     /// Lists the webhook registrations of a task, all of them: a task has few.
@@ -45,7 +59,10 @@ impl Service {
         request: ListPushConfigsRequest,
     ) -> Result<ListPushConfigsResponse> {
         let head = self.find(call, &request.task_id).await?;
-        Ok(ListPushConfigsResponse { configs: self.configs(&head).await?, ..Default::default() })
+        Ok(ListPushConfigsResponse {
+            configs: self.configs(&head).await?,
+            ..Default::default()
+        })
     }
 
     /// Removes a webhook registration; one that is not there is as good as removed.
@@ -78,11 +95,20 @@ impl Service {
     }
 
     /// Keeps a registration; gives the one in whose place it is.
-    pub(super) async fn register(&self, head: &Head, registered: &Registered) -> Result<Option<Registered>> {
+    pub(super) async fn register(
+        &self,
+        head: &Head,
+        registered: &Registered,
+    ) -> Result<Option<Registered>> {
         let mut there = self.engine.configs(head).await?;
-        let replaced = there.iter().position(|known| known.config.id == registered.config.id);
+        let replaced = there
+            .iter()
+            .position(|known| known.config.id == registered.config.id);
         if replaced.is_none() && there.len() >= self.limits.max_push_configs {
-            return Err(Error::invalid("id", "the task has as many webhooks as max_push_configs allows"));
+            return Err(Error::invalid(
+                "id",
+                "the task has as many webhooks as max_push_configs allows",
+            ));
         }
         self.engine.put_config(head, registered).await?;
         if let Some(id) = &registered.config.id {
@@ -98,7 +124,9 @@ impl Service {
         registered: &Registered,
         replaced: Option<Registered>,
     ) -> Result<()> {
-        let Some(id) = &registered.config.id else { return Ok(()) };
+        let Some(id) = &registered.config.id else {
+            return Ok(());
+        };
         if !self.engine.configs(head).await?.contains(registered) {
             return Ok(());
         }
@@ -117,7 +145,9 @@ impl Service {
 
     async fn configs(&self, head: &Head) -> Result<Vec<PushConfig>> {
         let configs = self.engine.configs(head).await?.into_iter();
-        Ok(configs.map(|Registered { config, .. }| for_task(config, &head.id)).collect())
+        Ok(configs
+            .map(|Registered { config, .. }| for_task(config, &head.id))
+            .collect())
     }
 }
 

@@ -7,8 +7,8 @@ use super::{Answer, Service, Stream, not_found};
 use crate::agent::Failure;
 use crate::engine::{Accepted, Opening};
 use crate::model::{
-    Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageConfiguration, SendMessageRequest,
-    SendMessageResponse, Task, TaskId,
+    Call, Error, ErrorKind, Message, PushConfig, Result, SendMessageConfiguration,
+    SendMessageRequest, SendMessageResponse, Task, TaskId,
 };
 use crate::store::{Head, Key, Registered};
 
@@ -24,9 +24,15 @@ enum Sent<T> {
 
 impl Service {
     /// Sends a message, to a new task or to one that is there; waits for the answer unless asked not to.
-    pub(super) async fn send_message(&self, call: &Call, request: Box<SendMessageRequest>) -> Result<Answer> {
-        let (history_length, at_once) =
-            (self.limits.history(request.history_length()), request.returns_immediately());
+    pub(super) async fn send_message(
+        &self,
+        call: &Call,
+        request: Box<SendMessageRequest>,
+    ) -> Result<Answer> {
+        let (history_length, at_once) = (
+            self.limits.history(request.history_length()),
+            request.returns_immediately(),
+        );
         let accepted = match self.accept(call, request, false, |_| Ok(())).await? {
             Sent::Reply(message) => return Ok(SendMessageResponse::Message(message).into()),
             Sent::Opened(accepted, ()) | Sent::Continued(accepted, ()) => accepted,
@@ -38,7 +44,10 @@ impl Service {
         let mut task = match at_once {
             true => accepted.into_task().0,
             // Whoever has waited in vain must be able to ask for the task again.
-            false => self.settled(accepted).await.map_err(|error| of_task(error, &id))?,
+            false => self
+                .settled(accepted)
+                .await
+                .map_err(|error| of_task(error, &id))?,
         };
         task.limit_history(history_length);
         Ok(SendMessageResponse::Task(task).into())
@@ -61,13 +70,18 @@ impl Service {
     }
 
     async fn settles(&self, accepted: Box<Accepted>) -> Result<Task> {
-        let Some(max_wait) = self.max_wait else { return Ok(self.engine.settled(accepted).await?) };
+        let Some(max_wait) = self.max_wait else {
+            return Ok(self.engine.settled(accepted).await?);
+        };
         let head = accepted.head.clone();
         match tokio::time::timeout(max_wait, self.engine.settled(accepted)).await {
             Ok(settled) => Ok(settled?),
             Err(_) => {
-                let head =
-                    self.engine.find(&head.scope, &head.id).await?.ok_or_else(|| not_found(&head.id))?;
+                let head = self
+                    .engine
+                    .find(&head.scope, &head.id)
+                    .await?
+                    .ok_or_else(|| not_found(&head.id))?;
                 Ok(Arc::unwrap_or_clone(self.engine.task(&head).await?.0))
             }
         }
@@ -118,7 +132,8 @@ impl Service {
             true => None,
             false => Box::pin(self.continued(call, &request)).await?,
         };
-        let hook = |inner: &mut SendMessageConfiguration| inner.task_push_notification_config.take();
+        let hook =
+            |inner: &mut SendMessageConfiguration| inner.task_push_notification_config.take();
         let config = match request.configuration.as_mut().and_then(hook) {
             Some(hook) => {
                 let config = self.inline_config(call, hook, key.as_ref(), continued.as_ref());
@@ -156,8 +171,20 @@ impl Service {
         let SendMessageRequest { message, alias, .. } = *request;
         let message = Arc::new(message);
         let webhook = config.as_ref().and_then(|config| config.config.id.clone());
-        let opened =
-            self.engine.start(call.clone(), Opening { message, key, alias, config, failure, followed }).await;
+        let opened = self
+            .engine
+            .start(
+                call.clone(),
+                Opening {
+                    message,
+                    key,
+                    alias,
+                    config,
+                    failure,
+                    followed,
+                },
+            )
+            .await;
         let accepted = opened.map_err(|error| refused(error, call.idempotency_key.is_some()))?;
         if let Some(webhook) = webhook {
             self.pushes.registered(&accepted.head, &webhook);
@@ -203,8 +230,15 @@ impl Service {
         key: Option<Key>,
         config: Option<Box<Registered>>,
     ) -> Result<Box<Accepted>> {
-        if message.context_id.as_ref().is_some_and(|context_id| *context_id != head.context_id) {
-            return Err(Error::invalid("message.contextId", "does not match the context of the task"));
+        if message
+            .context_id
+            .as_ref()
+            .is_some_and(|context_id| *context_id != head.context_id)
+        {
+            return Err(Error::invalid(
+                "message.contextId",
+                "does not match the context of the task",
+            ));
         }
         // Before the message, so that nothing of what comes of it is missed.
         let registered = match config.filter(|_| !head.state.is_terminal()) {
@@ -222,9 +256,20 @@ impl Service {
     }
 
     /// A plain answer, if the agent thinks that one is enough, or how it failed to say.
-    async fn reply(&self, message: &Message, call: &Call) -> Result<Result<Option<Message>, Failure>> {
-        let context_id = || message.context_id.clone().unwrap_or_else(|| self.engine.context_id());
-        let Some(worker) = &self.worker else { return Ok(Ok(None)) };
+    async fn reply(
+        &self,
+        message: &Message,
+        call: &Call,
+    ) -> Result<Result<Option<Message>, Failure>> {
+        let context_id = || {
+            message
+                .context_id
+                .clone()
+                .unwrap_or_else(|| self.engine.context_id())
+        };
+        let Some(worker) = &self.worker else {
+            return Ok(Ok(None));
+        };
         let mut reply = match worker.agent.reply(message, call).await {
             Ok(Some(reply)) => reply,
             other => return Ok(other),

@@ -6,7 +6,9 @@ use tokio::time::timeout;
 
 use super::places::Place;
 use crate::engine::{self, Accepted, Engine, Follow, Recorded};
-use crate::model::{ContextId, Error, Event, Message, Result, Seq, StreamResponse, Task, TaskId, TaskState};
+use crate::model::{
+    ContextId, Error, Event, Message, Result, Seq, StreamResponse, Task, TaskId, TaskState,
+};
 use crate::store::Head;
 
 /// What comes out of a stream.
@@ -52,8 +54,15 @@ enum Opening {
 impl Stream {
     /// A plain answer, and nothing else.
     pub(super) fn message(message: Message) -> Self {
-        let ids = (TaskId::default(), message.context_id.clone().unwrap_or_default());
-        Self::new(ids, Some(whole(StreamResponse::Message(message), None)), None)
+        let ids = (
+            TaskId::default(),
+            message.context_id.clone().unwrap_or_default(),
+        );
+        Self::new(
+            ids,
+            Some(whole(StreamResponse::Message(message), None)),
+            None,
+        )
     }
 
     /// A task from its first entry on: even if it has ended meanwhile, all that happened is told.
@@ -65,9 +74,19 @@ impl Stream {
     ) -> Self {
         let follow = engine.follow_accepted(&mut accepted);
         let head = &accepted.head;
-        let stream = Self::new((head.id.clone(), head.context_id.clone()), None, Some(follow));
+        let stream = Self::new(
+            (head.id.clone(), head.context_id.clone()),
+            None,
+            Some(follow),
+        );
         let opening = Opening::Nothing;
-        Self { opening, turn: Some(accepted.turn()), history_length, _place: Some(place), ..stream }
+        Self {
+            opening,
+            turn: Some(accepted.turn()),
+            history_length,
+            _place: Some(place),
+            ..stream
+        }
     }
 
     /// A task from the message that continues it.
@@ -77,13 +96,22 @@ impl Stream {
         history_length: Option<i32>,
         place: Place,
     ) -> Self {
-        let (head, turn, turns_ended) = (accepted.head.clone(), accepted.turn(), accepted.turns_ended());
+        let (head, turn, turns_ended) = (
+            accepted.head.clone(),
+            accepted.turn(),
+            accepted.turns_ended(),
+        );
         let follow = (!accepted.is_over()).then(|| engine.follow_rest(&mut accepted));
         let (mut task, at) = accepted.into_task();
         task.limit_history(history_length);
         let first = Some(whole(StreamResponse::Task(task), Some(at)));
         let stream = Self::new((head.id, head.context_id), first, follow);
-        Self { turn: Some(turn), turns_ended, _place: Some(place), ..stream }
+        Self {
+            turn: Some(turn),
+            turns_ended,
+            _place: Some(place),
+            ..stream
+        }
     }
 
     /// A task as it stands, and what comes after that until it ends.
@@ -95,19 +123,49 @@ impl Stream {
         place: Place,
     ) -> Self {
         let parked = task.status.state.is_interrupted();
-        let (ids, follow) = ((head.id.clone(), head.context_id.clone()), engine.follow(head, at));
-        let stream = Self::new(ids, Some(whole(StreamResponse::Task(task), Some(at))), Some(follow));
-        Self { parked, patience, _place: Some(place), ..stream }
+        let (ids, follow) = (
+            (head.id.clone(), head.context_id.clone()),
+            engine.follow(head, at),
+        );
+        let stream = Self::new(
+            ids,
+            Some(whole(StreamResponse::Task(task), Some(at))),
+            Some(follow),
+        );
+        Self {
+            parked,
+            patience,
+            _place: Some(place),
+            ..stream
+        }
     }
 
     /// What came after a position that the caller has seen, until the task ends.
-    pub(super) fn resumed(head: &Head, follow: Follow, patience: Option<Duration>, place: Place) -> Self {
+    pub(super) fn resumed(
+        head: &Head,
+        follow: Follow,
+        patience: Option<Duration>,
+        place: Place,
+    ) -> Self {
         let parked = head.state.is_interrupted();
-        let stream = Self::new((head.id.clone(), head.context_id.clone()), None, Some(follow));
-        Self { parked, patience, _place: Some(place), ..stream }
+        let stream = Self::new(
+            (head.id.clone(), head.context_id.clone()),
+            None,
+            Some(follow),
+        );
+        Self {
+            parked,
+            patience,
+            _place: Some(place),
+            ..stream
+        }
     }
 
-    fn new((task, context): (TaskId, ContextId), first: Option<Item>, follow: Option<Follow>) -> Self {
+    fn new(
+        (task, context): (TaskId, ContextId),
+        first: Option<Item>,
+        follow: Option<Follow>,
+    ) -> Self {
         Self {
             task,
             context,
@@ -166,7 +224,10 @@ impl Stream {
             Ok(entries) => entries,
             Err(error) => return Some(Err(error)),
         };
-        if entries.last().is_some_and(|last| state(last).is_some_and(TaskState::is_interrupted)) {
+        if entries
+            .last()
+            .is_some_and(|last| state(last).is_some_and(TaskState::is_interrupted))
+        {
             match follow.ready().await {
                 Ok(more) => entries.extend(more),
                 Err(error) => return Some(Err(error)),
@@ -185,7 +246,9 @@ impl Stream {
             }
             match &entry.event {
                 Event::Status { status, .. } => {
-                    let turn_ends = entries.peek().is_some_and(|next| matches!(next.event, Event::TurnEnded));
+                    let turn_ends = entries
+                        .peek()
+                        .is_some_and(|next| matches!(next.event, Event::TurnEnded));
                     self.parked = status.state.is_interrupted();
                     let closes = status.state.is_terminal()
                         || (self.parked && turn_ends && self.turn == Some(self.turns_ended + 1));
@@ -195,7 +258,10 @@ impl Stream {
                         break;
                     }
                 }
-                Event::Artifact { .. } => items.push(Item::Update { entry, closes: false }),
+                Event::Artifact { .. } => items.push(Item::Update {
+                    entry,
+                    closes: false,
+                }),
                 Event::TurnEnded => self.turns_ended += 1,
                 Event::Created { .. }
                 | Event::Message(_)
@@ -212,7 +278,14 @@ impl Stream {
     fn open(&mut self, entry: &Recorded) -> Result<Option<Item>> {
         let opening = std::mem::replace(&mut self.opening, Opening::Done);
         match (opening, &entry.event) {
-            (Opening::Nothing, Event::Created { id, context_id, metadata }) => {
+            (
+                Opening::Nothing,
+                Event::Created {
+                    id,
+                    context_id,
+                    metadata,
+                },
+            ) => {
                 let mut task = Task::submitted(id.clone(), context_id.clone(), entry.time);
                 task.metadata.clone_from(metadata);
                 self.opening = Opening::Created(Box::new(task));

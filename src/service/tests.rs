@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::engine::Settings;
-use crate::engine::tests::world::{Fault, Faulty, Hands, Obeys, call, engine_with, scope, send, soon};
+use crate::engine::tests::world::{
+    Fault, Faulty, Hands, Obeys, call, engine_with, scope, send, soon,
+};
 use crate::push::PushSettings;
 use crate::store::{Query, Store};
 
@@ -18,7 +20,10 @@ const TASKS: i64 = 13;
 async fn office() -> Office {
     let (store, clock) = (Arc::new(Faulty::default()), Hands::at(0));
     // Nothing stays in memory: every page is read from the store.
-    let settings = Settings { max_resting_bytes: 0, ..Settings::default() };
+    let settings = Settings {
+        max_resting_bytes: 0,
+        ..Settings::default()
+    };
     let engine = engine_with(store.clone(), Obeys::default(), settings, clock.clone());
     let mut ids = Vec::new();
     for number in 0..TASKS {
@@ -27,17 +32,41 @@ async fn office() -> Office {
         ids.push(send(&engine, "done").await.0.id);
     }
     ids.reverse();
-    let places = Places::new(Most { in_all: 10, per_task: 10, per_caller: 10 });
+    let places = Places::new(Most {
+        in_all: 10,
+        per_task: 10,
+        per_caller: 10,
+    });
     let offer = Offer::default();
-    let pushes = Pushes::new(engine.clone(), PushSettings::default(), None, Default::default());
-    let service = Service::new(engine, None, offer, Limits::default(), (places, pushes), (None, None));
-    Office { service, store, ids }
+    let pushes = Pushes::new(
+        engine.clone(),
+        PushSettings::default(),
+        None,
+        Default::default(),
+    );
+    let service = Service::new(
+        engine,
+        None,
+        offer,
+        Limits::default(),
+        (places, pushes),
+        (None, None),
+    );
+    Office {
+        service,
+        store,
+        ids,
+    }
 }
 
 impl Office {
     async fn page(&self, token: &str) -> Result<ListTasksResponse> {
         let page_token = (!token.is_empty()).then(|| token.to_owned());
-        let request = ListTasksRequest { page_size: Some(3), page_token, ..ListTasksRequest::default() };
+        let request = ListTasksRequest {
+            page_size: Some(3),
+            page_token,
+            ..ListTasksRequest::default()
+        };
         soon(self.service.list_tasks(&call(), request)).await
     }
 
@@ -106,12 +135,20 @@ async fn a_page_token_survives_what_is_forgotten_between_the_pages() {
         let (mut seen, mut token) = (Vec::new(), first.next_page_token);
         while !token.is_empty() {
             let page = office.page(&token).await.unwrap();
-            assert_eq!(usize::try_from(page.total_size).unwrap(), office.ids.len() - gone.len());
+            assert_eq!(
+                usize::try_from(page.total_size).unwrap(),
+                office.ids.len() - gone.len()
+            );
             seen.extend(ids(&page));
             token = page.next_page_token;
         }
         let left = (3..office.ids.len()).filter(|place| !gone.contains(place));
-        assert_eq!(seen, left.map(|place| office.ids[place].clone()).collect::<Vec<_>>(), "{gone:?}");
+        assert_eq!(
+            seen,
+            left.map(|place| office.ids[place].clone())
+                .collect::<Vec<_>>(),
+            "{gone:?}"
+        );
     }
 }
 
@@ -122,10 +159,20 @@ async fn a_task_that_is_forgotten_while_a_page_is_read_is_not_on_it() {
     let (all, failures) = read(&office).await;
     assert_eq!(failures, 0);
     // One more than asked for is looked at, so the one that goes is the first of the next page, or the last of all.
-    let kept = Query { limit: 100, ..Query::default() };
+    let kept = Query {
+        limit: 100,
+        ..Query::default()
+    };
     office.store.heal();
-    let left: Vec<_> =
-        office.store.list(&scope(), &kept).await.unwrap().tasks.into_iter().map(|head| head.id).collect();
+    let left: Vec<_> = office
+        .store
+        .list(&scope(), &kept)
+        .await
+        .unwrap()
+        .tasks
+        .into_iter()
+        .map(|head| head.id)
+        .collect();
     assert_eq!(all, left);
     assert!(all.len() < office.ids.len());
 }
@@ -135,6 +182,9 @@ async fn s62_a_page_that_would_be_too_heavy_ends_early_and_the_next_goes_on() {
     let mut office = office().await;
     office.service.limits.max_page_bytes = 1;
     let page = office.page("").await.unwrap();
-    assert_eq!((page.tasks.len(), page.page_size, page.total_size), (1, 3, 13));
+    assert_eq!(
+        (page.tasks.len(), page.page_size, page.total_size),
+        (1, 3, 13)
+    );
     assert_eq!(read(&office).await, (office.ids.clone(), 0));
 }

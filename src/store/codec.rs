@@ -20,7 +20,9 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::{Read, Reader, SHORT, Writer};
-use message::{maybe_object, read_artifact, read_maybe_object, read_message, write_artifact, write_message};
+use message::{
+    maybe_object, read_artifact, read_maybe_object, read_message, write_artifact, write_message,
+};
 
 use crate::model::{Event, TaskState, TaskStatus, Timestamp, Trace};
 
@@ -40,7 +42,11 @@ const USUAL_EVENT: usize = 112;
 /// Events that were recorded at one time, in few bytes: ids of the task itself that its messages repeat are one each. On disk
 /// they are written out, as they always were. This much goes before them.
 pub(in crate::store) fn write_short(before: &[u8], time: Timestamp, events: &[Event]) -> Vec<u8> {
-    write_behind(Writer::behind(before, SHORT, events.len() * USUAL_EVENT), time, events)
+    write_behind(
+        Writer::behind(before, SHORT, events.len() * USUAL_EVENT),
+        time,
+        events,
+    )
 }
 
 fn write_behind(mut out: Writer, time: Timestamp, events: &[Event]) -> Vec<u8> {
@@ -57,7 +63,14 @@ pub(in crate::store) fn read_events(bytes: &[u8]) -> Read<(Timestamp, Vec<Event>
 }
 
 fn events(bytes: &[u8]) -> Read<Reader<'_>> {
-    Reader::new(bytes, if bytes.first() == Some(&SHORT) { SHORT } else { FORMAT })
+    Reader::new(
+        bytes,
+        if bytes.first() == Some(&SHORT) {
+            SHORT
+        } else {
+            FORMAT
+        },
+    )
 }
 
 /// How many events were written.
@@ -104,7 +117,8 @@ pub(in crate::store) fn state_number(state: TaskState) -> u8 {
 /// The reverse of [`state_number`].
 pub(in crate::store) fn state_of(number: u8) -> Read<TaskState> {
     let mut all = TaskState::ALL.into_iter().chain([TaskState::Unspecified]);
-    all.find(|state| state_number(*state) == number).ok_or(Corrupt("an unknown state"))
+    all.find(|state| state_number(*state) == number)
+        .ok_or(Corrupt("an unknown state"))
 }
 
 const CREATED: u8 = 1;
@@ -123,7 +137,11 @@ const LAST_CHUNK: u8 = 2;
 
 fn write_event(out: &mut Writer, event: &Event) {
     match event {
-        Event::Created { id, context_id, metadata } => {
+        Event::Created {
+            id,
+            context_id,
+            metadata,
+        } => {
             out.byte(CREATED);
             out.own(id, context_id);
             maybe_object(out, metadata.as_ref());
@@ -142,7 +160,12 @@ fn write_event(out: &mut Writer, event: &Event) {
             write_status(out, status);
             maybe_object(out, metadata.as_ref());
         }
-        Event::Artifact { artifact, append, last_chunk, metadata } => {
+        Event::Artifact {
+            artifact,
+            append,
+            last_chunk,
+            metadata,
+        } => {
             out.byte(ARTIFACT);
             out.byte((u8::from(*append) * APPEND) | (u8::from(*last_chunk) * LAST_CHUNK));
             write_artifact(out, artifact);
@@ -164,12 +187,19 @@ fn read_event(from: &mut Reader<'_>) -> Read<Event> {
     Ok(match from.byte()? {
         CREATED => {
             let (id, context_id) = from.own()?;
-            Event::Created { id, context_id, metadata: read_maybe_object(from)? }
+            Event::Created {
+                id,
+                context_id,
+                metadata: read_maybe_object(from)?,
+            }
         }
         MESSAGE => Event::Message(Arc::new(read_message(from)?)),
         TRACED => Event::Traced(read_trace(from)?),
         TURN_STARTED => Event::TurnStarted,
-        STATUS => Event::Status { status: read_status(from)?, metadata: read_maybe_object(from)? },
+        STATUS => Event::Status {
+            status: read_status(from)?,
+            metadata: read_maybe_object(from)?,
+        },
         ARTIFACT => {
             let flags = from.byte()?;
             if flags & !(APPEND | LAST_CHUNK) != 0 {
@@ -177,10 +207,19 @@ fn read_event(from: &mut Reader<'_>) -> Read<Event> {
             }
             let (append, last_chunk) = (flags & APPEND != 0, flags & LAST_CHUNK != 0);
             let artifact = read_artifact(from)?;
-            Event::Artifact { artifact, append, last_chunk, metadata: read_maybe_object(from)? }
+            Event::Artifact {
+                artifact,
+                append,
+                last_chunk,
+                metadata: read_maybe_object(from)?,
+            }
         }
-        CANCEL_REQUESTED => Event::CancelRequested { metadata: read_maybe_object(from)? },
-        IGNORED => Event::Ignored { reason: from.text()?.to_owned() },
+        CANCEL_REQUESTED => Event::CancelRequested {
+            metadata: read_maybe_object(from)?,
+        },
+        IGNORED => Event::Ignored {
+            reason: from.text()?.to_owned(),
+        },
         TURN_ENDED => Event::TurnEnded,
         _ => return Err(Corrupt("an unknown kind of event")),
     })

@@ -48,7 +48,10 @@ fn rule(holds: bool, rule: &str) {
 
 /// Refuses a store that gave something else than the rule says.
 fn same<T: PartialEq + Debug>(found: T, expected: T, rule: &str) {
-    assert!(found == expected, "rule broken: {rule}\n   found: {found:?}\nexpected: {expected:?}");
+    assert!(
+        found == expected,
+        "rule broken: {rule}\n   found: {found:?}\nexpected: {expected:?}"
+    );
 }
 
 /// What a store gave where the rule says that it gives something.
@@ -57,7 +60,11 @@ fn given<T>(result: Result<T>, rule: &str) -> T {
 }
 
 fn scope(owner: &str) -> Scope {
-    Scope { agent: Arc::from("agent"), tenant: Arc::from(""), owner: Caller::named(owner) }
+    Scope {
+        agent: Arc::from("agent"),
+        tenant: Arc::from(""),
+        owner: Caller::named(owner),
+    }
 }
 
 fn at(millis: i64) -> Timestamp {
@@ -65,20 +72,40 @@ fn at(millis: i64) -> Timestamp {
 }
 
 fn note(text: impl Into<String>) -> Event {
-    Event::Ignored { reason: text.into() }
+    Event::Ignored {
+        reason: text.into(),
+    }
 }
 
 fn key(text: &str, body: u8) -> Option<Key> {
-    Some(Key { text: text.to_owned(), body: [body; 32] })
+    Some(Key {
+        text: text.to_owned(),
+        body: [body; 32],
+    })
 }
 
 fn batch(events: Vec<Event>, state: TaskState, status_time: i64) -> Batch {
     let (time, status_time) = (at(status_time), at(status_time));
-    Batch { time, events, state, status_time, parked: false, key: None, turn: 0 }
+    Batch {
+        time,
+        events,
+        state,
+        status_time,
+        parked: false,
+        key: None,
+        turn: 0,
+    }
 }
 
 fn ending(state: TaskState, status_time: i64) -> Batch {
-    batch(vec![Event::Status { status: TaskStatus::new(state), metadata: None }], state, status_time)
+    batch(
+        vec![Event::Status {
+            status: TaskStatus::new(state),
+            metadata: None,
+        }],
+        state,
+        status_time,
+    )
 }
 
 /// A task of `ann`, submitted at 1,000, with one entry.
@@ -88,20 +115,42 @@ fn new_task(id: &str) -> NewTask {
 
 fn new_task_at(id: &str, status_time: i64) -> NewTask {
     let (id, context_id) = (TaskId::from(id), "context".into());
-    let created = Event::Created { id: id.clone(), context_id: "context".into(), metadata: None };
+    let created = Event::Created {
+        id: id.clone(),
+        context_id: "context".into(),
+        metadata: None,
+    };
     let batch = batch(vec![created], TaskState::Submitted, status_time);
-    NewTask { id, scope: scope("ann"), context_id, alias: None, config: None, batch }
+    NewTask {
+        id,
+        scope: scope("ann"),
+        context_id,
+        alias: None,
+        config: None,
+        batch,
+    }
 }
 
 fn webhook(id: &str, url: &str) -> Registered {
-    let config = PushConfig { id: Some(id.into()), ..PushConfig::new(url) };
-    Registered { config, version: Version::V1 }
+    let config = PushConfig {
+        id: Some(id.into()),
+        ..PushConfig::new(url)
+    };
+    Registered {
+        config,
+        version: Version::V1,
+    }
 }
 
 async fn open(store: &dyn Store, task: NewTask) -> Head {
-    match given(store.create(&task).await, "a task with a fresh id and no key is opened") {
+    match given(
+        store.create(&task).await,
+        "a task with a fresh id and no key is opened",
+    ) {
         Opened::New(head) => head,
-        Opened::Again(seen) => panic!("rule broken: a task without a key is new, not found again: {seen:?}"),
+        Opened::Again(seen) => {
+            panic!("rule broken: a task without a key is new, not found again: {seen:?}")
+        }
     }
 }
 
@@ -117,19 +166,39 @@ async fn open_all(store: &dyn Store, tasks: impl IntoIterator<Item = NewTask>) -
 async fn find(store: &dyn Store, owner: &str, id: &str) -> Option<Head> {
     let (scope, id) = (scope(owner), TaskId::from(id));
     let mut positions = vec![store.position(&scope, &id)];
-    let found = given(store.find(&scope, &id).await, "looking for a task never fails");
+    let found = given(
+        store.find(&scope, &id).await,
+        "looking for a task never fails",
+    );
     positions.push(store.position(&scope, &id));
-    let again = given(store.find(&scope, &id).await, "looking for a task never fails");
-    same(&again, &found, "a task is found as it was when nothing has happened");
-    let by_id = found.as_ref().filter(|head| head.id == id).map(|head| head.position);
+    let again = given(
+        store.find(&scope, &id).await,
+        "looking for a task never fails",
+    );
+    same(
+        &again,
+        &found,
+        "a task is found as it was when nothing has happened",
+    );
+    let by_id = found
+        .as_ref()
+        .filter(|head| head.id == id)
+        .map(|head| head.position);
     for told in positions.into_iter().flatten() {
-        same(Some(told), by_id, "a position that is told without waiting is that of the task of this id");
+        same(
+            Some(told),
+            by_id,
+            "a position that is told without waiting is that of the task of this id",
+        );
     }
     found
 }
 
 async fn log(store: &dyn Store, head: &Head) -> Vec<Entry> {
-    given(store.read(head, Seq(0), usize::MAX).await, "a log can be read")
+    given(
+        store.read(head, Seq(0), usize::MAX).await,
+        "a log can be read",
+    )
 }
 
 fn ids(heads: &[Head]) -> Vec<&str> {

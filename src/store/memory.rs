@@ -18,8 +18,8 @@ use self::hook::Hook;
 use self::log::{Form, Log};
 use self::shelf::Shelf;
 use super::{
-    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store,
-    Tally, Which,
+    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen,
+    Store, Tally, Which,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 
@@ -40,7 +40,10 @@ impl Memory {
     /// A store that keeps a task only while its turn runs: the answer is a message, and no task can be asked for.
     #[must_use]
     pub fn null() -> Self {
-        Self { drops: true, ..Self::default() }
+        Self {
+            drops: true,
+            ..Self::default()
+        }
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -74,8 +77,14 @@ impl Store for Memory {
     }
 
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
-        let copied = self.shelf().log_of(task).map(|log| log.copy(after, limit)).unwrap_or_default();
-        copied.entries(after, limit).map_err(|corrupt| Error::Failed(Box::new(corrupt)))
+        let copied = self
+            .shelf()
+            .log_of(task)
+            .map(|log| log.copy(after, limit))
+            .unwrap_or_default();
+        copied
+            .entries(after, limit)
+            .map_err(|corrupt| Error::Failed(Box::new(corrupt)))
     }
 
     async fn find(&self, scope: &Scope, task: &TaskId) -> Result<Option<Head>> {
@@ -133,7 +142,10 @@ impl Store for Memory {
 
     async fn kept(&self, task: &Head) -> Result<Option<(Seq, Folded)>> {
         let shelf = self.shelf();
-        Ok(shelf.log_of(task).and_then(Log::has_more).and_then(|more| more.kept.clone()))
+        Ok(shelf
+            .log_of(task)
+            .and_then(Log::has_more)
+            .and_then(|more| more.kept.clone()))
     }
 
     async fn remove(&self, tasks: &[Head]) -> Result<()> {
@@ -164,7 +176,9 @@ impl Store for Memory {
 
     async fn push(&self, task: &Head, id: &PushConfigId) -> Result<Option<Push>> {
         let shelf = self.shelf();
-        let Some(log) = shelf.log_of(task) else { return Ok(None) };
+        let Some(log) = shelf.log_of(task) else {
+            return Ok(None);
+        };
         let hook = log.hooks().iter().find(|hook| hook.id() == Some(id));
         Ok(hook.map(|hook| hook.push(log.head(task.scope.clone()))))
     }
@@ -173,7 +187,9 @@ impl Store for Memory {
         let mut shelf = self.shelf();
         let more = shelf.log_of_mut(&push.task).and_then(Log::has_more_mut);
         let same = |hook: &&mut Hook| hook.number == push.number;
-        Ok(more.and_then(|more| more.hooks.iter_mut().find(same)).is_some_and(|hook| hook.record(push)))
+        Ok(more
+            .and_then(|more| more.hooks.iter_mut().find(same))
+            .is_some_and(|hook| hook.record(push)))
     }
 }
 
@@ -193,24 +209,57 @@ mod tests {
     fn batch(number: u64) -> Batch {
         // Every now and then one that is larger than a page, and one with a message that is kept as it is.
         let text = "x".repeat(if number % 90 == 50 { 20_000 } else { 150 });
-        let mut events = vec![Event::Ignored { reason: format!("{number} {text}") }; 2];
+        let mut events = vec![
+            Event::Ignored {
+                reason: format!("{number} {text}")
+            };
+            2
+        ];
         if number % 90 == 70 {
             events[1] = Event::Message(Arc::new(Message::user("y".repeat(100_000))));
         }
         let (time, state) = (Timestamp::default(), TaskState::Working);
-        Batch { time, events, state, status_time: time, parked: false, key: None, turn: 0 }
+        Batch {
+            time,
+            events,
+            state,
+            status_time: time,
+            parked: false,
+            key: None,
+            turn: 0,
+        }
     }
 
     #[tokio::test]
     async fn a_log_of_many_pages_is_read_from_anywhere() {
-        let scope = Scope { agent: "a".into(), tenant: "".into(), owner: Caller::anonymous() };
+        let scope = Scope {
+            agent: "a".into(),
+            tenant: "".into(),
+            owner: Caller::anonymous(),
+        };
         let (id, context_id) = (TaskId::from("t"), ContextId::from("c"));
-        let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
-        let first = Batch { events: vec![created], ..batch(0) };
+        let created = Event::Created {
+            id: id.clone(),
+            context_id: context_id.clone(),
+            metadata: None,
+        };
+        let first = Batch {
+            events: vec![created],
+            ..batch(0)
+        };
         let mut all: Vec<Entry> = first.entries(Seq(0)).collect();
         let store = Memory::new();
-        let task = NewTask { id, scope, context_id, alias: None, config: None, batch: first };
-        let Opened::New(head) = store.create(&task).await.unwrap() else { panic!("it is new") };
+        let task = NewTask {
+            id,
+            scope,
+            context_id,
+            alias: None,
+            config: None,
+            batch: first,
+        };
+        let Opened::New(head) = store.create(&task).await.unwrap() else {
+            panic!("it is new")
+        };
         for number in 0..400 {
             let (at, batch) = (Seq(all.len() as u64), batch(number));
             store.append(&head, at, &batch).await.unwrap();
@@ -224,26 +273,60 @@ mod tests {
             }
         }
         let found = store.find(&head.scope, &head.id).await.unwrap().unwrap();
-        assert_eq!(found, Head { position: Seq(801), state: TaskState::Working, ..head });
+        assert_eq!(
+            found,
+            Head {
+                position: Seq(801),
+                state: TaskState::Working,
+                ..head
+            }
+        );
     }
 
     /// A task that this message opens.
     async fn opened_by(store: &Memory, message: &Arc<Message>) -> Head {
-        let scope = Scope { agent: "a".into(), tenant: "".into(), owner: Caller::anonymous() };
+        let scope = Scope {
+            agent: "a".into(),
+            tenant: "".into(),
+            owner: Caller::anonymous(),
+        };
         let (id, context_id) = (TaskId::random(), ContextId::from("c"));
-        let created = Event::Created { id: id.clone(), context_id: context_id.clone(), metadata: None };
-        let batch = Batch { events: vec![created, Event::Message(message.clone())], ..batch(0) };
-        let task = NewTask { id, scope, context_id, alias: None, config: None, batch };
-        let Opened::New(head) = store.create(&task).await.unwrap() else { panic!("it is new") };
+        let created = Event::Created {
+            id: id.clone(),
+            context_id: context_id.clone(),
+            metadata: None,
+        };
+        let batch = Batch {
+            events: vec![created, Event::Message(message.clone())],
+            ..batch(0)
+        };
+        let task = NewTask {
+            id,
+            scope,
+            context_id,
+            alias: None,
+            config: None,
+            batch,
+        };
+        let Opened::New(head) = store.create(&task).await.unwrap() else {
+            panic!("it is new")
+        };
         head
     }
 
     #[tokio::test]
     async fn s62_a_message_of_many_small_pieces_is_packed() {
         let ids = vec![TaskId::from("a"); 10_000];
-        let message = Arc::new(Message { reference_task_ids: ids, ..Message::user("hi") });
+        let message = Arc::new(Message {
+            reference_task_ids: ids,
+            ..Message::user("hi")
+        });
         opened_by(&Memory::new(), &message).await;
-        assert_eq!(Arc::strong_count(&message), 1, "what is kept is a copy, and smaller");
+        assert_eq!(
+            Arc::strong_count(&message),
+            1,
+            "what is kept is a copy, and smaller"
+        );
     }
 
     #[tokio::test]
@@ -251,11 +334,27 @@ mod tests {
         let message = Arc::new(Message::user("y".repeat(100_000)));
         let store = Memory::new();
         let head = opened_by(&store, &message).await;
-        assert_eq!(Arc::strong_count(&message), 2, "one is here and one is kept");
-        assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head.clone()));
-        let query = Query { context_id: Some(ContextId::from("c")), limit: 9, ..Query::default() };
-        assert_eq!(store.list(&head.scope, &query).await.unwrap().tasks, std::slice::from_ref(&head));
+        assert_eq!(
+            Arc::strong_count(&message),
+            2,
+            "one is here and one is kept"
+        );
+        assert_eq!(
+            store.find(&head.scope, &head.id).await.unwrap(),
+            Some(head.clone())
+        );
+        let query = Query {
+            context_id: Some(ContextId::from("c")),
+            limit: 9,
+            ..Query::default()
+        };
+        assert_eq!(
+            store.list(&head.scope, &query).await.unwrap().tasks,
+            std::slice::from_ref(&head)
+        );
         let read = store.read(&head, Seq(1), 9).await.unwrap();
-        assert!(matches!(&read[..], [Entry { event: Event::Message(read), .. }] if *read == message));
+        assert!(
+            matches!(&read[..], [Entry { event: Event::Message(read), .. }] if *read == message)
+        );
     }
 }

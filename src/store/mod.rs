@@ -17,8 +17,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::model::{
-    ContextId, Entry, Event, Message, PushConfig, PushConfigId, Scope, Seq, Task, TaskId, TaskState,
-    Timestamp, Trace, Version,
+    ContextId, Entry, Event, Message, PushConfig, PushConfigId, Scope, Seq, Task, TaskId,
+    TaskState, Timestamp, Trace, Version,
 };
 
 pub use conformance::conformance;
@@ -255,13 +255,21 @@ impl Batch {
     pub fn into_entries(self, at: Seq) -> impl Iterator<Item = Entry> {
         let time = self.time;
         let numbered = self.events.into_iter().zip(at.0 + 1..);
-        numbered.map(move |(event, seq)| Entry { seq: Seq(seq), time, event })
+        numbered.map(move |(event, seq)| Entry {
+            seq: Seq(seq),
+            time,
+            event,
+        })
     }
 
     /// The entries it becomes when it is added after `at`.
     pub fn entries(&self, at: Seq) -> impl Iterator<Item = Entry> {
         let numbered = self.events.iter().zip(at.0 + 1..);
-        numbered.map(|(event, seq)| Entry { seq: Seq(seq), time: self.time, event: event.clone() })
+        numbered.map(|(event, seq)| Entry {
+            seq: Seq(seq),
+            time: self.time,
+            event: event.clone(),
+        })
     }
 }
 
@@ -365,7 +373,9 @@ pub struct Query {
 impl Query {
     /// Whether a task passes the filters, wherever it stands in the order.
     pub(crate) fn matches(&self, head: &Head) -> bool {
-        self.context_id.as_ref().is_none_or(|context_id| *context_id == head.context_id)
+        self.context_id
+            .as_ref()
+            .is_none_or(|context_id| *context_id == head.context_id)
             && self.state.is_none_or(|state| state == head.state)
             && self.since.is_none_or(|since| head.status_time >= since)
     }

@@ -29,7 +29,13 @@ struct Place<T> {
 
 impl<T> Recent<T> {
     pub(crate) fn new(most: usize) -> Self {
-        Self { most, weight: 0, places: HashMap::new(), queue: VecDeque::new(), numbers: 0 }
+        Self {
+            most,
+            weight: 0,
+            places: HashMap::new(),
+            queue: VecDeque::new(),
+            numbers: 0,
+        }
     }
 
     /// What is remembered of a task, for one who asks for it.
@@ -54,13 +60,20 @@ impl<T> Recent<T> {
         self.numbers += 1;
         self.weight += weight;
         self.queue.push_back((id.clone(), self.numbers));
-        let place = Place { value, weight, number: self.numbers, was_asked_for: false };
+        let place = Place {
+            value,
+            weight,
+            number: self.numbers,
+            was_asked_for: false,
+        };
         self.places.insert(id.clone(), place);
     }
 
     /// Takes note that what is remembered of a task has become heavier.
     pub(crate) fn grow(&mut self, id: &TaskId, by: usize) {
-        let Some(place) = self.places.get_mut(id) else { return };
+        let Some(place) = self.places.get_mut(id) else {
+            return;
+        };
         place.weight += by;
         self.weight += by;
         if place.weight > self.most {
@@ -71,19 +84,28 @@ impl<T> Recent<T> {
 
     /// Forgets a task.
     pub(crate) fn remove(&mut self, id: &TaskId) {
-        let Some(place) = self.places.remove(id) else { return };
+        let Some(place) = self.places.remove(id) else {
+            return;
+        };
         self.weight -= place.weight;
         // Those who were forgotten before their turn still stand in the queue: not for ever.
         if self.queue.len() > 2 * self.places.len() + 16 {
             let places = &self.places;
-            self.queue.retain(|(id, number)| places.get(id).is_some_and(|place| place.number == *number));
+            self.queue
+                .retain(|(id, number)| places.get(id).is_some_and(|place| place.number == *number));
         }
     }
 
     fn make_room(&mut self, weight: usize) {
         while self.weight + weight > self.most {
-            let Some((id, number)) = self.queue.pop_front() else { return };
-            match self.places.get_mut(&id).filter(|place| place.number == number) {
+            let Some((id, number)) = self.queue.pop_front() else {
+                return;
+            };
+            match self
+                .places
+                .get_mut(&id)
+                .filter(|place| place.number == number)
+            {
                 Some(place) if place.was_asked_for => {
                     place.was_asked_for = false;
                     self.queue.push_back((id, number));
@@ -100,7 +122,9 @@ mod tests {
     use super::*;
 
     fn there(recent: &mut Recent<u32>, ids: &[&str]) -> Vec<u32> {
-        ids.iter().map(|id| recent.get(&TaskId::from(*id)).copied().unwrap_or_default()).collect()
+        ids.iter()
+            .map(|id| recent.get(&TaskId::from(*id)).copied().unwrap_or_default())
+            .collect()
     }
 
     #[test]
@@ -114,7 +138,10 @@ mod tests {
         assert_eq!(there(&mut recent, &["a", "b", "c", "d"]), [1, 0, 3, 4]);
         recent.put(&"e".into(), 25, 5);
         assert_eq!(there(&mut recent, &["e"]), [5]);
-        assert!(recent.weight <= 35 && recent.places.len() == 2, "as many go as must");
+        assert!(
+            recent.weight <= 35 && recent.places.len() == 2,
+            "as many go as must"
+        );
     }
 
     #[test]
@@ -132,7 +159,10 @@ mod tests {
         recent.put(&"b".into(), 10, 2);
         there(&mut recent, &["b"]);
         recent.grow(&"b".into(), 20);
-        assert_eq!((there(&mut recent, &["a", "b"]), recent.weight), (vec![0, 2], 30));
+        assert_eq!(
+            (there(&mut recent, &["a", "b"]), recent.weight),
+            (vec![0, 2], 30)
+        );
         recent.grow(&"b".into(), 6);
         recent.grow(&"b".into(), 6);
         assert_eq!((there(&mut recent, &["b"]), recent.weight), (vec![0], 0));

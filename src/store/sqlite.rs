@@ -28,8 +28,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    Batch, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store, Tally,
-    Unwritable, Which, codec,
+    Batch, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store,
+    Tally, Unwritable, Which, codec,
 };
 use crate::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use heads::Heads;
@@ -113,7 +113,14 @@ impl Sqlite {
         let (seal, path) = (Arc::clone(&held.seal), Arc::clone(&held.path));
         let heads = Arc::new(Heads::new(options.max_known_tasks));
         let writer = Writer::start(held, Arc::clone(&heads), options)?;
-        Ok(Self { writer, readers, heads, seal, path, min_free: options.min_free })
+        Ok(Self {
+            writer,
+            readers,
+            heads,
+            seal,
+            path,
+            min_free: options.min_free,
+        })
     }
 
     /// Finishes what was asked for, moves it into the main file and lets go of it. Later calls fail.
@@ -130,7 +137,11 @@ impl Sqlite {
 
     /// What is known of a task; nothing once the store was closed.
     fn known<T>(&self, look: impl FnOnce(&Heads) -> Option<T>) -> Option<T> {
-        if self.readers.is_closed() { None } else { look(&self.heads) }
+        if self.readers.is_closed() {
+            None
+        } else {
+            look(&self.heads)
+        }
     }
 }
 
@@ -155,7 +166,11 @@ impl Store for Sqlite {
         }
         // Also where writes get through again: what is small may fit where the last one did not.
         let is_low = upkeep::free(&self.path).is_some_and(|free| free < self.min_free);
-        if is_low { Err(Unwritable::AlmostFull) } else { Ok(()) }
+        if is_low {
+            Err(Unwritable::AlmostFull)
+        } else {
+            Ok(())
+        }
     }
 
     async fn create(&self, task: &NewTask) -> Result<Opened> {
@@ -165,13 +180,17 @@ impl Store for Sqlite {
 
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> Result<Seq> {
         let (id, scope, batch) = (task.id.clone(), task.scope.clone(), Addition::new(batch)?);
-        self.writer.ask(move |work| work.append(&scope, &id, at, &batch)).await
+        self.writer
+            .ask(move |work| work.append(&scope, &id, at, &batch))
+            .await
     }
 
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> Result<Vec<Entry>> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
         self.readers
-            .ask(move |connection, names| read::entries(connection, names, &scope, &id, after, limit))
+            .ask(move |connection, names| {
+                read::entries(connection, names, &scope, &id, after, limit)
+            })
             .await
     }
 
@@ -180,7 +199,9 @@ impl Store for Sqlite {
             return Ok(Some(head));
         }
         let (id, scope, reading) = (task.clone(), scope.clone(), self.heads.reading(task));
-        let read = self.readers.ask(move |connection, names| read::find(connection, names, &scope, &id));
+        let read = self
+            .readers
+            .ask(move |connection, names| read::find(connection, names, &scope, &id));
         let found = read.await?;
         // One that was found by its alias is known by its id only: the alias may be another's id.
         if let Some(head) = found.as_ref().filter(|head| head.id == *task) {
@@ -203,34 +224,48 @@ impl Store for Sqlite {
 
     async fn list(&self, scope: &Scope, query: &Query) -> Result<Page> {
         let (scope, query) = (scope.clone(), query.clone());
-        self.readers.ask(move |connection, _| read::list(connection, &scope, &query)).await
+        self.readers
+            .ask(move |connection, _| read::list(connection, &scope, &query))
+            .await
     }
 
     async fn unfinished(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
         let after = after.cloned();
-        self.readers.ask(move |connection, _| read::unfinished(connection, after.as_ref(), limit)).await
+        self.readers
+            .ask(move |connection, _| read::unfinished(connection, after.as_ref(), limit))
+            .await
     }
 
     async fn with_work(&self, after: Option<&TaskId>, limit: usize) -> Result<Vec<Head>> {
         let after = after.cloned();
-        self.readers.ask(move |connection, _| read::with_work(connection, after.as_ref(), limit)).await
+        self.readers
+            .ask(move |connection, _| read::with_work(connection, after.as_ref(), limit))
+            .await
     }
 
     async fn parked(&self, scope: &Scope, limit: usize) -> Result<Vec<Head>> {
         let scope = scope.clone();
-        self.readers.ask(move |connection, _| read::parked(connection, &scope, limit)).await
+        self.readers
+            .ask(move |connection, _| read::parked(connection, &scope, limit))
+            .await
     }
 
     async fn newest(&self) -> Result<Option<Timestamp>> {
-        self.readers.ask(|connection, _| read::newest(connection)).await
+        self.readers
+            .ask(|connection, _| read::newest(connection))
+            .await
     }
 
     async fn ended(&self, before: Timestamp, limit: usize) -> Result<Vec<Head>> {
-        self.readers.ask(move |connection, _| read::ended(connection, before, limit)).await
+        self.readers
+            .ask(move |connection, _| read::ended(connection, before, limit))
+            .await
     }
 
     async fn count_ended(&self) -> Result<u64> {
-        self.readers.ask(|connection, _| read::count_ended(connection)).await
+        self.readers
+            .ask(|connection, _| read::count_ended(connection))
+            .await
     }
 
     async fn tally(&self, agent: &str, tenant: &str) -> Result<Option<Tally>> {
@@ -242,52 +277,73 @@ impl Store for Sqlite {
     async fn keep(&self, task: &Head, at: Seq, folded: &Folded) -> Result<()> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
         let body = write::checked(codec::write_folded(folded))?;
-        self.writer.ask(move |work| work.keep(&scope, &id, at, &body)).await
+        self.writer
+            .ask(move |work| work.keep(&scope, &id, at, &body))
+            .await
     }
 
     async fn kept(&self, task: &Head) -> Result<Option<(Seq, Folded)>> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
-        self.readers.ask(move |connection, names| read::kept(connection, names, &scope, &id)).await
+        self.readers
+            .ask(move |connection, names| read::kept(connection, names, &scope, &id))
+            .await
     }
 
     async fn remove(&self, tasks: &[Head]) -> Result<()> {
-        let tasks: Vec<_> = tasks.iter().map(|head| (head.scope.clone(), head.id.clone())).collect();
+        let tasks: Vec<_> = tasks
+            .iter()
+            .map(|head| (head.scope.clone(), head.id.clone()))
+            .collect();
         self.writer.ask(move |work| work.remove(&tasks)).await
     }
 
     async fn put_config(&self, task: &Head, config: &Registered) -> Result<()> {
         let (id, scope) = (task.id.clone(), task.scope.clone());
         let config = write::Config::new(config, &self.seal)?;
-        self.writer.ask(move |work| work.put_config(&scope, &id, &config)).await
+        self.writer
+            .ask(move |work| work.put_config(&scope, &id, &config))
+            .await
     }
 
     async fn configs(&self, task: &Head) -> Result<Vec<Registered>> {
         let (id, scope, seal) = (task.id.clone(), task.scope.clone(), self.seal.clone());
-        let read =
-            self.readers.ask(move |connection, names| read::configs(connection, names, &seal, &scope, &id));
+        let read = self
+            .readers
+            .ask(move |connection, names| read::configs(connection, names, &seal, &scope, &id));
         read.await
     }
 
     async fn delete_config(&self, task: &Head, id: &PushConfigId) -> Result<()> {
         let (task, scope, id) = (task.id.clone(), task.scope.clone(), id.clone());
-        self.writer.ask(move |work| work.delete_config(&scope, &task, &id)).await
+        self.writer
+            .ask(move |work| work.delete_config(&scope, &task, &id))
+            .await
     }
 
     async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Result<Vec<Push>> {
         let seal = self.seal.clone();
-        self.readers.ask(move |connection, _| pushes::list(connection, &seal, which, after, limit)).await
+        self.readers
+            .ask(move |connection, _| pushes::list(connection, &seal, which, after, limit))
+            .await
     }
 
     async fn push(&self, task: &Head, id: &PushConfigId) -> Result<Option<Push>> {
-        let (task, scope, id, seal) = (task.id.clone(), task.scope.clone(), id.clone(), self.seal.clone());
-        let read = self
-            .readers
-            .ask(move |connection, names| pushes::one(connection, names, &seal, (&scope, &task), &id));
+        let (task, scope, id, seal) = (
+            task.id.clone(),
+            task.scope.clone(),
+            id.clone(),
+            self.seal.clone(),
+        );
+        let read = self.readers.ask(move |connection, names| {
+            pushes::one(connection, names, &seal, (&scope, &task), &id)
+        });
         read.await
     }
 
     async fn record_delivery(&self, push: &Push) -> Result<bool> {
         let record = pushes::Record::new(push);
-        self.writer.ask(move |work| record.write(work.connection)).await
+        self.writer
+            .ask(move |work| record.write(work.connection))
+            .await
     }
 }

@@ -15,11 +15,17 @@ pub(super) fn of(span: &Span) -> Option<Trace> {
     if !place.is_valid() {
         return None;
     }
-    let (trace, span, flags) = (place.trace_id(), place.span_id(), place.trace_flags().to_u8());
+    let (trace, span, flags) = (
+        place.trace_id(),
+        place.span_id(),
+        place.trace_flags().to_u8(),
+    );
     let state = place.trace_state().header();
     Trace::read(
         &format!("00-{trace}-{span}-{flags:02x}"),
-        Some(&state).filter(|state| !state.is_empty()).map(String::as_str),
+        Some(&state)
+            .filter(|state| !state.is_empty())
+            .map(String::as_str),
     )
 }
 
@@ -37,6 +43,9 @@ fn read(trace: &Trace) -> Option<SpanContext> {
         SpanId::from_hex(trace.span_id()).ok()?,
         TraceFlags::new(flags),
         true,
-        trace.state().and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default(),
+        trace
+            .state()
+            .and_then(|state| state.parse::<TraceState>().ok())
+            .unwrap_or_default(),
     ))
 }

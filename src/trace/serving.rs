@@ -8,7 +8,11 @@ use crate::model::{Binding, ErrorKind, Operation, Scope, Task, TaskId, TaskState
 
 /// The place of a span.
 pub(crate) fn of(span: &Span) -> Option<Trace> {
-    if span.is_disabled() { None } else { place::of(span) }
+    if span.is_disabled() {
+        None
+    } else {
+        place::of(span)
+    }
 }
 
 /// A call that came in. What its headers say is looked at only if there is a span.
@@ -29,7 +33,11 @@ pub(crate) fn call(
         a2a.version = version.as_str(),
         error.type = Empty,
     );
-    if span.is_disabled() { span } else { below(span, parent().as_ref()) }
+    if span.is_disabled() {
+        span
+    } else {
+        below(span, parent().as_ref())
+    }
 }
 
 /// The call of a span could not be answered.

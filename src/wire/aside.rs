@@ -33,9 +33,10 @@ impl Aside {
 
     /// Puts the file of this body into the part that has the word. There is none if it was no part's.
     pub(super) fn put_back(self, message: &mut Message, body: Vec<u8>) -> Result<(), Vec<u8>> {
-        let is_it =
-            |part: &&mut Part| matches!(&part.content, Content::Raw(raw) if raw.as_str() == self.word);
-        let Some(part) = message.parts.iter_mut().find(is_it) else { return Err(body) };
+        let is_it = |part: &&mut Part| matches!(&part.content, Content::Raw(raw) if raw.as_str() == self.word);
+        let Some(part) = message.parts.iter_mut().find(is_it) else {
+            return Err(body);
+        };
         let body = String::from_utf8(body).map_err(|error| error.into_bytes())?;
         part.content = Content::Raw(Base64::within(body, self.file));
         Ok(())
@@ -46,7 +47,10 @@ impl Aside {
 /// wherever there is JSON, and there is nothing in base64 that JSON would read in another way.
 fn file_in(body: &[u8]) -> Option<Range<usize>> {
     let lead = body.get(..LEAD)?;
-    let members = lead.windows(MEMBER.len()).enumerate().filter(|(_, bytes)| *bytes == MEMBER);
+    let members = lead
+        .windows(MEMBER.len())
+        .enumerate()
+        .filter(|(_, bytes)| *bytes == MEMBER);
     let mut files = members.filter_map(|(at, _)| file_at(body, at + MEMBER.len()));
     let is_most = |file: &Range<usize>| body.len() - file.len() <= body.len() / REST;
     files.find(|file| is_most(file) && body.get(file.end) == Some(&b'"'))

@@ -96,7 +96,9 @@ impl Asked {
     /// Whether what was used is told behind the last piece.
     #[must_use]
     pub fn wants_usage(&self) -> bool {
-        self.stream_options.as_ref().is_some_and(|options| options.include_usage)
+        self.stream_options
+            .as_ref()
+            .is_some_and(|options| options.include_usage)
     }
 
     /// The last message as one to an agent, with those before it in its metadata.
@@ -105,19 +107,37 @@ impl Asked {
     /// Invalid parameters: there is none of the user at the end, or it has nothing that an agent could read.
     pub fn into_request(self) -> Result<SendMessageRequest> {
         let Some((last, before)) = self.messages.split_last() else {
-            return Err(Error::invalid("messages", "must contain at least one element"));
+            return Err(Error::invalid(
+                "messages",
+                "must contain at least one element",
+            ));
         };
         if last.role != "user" {
-            return Err(Error::invalid("messages", "must end with a message of the user"));
+            return Err(Error::invalid(
+                "messages",
+                "must end with a message of the user",
+            ));
         }
-        let parts = last.content.as_ref().map(Contents::parts).transpose()?.unwrap_or_default();
-        let mut message = Message { parts, role: Role::User, ..Message::user("") };
+        let parts = last
+            .content
+            .as_ref()
+            .map(Contents::parts)
+            .transpose()?
+            .unwrap_or_default();
+        let mut message = Message {
+            parts,
+            role: Role::User,
+            ..Message::user("")
+        };
         if !before.is_empty() {
             let before: Vec<_> = before.iter().map(Said::before).collect();
             let history = Json::of(&before).map_err(Error::internal)?;
             message.metadata = Some([(HISTORY, history)].into_iter().collect());
         }
-        let Ids { context_id, task_id } = self.metadata.unwrap_or_default();
+        let Ids {
+            context_id,
+            task_id,
+        } = self.metadata.unwrap_or_default();
         message.context_id = context_id.map(Into::into);
         message.task_id = task_id.map(Into::into);
         Ok(message.into())
@@ -137,7 +157,10 @@ impl Said {
             }
             None => String::new(),
         };
-        Before { role: &self.role, text }
+        Before {
+            role: &self.role,
+            text,
+        }
     }
 }
 
@@ -154,7 +177,9 @@ impl Piece {
     fn part(&self) -> Result<Part> {
         match self {
             Self::Text { text } => Ok(Part::text(text.clone())),
-            Self::ImageUrl { image_url: Place { url } } => match url.strip_prefix("data:") {
+            Self::ImageUrl {
+                image_url: Place { url },
+            } => match url.strip_prefix("data:") {
                 Some(data) => embedded(data),
                 None => Ok(Content::Url(url.as_str().into()).into()),
             },
@@ -175,8 +200,16 @@ fn embedded(data: &str) -> Result<Part> {
 #[must_use]
 pub fn text_of(task: &Task) -> String {
     let results = task.artifacts.iter().map(artifact_text);
-    let said = task.status.message.iter().map(|message| parts_text(&message.parts));
-    results.chain(said).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+    let said = task
+        .status
+        .message
+        .iter()
+        .map(|message| parts_text(&message.parts));
+    results
+        .chain(said)
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 /// The text of a result, or of a piece of one.
@@ -200,9 +233,19 @@ pub fn parts_text(parts: &[Part]) -> String {
 /// What a task used, if it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    #[serde(alias = "inputTokens", alias = "input_tokens", alias = "promptTokens", default)]
+    #[serde(
+        alias = "inputTokens",
+        alias = "input_tokens",
+        alias = "promptTokens",
+        default
+    )]
     prompt_tokens: u64,
-    #[serde(alias = "outputTokens", alias = "output_tokens", alias = "completionTokens", default)]
+    #[serde(
+        alias = "outputTokens",
+        alias = "output_tokens",
+        alias = "completionTokens",
+        default
+    )]
     completion_tokens: u64,
     #[serde(alias = "totalTokens", default)]
     total_tokens: u64,
@@ -213,8 +256,9 @@ impl Usage {
     #[must_use]
     pub fn of(metadata: Option<&Object>) -> Option<Self> {
         let mut usage: Self = metadata?.get(USAGE)?.read().ok()?;
-        usage.total_tokens =
-            usage.total_tokens.max(usage.prompt_tokens.saturating_add(usage.completion_tokens));
+        usage.total_tokens = usage
+            .total_tokens
+            .max(usage.prompt_tokens.saturating_add(usage.completion_tokens));
         Some(usage)
     }
 }
@@ -275,28 +319,64 @@ struct Words<'a> {
 impl Answering {
     /// Writes the whole answer.
     pub fn write_whole(&self, out: &mut Vec<u8>, text: &str, usage: Option<Usage>) {
-        let message = Some(Words { role: Some("assistant"), content: Some(text) });
-        let choice = Choice { index: 0, message, delta: None, finish_reason: Some("stop") };
-        super::write(out, &self.completion("chat.completion", vec![choice], usage));
+        let message = Some(Words {
+            role: Some("assistant"),
+            content: Some(text),
+        });
+        let choice = Choice {
+            index: 0,
+            message,
+            delta: None,
+            finish_reason: Some("stop"),
+        };
+        super::write(
+            out,
+            &self.completion("chat.completion", vec![choice], usage),
+        );
     }
 
     /// Writes a piece of the answer; the first says who speaks.
     pub fn write_piece(&self, out: &mut Vec<u8>, first: bool, text: &str) {
-        let delta = Some(Words { role: first.then_some("assistant"), content: Some(text) });
-        let choice = Choice { index: 0, message: None, delta, finish_reason: None };
-        super::write(out, &self.completion("chat.completion.chunk", vec![choice], None));
+        let delta = Some(Words {
+            role: first.then_some("assistant"),
+            content: Some(text),
+        });
+        let choice = Choice {
+            index: 0,
+            message: None,
+            delta,
+            finish_reason: None,
+        };
+        super::write(
+            out,
+            &self.completion("chat.completion.chunk", vec![choice], None),
+        );
     }
 
     /// Writes that no more pieces come.
     pub fn write_end(&self, out: &mut Vec<u8>) {
-        let delta = Some(Words { role: None, content: None });
-        let choice = Choice { index: 0, message: None, delta, finish_reason: Some("stop") };
-        super::write(out, &self.completion("chat.completion.chunk", vec![choice], None));
+        let delta = Some(Words {
+            role: None,
+            content: None,
+        });
+        let choice = Choice {
+            index: 0,
+            message: None,
+            delta,
+            finish_reason: Some("stop"),
+        };
+        super::write(
+            out,
+            &self.completion("chat.completion.chunk", vec![choice], None),
+        );
     }
 
     /// Writes what was used, behind the end.
     pub fn write_usage(&self, out: &mut Vec<u8>, usage: Usage) {
-        super::write(out, &self.completion("chat.completion.chunk", Vec::new(), Some(usage)));
+        super::write(
+            out,
+            &self.completion("chat.completion.chunk", Vec::new(), Some(usage)),
+        );
     }
 
     fn completion<'a>(
@@ -305,9 +385,20 @@ impl Answering {
         choices: Vec<Choice<'a>>,
         usage: Option<Usage>,
     ) -> Completion<'a> {
-        let ours = Ours { task_id: self.task.as_deref(), context_id: self.context.as_deref() };
+        let ours = Ours {
+            task_id: self.task.as_deref(),
+            context_id: self.context.as_deref(),
+        };
         let id = format!("chatcmpl-{}", self.task.as_deref().unwrap_or("none"));
-        Completion { id, object, created: self.created, model: &self.model, choices, usage, attache: ours }
+        Completion {
+            id,
+            object,
+            created: self.created,
+            model: &self.model,
+            choices,
+            usage,
+            attache: ours,
+        }
     }
 }
 
@@ -341,8 +432,22 @@ pub fn write_error(out: &mut Vec<u8>, error: &Error) {
 }
 
 /// Writes any error: its type, the parameter at fault, and a code.
-pub fn write_failure(out: &mut Vec<u8>, message: &str, (kind, param, code): (&str, Option<&str>, &str)) {
-    super::write(out, &Failed { error: Failure { message, r#type: kind, param, code: Some(code) } });
+pub fn write_failure(
+    out: &mut Vec<u8>,
+    message: &str,
+    (kind, param, code): (&str, Option<&str>, &str),
+) {
+    super::write(
+        out,
+        &Failed {
+            error: Failure {
+                message,
+                r#type: kind,
+                param,
+                code: Some(code),
+            },
+        },
+    );
 }
 
 #[derive(Serialize)]
@@ -361,8 +466,19 @@ struct Model<'a> {
 
 /// Writes the list of agents that can be asked.
 pub fn write_models<'a>(out: &mut Vec<u8>, names: impl IntoIterator<Item = &'a str>) {
-    let model = |id| Model { id, object: "model", created: 0, owned_by: "attache" };
-    super::write(out, &Models { object: "list", data: names.into_iter().map(model).collect() });
+    let model = |id| Model {
+        id,
+        object: "model",
+        created: 0,
+        owned_by: "attache",
+    };
+    super::write(
+        out,
+        &Models {
+            object: "list",
+            data: names.into_iter().map(model).collect(),
+        },
+    );
 }
 
 #[cfg(test)]
@@ -371,7 +487,10 @@ mod tests {
 
     #[test]
     fn what_somebody_says_they_used_may_be_anything() {
-        let said = format!(r#"{{"{USAGE}": {{"inputTokens": {0}, "outputTokens": {0}}}}}"#, u64::MAX);
+        let said = format!(
+            r#"{{"{USAGE}": {{"inputTokens": {0}, "outputTokens": {0}}}}}"#,
+            u64::MAX
+        );
         let metadata: Object = serde_json::from_str(&said).unwrap();
         let usage = Usage::of(Some(&metadata)).unwrap();
         assert_eq!(usage.total_tokens, u64::MAX);

@@ -55,7 +55,11 @@ impl Asked {
     /// Reads all values of the header and of the query parameter; values that disagree are an error, never a choice.
     pub fn read<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let mut asked = Self::Nothing;
-        for value in values.into_iter().map(str::trim).filter(|value| !value.is_empty()) {
+        for value in values
+            .into_iter()
+            .map(str::trim)
+            .filter(|value| !value.is_empty())
+        {
             let next = known(value).map_or_else(|| Self::Other(value.to_owned()), Self::For);
             asked = match asked {
                 Self::Nothing => next,
@@ -109,9 +113,10 @@ pub fn decide(key: Key, asked: &Asked, strict: bool) -> Result<Version, Refusal>
         Asked::For(asked) if *asked == version => Ok(version),
         Asked::Nothing if !strict || key.is_service() || version == Version::V03 => Ok(version),
         // 1.0 has no methods with a slash, so to a 1.0 caller there is no such method.
-        Asked::For(Version::V1) if key.is_method() => {
-            Err(Refusal { error: ErrorKind::MethodNotFound.into(), form: Version::V1 })
-        }
+        Asked::For(Version::V1) if key.is_method() => Err(Refusal {
+            error: ErrorKind::MethodNotFound.into(),
+            form: Version::V1,
+        }),
         Asked::Nothing | Asked::For(_) | Asked::Other(_) => Err(not_supported(asked, version)),
     }
 }
@@ -120,15 +125,26 @@ pub fn decide(key: Key, asked: &Asked, strict: bool) -> Result<Version, Refusal>
 fn not_supported(asked: &Asked, form: Version) -> Refusal {
     let supported = Version::ALL.map(Version::as_str).join(",");
     let (requested, why) = match asked {
-        Asked::Nothing => ("", format!("what was called needs the header A2A-Version: {form}")),
-        Asked::For(other) => {
-            (other.as_str(), format!("what was called belongs to {form}, and A2A-Version says {other}"))
-        }
-        Asked::Other(other) => (other.as_str(), format!("A2A-Version must be one of {supported}")),
+        Asked::Nothing => (
+            "",
+            format!("what was called needs the header A2A-Version: {form}"),
+        ),
+        Asked::For(other) => (
+            other.as_str(),
+            format!("what was called belongs to {form}, and A2A-Version says {other}"),
+        ),
+        Asked::Other(other) => (
+            other.as_str(),
+            format!("A2A-Version must be one of {supported}"),
+        ),
     };
     let message = format!("{}: {why}", ErrorKind::VersionNotSupported.message());
     // The words of a stranger go back only as far as they could be a version.
-    let requested: String = requested.chars().filter(|c| !c.is_control()).take(32).collect();
+    let requested: String = requested
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(32)
+        .collect();
     let error = Error::new(ErrorKind::VersionNotSupported)
         .with_message(message)
         .with("requested", requested)
@@ -149,12 +165,33 @@ mod tests {
     fn the_version_matrix() {
         let no = |form| Err((VersionNotSupported, form));
         let table: [(Key, [Cell; 5]); 7] = [
-            (Key::MethodV03, [Ok(V03), Ok(V03), Err((MethodNotFound, V1)), no(V03), Ok(V03)]),
-            (Key::MethodV01, [Ok(V03), Ok(V03), Err((MethodNotFound, V1)), no(V03), Ok(V03)]),
+            (
+                Key::MethodV03,
+                [
+                    Ok(V03),
+                    Ok(V03),
+                    Err((MethodNotFound, V1)),
+                    no(V03),
+                    Ok(V03),
+                ],
+            ),
+            (
+                Key::MethodV01,
+                [
+                    Ok(V03),
+                    Ok(V03),
+                    Err((MethodNotFound, V1)),
+                    no(V03),
+                    Ok(V03),
+                ],
+            ),
             (Key::MethodV1, [Ok(V1), no(V1), Ok(V1), no(V1), no(V1)]),
             (Key::PathV03, [Ok(V03), Ok(V03), no(V03), no(V03), Ok(V03)]),
             (Key::PathV1, [Ok(V1), no(V1), Ok(V1), no(V1), no(V1)]),
-            (Key::ServiceV03, [Ok(V03), Ok(V03), no(V03), no(V03), Ok(V03)]),
+            (
+                Key::ServiceV03,
+                [Ok(V03), Ok(V03), no(V03), no(V03), Ok(V03)],
+            ),
             (Key::ServiceV1, [Ok(V1), no(V1), Ok(V1), no(V1), Ok(V1)]),
         ];
         for (key, [absent, v03, v1, other, strict]) in table {
@@ -173,9 +210,10 @@ mod tests {
                 assert_eq!(cell(header, false), v1, "{key:?} {header}");
                 assert_eq!(cell(header, true), v1, "{key:?} {header}");
             }
-            for header in
-                ["1.1", "2.0", "0.1", "1", "1.0.0.0", "1.x", "v1.0", "1.0-rc", "1.0.", "latest", "0.30"]
-            {
+            for header in [
+                "1.1", "2.0", "0.1", "1", "1.0.0.0", "1.x", "v1.0", "1.0-rc", "1.0.", "latest",
+                "0.30",
+            ] {
                 assert_eq!(cell(header, false), other, "{key:?} {header}");
             }
         }
@@ -184,8 +222,14 @@ mod tests {
     #[test]
     fn s84_values_that_disagree_are_never_chosen_from() {
         assert_eq!(Asked::read(["1.0", "1.0.1"]), Asked::For(V1));
-        assert_eq!(Asked::read(["1.0", "", "0.3"]), Asked::Other("1.0, 0.3".to_owned()));
-        assert_eq!(Asked::read(["0.3", "9.9"]), Asked::Other("0.3, 9.9".to_owned()));
+        assert_eq!(
+            Asked::read(["1.0", "", "0.3"]),
+            Asked::Other("1.0, 0.3".to_owned())
+        );
+        assert_eq!(
+            Asked::read(["0.3", "9.9"]),
+            Asked::Other("0.3, 9.9".to_owned())
+        );
         assert_eq!(Asked::read([]), Asked::Nothing);
     }
 

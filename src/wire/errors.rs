@@ -58,7 +58,9 @@ impl GrpcCode {
 pub fn jsonrpc_code(kind: ErrorKind) -> i32 {
     match kind {
         ErrorKind::Parse => -32700,
-        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => -32600,
+        ErrorKind::InvalidRequest | ErrorKind::PayloadTooLarge | ErrorKind::RequestTimeout => {
+            -32600
+        }
         ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => -32601,
         ErrorKind::InvalidParams => -32602,
         ErrorKind::Internal => -32603,
@@ -120,7 +122,9 @@ pub fn grpc_code(kind: ErrorKind, version: Version) -> GrpcCode {
     use GrpcCode as C;
     let (v1, v03) = match kind {
         ErrorKind::Parse => (C::InvalidArgument, C::Internal),
-        ErrorKind::InvalidRequest | ErrorKind::InvalidParams => (C::InvalidArgument, C::InvalidArgument),
+        ErrorKind::InvalidRequest | ErrorKind::InvalidParams => {
+            (C::InvalidArgument, C::InvalidArgument)
+        }
         ErrorKind::PayloadTooLarge => (C::ResourceExhausted, C::ResourceExhausted),
         ErrorKind::MethodNotFound | ErrorKind::MethodNotAllowed => (C::Unimplemented, C::NotFound),
         ErrorKind::Internal | ErrorKind::InvalidAgentResponse => (C::Internal, C::Internal),
@@ -140,7 +144,9 @@ pub fn grpc_code(kind: ErrorKind, version: Version) -> GrpcCode {
         ErrorKind::RateLimited => (C::ResourceExhausted, C::ResourceExhausted),
         ErrorKind::Unavailable => (C::Unavailable, C::Unavailable),
         ErrorKind::Canceled => (C::Cancelled, C::Cancelled),
-        ErrorKind::RequestTimeout | ErrorKind::DeadlineExceeded => (C::DeadlineExceeded, C::DeadlineExceeded),
+        ErrorKind::RequestTimeout | ErrorKind::DeadlineExceeded => {
+            (C::DeadlineExceeded, C::DeadlineExceeded)
+        }
         ErrorKind::Other(_) => (C::Unknown, C::Unknown),
     };
     match version {
@@ -164,7 +170,9 @@ pub fn reason(kind: ErrorKind) -> &'static str {
         ErrorKind::TaskNotCancelable => "TASK_NOT_CANCELABLE",
         ErrorKind::PushNotificationNotSupported => "PUSH_NOTIFICATION_NOT_SUPPORTED",
         ErrorKind::UnsupportedOperation => "UNSUPPORTED_OPERATION",
-        ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => "CONTENT_TYPE_NOT_SUPPORTED",
+        ErrorKind::ContentTypeNotSupported | ErrorKind::UnsupportedMediaType => {
+            "CONTENT_TYPE_NOT_SUPPORTED"
+        }
         ErrorKind::InvalidAgentResponse => "INVALID_AGENT_RESPONSE",
         ErrorKind::ExtendedAgentCardNotConfigured => "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
         ErrorKind::ExtensionSupportRequired => "EXTENSION_SUPPORT_REQUIRED",

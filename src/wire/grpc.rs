@@ -26,7 +26,10 @@ macro_rules! rpcs {
         (concat!("/lf.a2a.v1.A2AService/", $v1), None)
     };
     ($v1:literal, $v03:literal) => {
-        (concat!("/lf.a2a.v1.A2AService/", $v1), Some(concat!("/a2a.v1.A2AService/", $v03)))
+        (
+            concat!("/lf.a2a.v1.A2AService/", $v1),
+            Some(concat!("/a2a.v1.A2AService/", $v03)),
+        )
     };
 }
 
@@ -42,14 +45,26 @@ pub fn path(operation: Operation, version: Version) -> Option<&'static str> {
         Operation::CancelTask => rpcs!("CancelTask", "CancelTask"),
         Operation::SubscribeToTask => rpcs!("SubscribeToTask", "TaskSubscription"),
         Operation::CreatePushConfig => {
-            rpcs!("CreateTaskPushNotificationConfig", "CreateTaskPushNotificationConfig")
+            rpcs!(
+                "CreateTaskPushNotificationConfig",
+                "CreateTaskPushNotificationConfig"
+            )
         }
-        Operation::GetPushConfig => rpcs!("GetTaskPushNotificationConfig", "GetTaskPushNotificationConfig"),
+        Operation::GetPushConfig => rpcs!(
+            "GetTaskPushNotificationConfig",
+            "GetTaskPushNotificationConfig"
+        ),
         Operation::ListPushConfigs => {
-            rpcs!("ListTaskPushNotificationConfigs", "ListTaskPushNotificationConfig")
+            rpcs!(
+                "ListTaskPushNotificationConfigs",
+                "ListTaskPushNotificationConfig"
+            )
         }
         Operation::DeletePushConfig => {
-            rpcs!("DeleteTaskPushNotificationConfig", "DeleteTaskPushNotificationConfig")
+            rpcs!(
+                "DeleteTaskPushNotificationConfig",
+                "DeleteTaskPushNotificationConfig"
+            )
         }
         Operation::GetExtendedAgentCard => rpcs!("GetExtendedAgentCard", "GetAgentCard"),
     };
@@ -62,8 +77,11 @@ pub fn path(operation: Operation, version: Version) -> Option<&'static str> {
 /// The operation behind a path, and the version it is spoken in.
 #[must_use]
 pub fn operation(path: &str) -> Option<(Operation, Version)> {
-    let all = Operation::ALL.into_iter().flat_map(|one| Version::ALL.map(|version| (one, version)));
-    all.into_iter().find(|(one, version)| self::path(*one, *version) == Some(path))
+    let all = Operation::ALL
+        .into_iter()
+        .flat_map(|one| Version::ALL.map(|version| (one, version)));
+    all.into_iter()
+        .find(|(one, version)| self::path(*one, *version) == Some(path))
 }
 
 /// What the service says about the version.
@@ -88,7 +106,10 @@ pub fn to_status(error: &Error, version: Version) -> Status {
     let text = message(error, version);
     match version {
         Version::V1 => Status::with_details(code, text, details(error, code).into()),
-        Version::V03 => Status::new(code, format!("{}: {text}", name(error.kind(), Version::V03))),
+        Version::V03 => Status::new(
+            code,
+            format!("{}: {text}", name(error.kind(), Version::V03)),
+        ),
     }
 }
 
@@ -108,7 +129,10 @@ fn details(error: &Error, code: Code) -> Vec<u8> {
     let info = Info {
         reason: reason(error.kind()).to_owned(),
         domain: DOMAIN.to_owned(),
-        metadata: error.metadata().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        metadata: error
+            .metadata()
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect(),
     };
     let mut details = vec![any(ErrorInfo::TYPE_URL, &info)];
     if !error.violations().is_empty() {
@@ -118,20 +142,32 @@ fn details(error: &Error, code: Code) -> Vec<u8> {
         let retry_delay = prost_types::Duration::try_from(after).ok();
         details.push(any(RetryInfo::TYPE_URL, &pb::RetryInfo { retry_delay }));
     }
-    pb::Status { code: code.into(), message: error.message().to_owned(), details }.encode_to_vec()
+    pb::Status {
+        code: code.into(),
+        message: error.message().to_owned(),
+        details,
+    }
+    .encode_to_vec()
 }
 
 fn bad_request(violations: &[Violation]) -> pb::BadRequest {
-    let violations = violations.iter().map(|violation| pb::bad_request::FieldViolation {
-        field: violation.field().to_owned(),
-        description: violation.description().to_owned(),
-        ..Default::default()
-    });
-    pb::BadRequest { field_violations: violations.collect() }
+    let violations = violations
+        .iter()
+        .map(|violation| pb::bad_request::FieldViolation {
+            field: violation.field().to_owned(),
+            description: violation.description().to_owned(),
+            ..Default::default()
+        });
+    pb::BadRequest {
+        field_violations: violations.collect(),
+    }
 }
 
 fn any(type_url: &str, message: &impl Message) -> prost_types::Any {
-    prost_types::Any { type_url: type_url.to_owned(), value: message.encode_to_vec() }
+    prost_types::Any {
+        type_url: type_url.to_owned(),
+        value: message.encode_to_vec(),
+    }
 }
 
 /// Base64 as peers write it, padded or not.
@@ -147,7 +183,11 @@ pub fn read_status<'a>(header: impl Fn(&str) -> Option<&'a [u8]>) -> Option<Stat
     let code = Code::from_bytes(header("grpc-status")?);
     let message = header("grpc-message").map(|text| percent_decode(text).decode_utf8_lossy());
     let details = header("grpc-status-details-bin").and_then(|text| BASE64.decode(text).ok());
-    Some(Status::with_details(code, message.unwrap_or_default(), details.unwrap_or_default().into()))
+    Some(Status::with_details(
+        code,
+        message.unwrap_or_default(),
+        details.unwrap_or_default().into(),
+    ))
 }
 
 /// Reads an answer that is no gRPC at all: a proxy spoke, or another kind of server.
@@ -162,9 +202,9 @@ pub fn read_http_status(status: u16) -> Error {
         _ => ErrorKind::InvalidAgentResponse,
     };
     match kind {
-        ErrorKind::InvalidAgentResponse => {
-            Error::new(kind).with_message(format!("Invalid agent response: not gRPC, HTTP status {status}"))
-        }
+        ErrorKind::InvalidAgentResponse => Error::new(kind).with_message(format!(
+            "Invalid agent response: not gRPC, HTTP status {status}"
+        )),
         _ => kind.into(),
     }
 }
@@ -196,7 +236,9 @@ fn read_details(status: &Status) -> (ReadDetails, Option<std::time::Duration>) {
             }
             ErrorDetail::BadRequest(bad) => {
                 let violations = bad.field_violations.into_iter();
-                details.violations.extend(violations.map(|v| Violation::new(v.field, v.description)));
+                details
+                    .violations
+                    .extend(violations.map(|v| Violation::new(v.field, v.description)));
             }
             ErrorDetail::RetryInfo(info) => retry_after = info.retry_delay,
             _ => {}
@@ -212,9 +254,11 @@ fn split_name(message: &str) -> Option<(ErrorKind, &str)> {
         // What we call an error of a code that only its server knows.
         "ServerError" => ErrorKind::Internal,
         // Servers that speak both versions may say what 1.0 says.
-        _ => ErrorKind::ALL
-            .into_iter()
-            .find(|kind| [Version::V03, Version::V1].map(|version| name(*kind, version)).contains(&said))?,
+        _ => ErrorKind::ALL.into_iter().find(|kind| {
+            [Version::V03, Version::V1]
+                .map(|version| name(*kind, version))
+                .contains(&said)
+        })?,
     };
     Some((kind, text))
 }
@@ -232,7 +276,9 @@ fn kind_of_code(code: Code) -> ErrorKind {
         Code::Unavailable => ErrorKind::Unavailable,
         Code::Cancelled => ErrorKind::Canceled,
         Code::DeadlineExceeded => ErrorKind::DeadlineExceeded,
-        Code::Ok | Code::Unknown | Code::Aborted | Code::Internal | Code::DataLoss => ErrorKind::Internal,
+        Code::Ok | Code::Unknown | Code::Aborted | Code::Internal | Code::DataLoss => {
+            ErrorKind::Internal
+        }
     }
 }
 
@@ -252,7 +298,12 @@ mod tests {
                 }
             }
         }
-        for unknown in ["", "/", "/a2a.v1.A2AService/ListTasks", "/lf.a2a.v1.A2AService/sendMessage"] {
+        for unknown in [
+            "",
+            "/",
+            "/a2a.v1.A2AService/ListTasks",
+            "/lf.a2a.v1.A2AService/sendMessage",
+        ] {
             assert_eq!(operation(unknown), None, "{unknown}");
         }
     }
@@ -262,7 +313,10 @@ mod tests {
         let error = Error::invalid("message.parts", "must contain at least one element")
             .with("taskId", "t")
             .with("contextId", "c")
-            .with_violation(Violation::new("message.role", "must be ROLE_USER or ROLE_AGENT"))
+            .with_violation(Violation::new(
+                "message.role",
+                "must be ROLE_USER or ROLE_AGENT",
+            ))
             .with_retry_after(Duration::from_millis(1500));
         let status = to_status(&error, Version::V1);
         assert_eq!(status.code(), Code::InvalidArgument);
@@ -270,7 +324,11 @@ mod tests {
         let types: Vec<_> = pb::Status::decode(status.details()).unwrap().details;
         assert_eq!(
             types.iter().map(|any| &*any.type_url).collect::<Vec<_>>(),
-            [ErrorInfo::TYPE_URL, BadRequest::TYPE_URL, RetryInfo::TYPE_URL]
+            [
+                ErrorInfo::TYPE_URL,
+                BadRequest::TYPE_URL,
+                RetryInfo::TYPE_URL
+            ]
         );
         for kind in ErrorKind::ALL {
             let back = from_status(&to_status(&kind.into(), Version::V1));
@@ -281,8 +339,14 @@ mod tests {
 
     #[test]
     fn an_error_of_0_3_has_its_name_before_the_message_and_no_details() {
-        let status = to_status(&Error::new(ErrorKind::TaskNotFound).with("taskId", "t"), Version::V03);
-        assert_eq!((status.code(), status.message()), (Code::NotFound, "TaskNotFoundError: Task not found"));
+        let status = to_status(
+            &Error::new(ErrorKind::TaskNotFound).with("taskId", "t"),
+            Version::V03,
+        );
+        assert_eq!(
+            (status.code(), status.message()),
+            (Code::NotFound, "TaskNotFoundError: Task not found")
+        );
         assert!(status.details().is_empty());
         for kind in ErrorKind::ALL {
             let back = from_status(&to_status(&kind.into(), Version::V03));
@@ -294,10 +358,30 @@ mod tests {
     #[test]
     fn a_status_that_says_no_more_is_read_by_its_code() {
         for (code, text, kind, message) in [
-            (Code::Unimplemented, "", ErrorKind::MethodNotFound, "Method not found"),
-            (Code::NotFound, "no such task: t", ErrorKind::TaskNotFound, "no such task: t"),
-            (Code::Unknown, "Boom: bang", ErrorKind::Internal, "Boom: bang"),
-            (Code::Unimplemented, "TaskNotCancelableError: x", ErrorKind::TaskNotCancelable, "x"),
+            (
+                Code::Unimplemented,
+                "",
+                ErrorKind::MethodNotFound,
+                "Method not found",
+            ),
+            (
+                Code::NotFound,
+                "no such task: t",
+                ErrorKind::TaskNotFound,
+                "no such task: t",
+            ),
+            (
+                Code::Unknown,
+                "Boom: bang",
+                ErrorKind::Internal,
+                "Boom: bang",
+            ),
+            (
+                Code::Unimplemented,
+                "TaskNotCancelableError: x",
+                ErrorKind::TaskNotCancelable,
+                "x",
+            ),
             (
                 Code::Unknown,
                 "ExtendedAgentCardNotConfiguredError: x",
@@ -313,11 +397,17 @@ mod tests {
     #[test]
     fn a_status_is_read_from_headers_whatever_they_hold() {
         let read = |headers: &[(&str, &str)]| {
-            let header =
-                |name: &str| headers.iter().find(|(one, _)| *one == name).map(|(_, it)| it.as_bytes());
+            let header = |name: &str| {
+                headers
+                    .iter()
+                    .find(|(one, _)| *one == name)
+                    .map(|(_, it)| it.as_bytes())
+            };
             read_status(header).map(|status| from_status(&status))
         };
-        let error = Error::new(ErrorKind::TaskNotFound).with_message("no t\u{e2}che").with("taskId", "t");
+        let error = Error::new(ErrorKind::TaskNotFound)
+            .with_message("no t\u{e2}che")
+            .with("taskId", "t");
         let details = BASE64.encode(to_status(&error, Version::V1).details());
         for details in [&*details, details.trim_end_matches('=')] {
             let headers = [
@@ -328,9 +418,16 @@ mod tests {
             assert_eq!(read(&headers).as_ref(), Some(&error));
         }
         assert_eq!(read(&[]), None);
-        let odd = [("grpc-status", "5"), ("grpc-message", "a%ffb%"), ("grpc-status-details-bin", "!!")];
+        let odd = [
+            ("grpc-status", "5"),
+            ("grpc-message", "a%ffb%"),
+            ("grpc-status-details-bin", "!!"),
+        ];
         let read = read(&odd).unwrap();
-        assert_eq!((read.kind(), read.message()), (ErrorKind::TaskNotFound, "a\u{fffd}b%"));
+        assert_eq!(
+            (read.kind(), read.message()),
+            (ErrorKind::TaskNotFound, "a\u{fffd}b%")
+        );
     }
 
     #[test]
@@ -348,8 +445,14 @@ mod tests {
 
     #[test]
     fn only_reasons_of_our_domain_count_and_broken_details_are_none() {
-        let info = Info { reason: "TASK_NOT_FOUND".to_owned(), ..Default::default() };
-        let foreign = pb::Status { details: vec![any(ErrorInfo::TYPE_URL, &info)], ..Default::default() };
+        let info = Info {
+            reason: "TASK_NOT_FOUND".to_owned(),
+            ..Default::default()
+        };
+        let foreign = pb::Status {
+            details: vec![any(ErrorInfo::TYPE_URL, &info)],
+            ..Default::default()
+        };
         let status = Status::with_details(Code::Unavailable, "x", foreign.encode_to_vec().into());
         assert_eq!(from_status(&status).kind(), ErrorKind::Unavailable);
         let status = Status::with_details(Code::Unavailable, "x", b"\xff\xff".to_vec().into());

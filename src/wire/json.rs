@@ -23,7 +23,9 @@ pub(crate) fn read_new<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     read_strictly::<T, true>(text).ok()
 }
 
-pub(super) fn read_strictly<'a, T: Deserialize<'a>, const NEW: bool>(text: &'a str) -> serde_json::Result<T> {
+pub(super) fn read_strictly<'a, T: Deserialize<'a>, const NEW: bool>(
+    text: &'a str,
+) -> serde_json::Result<T> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = T::deserialize(Strict::<_, NEW>(&mut deserializer))?;
     deserializer.end().map(|()| value)
@@ -57,16 +59,19 @@ pub(crate) fn check_depth(body: &[u8]) -> Result<&str, Error> {
 pub(crate) fn check_nesting(body: &[u8]) -> Result<(), Error> {
     // With few brackets it cannot be deep, and they are quickly counted.
     if brackets(body) > MAX_DEPTH && depth(body) > MAX_DEPTH {
-        return Err(
-            Error::new(ErrorKind::Parse).with_message("Invalid JSON payload: nested deeper than 128 levels")
-        );
+        return Err(Error::new(ErrorKind::Parse)
+            .with_message("Invalid JSON payload: nested deeper than 128 levels"));
     }
     Ok(())
 }
 
 /// How many brackets open; `[` and `{` differ in one bit. Summed in bytes, so that the compiler takes many at once.
 fn brackets(body: &[u8]) -> usize {
-    let in_chunk = |chunk: &[u8]| chunk.iter().fold(0_u8, |sum, byte| sum + u8::from(byte | 0x20 == b'{'));
+    let in_chunk = |chunk: &[u8]| {
+        chunk
+            .iter()
+            .fold(0_u8, |sum, byte| sum + u8::from(byte | 0x20 == b'{'))
+    };
     body.chunks(240).map(in_chunk).map(usize::from).sum()
 }
 
@@ -107,7 +112,11 @@ fn explain<'a, T: Deserialize<'a>>(text: &'a str) -> Violation {
         Ok(_) => Violation::new("", "must be one JSON value"),
         Err(error) => {
             let path = readable(&error.path().to_string());
-            let path = if path == "." { "" } else { path.trim_start_matches("?.") };
+            let path = if path == "." {
+                ""
+            } else {
+                path.trim_start_matches("?.")
+            };
             violation(path, error.inner())
         }
     }
@@ -120,13 +129,19 @@ pub(crate) fn readable(path: &str) -> String {
 
 fn violation(path: &str, error: &serde_json::Error) -> Violation {
     let text = error.to_string();
-    let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
-    if let Some((field, rule)) = text.strip_prefix("field `").and_then(|rest| rest.split_once("`: ")) {
+    let text = text
+        .rsplit_once(" at line ")
+        .map_or(&*text, |(text, _)| text);
+    if let Some((field, rule)) = text
+        .strip_prefix("field `")
+        .and_then(|rest| rest.split_once("`: "))
+    {
         return Violation::new(join(path, field), rule.to_owned());
     }
-    for (prefix, rule) in
-        [("missing field `", "is required"), ("duplicate field `", "must be given only once")]
-    {
+    for (prefix, rule) in [
+        ("missing field `", "is required"),
+        ("duplicate field `", "must be given only once"),
+    ] {
         if let Some(field) = text.strip_prefix(prefix) {
             return Violation::new(join(path, field.trim_end_matches('`')), rule);
         }
@@ -135,7 +150,11 @@ fn violation(path: &str, error: &serde_json::Error) -> Violation {
         return Violation::new(path, "must be text that JSON can hold");
     }
     // What serde says of a wrong type repeats the value, which may be a secret: only the expectation is kept.
-    match text.starts_with("invalid ").then(|| text.rsplit_once(", expected ")).flatten() {
+    match text
+        .starts_with("invalid ")
+        .then(|| text.rsplit_once(", expected "))
+        .flatten()
+    {
         Some((_, expected)) => Violation::new(path, format!("must be {}", in_json_words(expected))),
         None => Violation::new(path, text.to_owned()),
     }
@@ -153,7 +172,11 @@ fn in_json_words(expected: &str) -> &str {
 
 /// Puts a member behind a path; either may be nothing.
 pub(crate) fn join(path: &str, field: &str) -> String {
-    let dot = if path.is_empty() || field.is_empty() { "" } else { "." };
+    let dot = if path.is_empty() || field.is_empty() {
+        ""
+    } else {
+        "."
+    };
     format!("{path}{dot}{field}")
 }
 
@@ -165,7 +188,10 @@ pub(crate) fn at<E: serde::de::Error>(field: &str, rule: impl std::fmt::Display)
 /// Puts the field of an error below another.
 pub(crate) fn inside(name: &str, error: Error) -> Error {
     match error.violations().first() {
-        Some(violation) => Error::invalid(join(name, violation.field()), violation.description().to_owned()),
+        Some(violation) => Error::invalid(
+            join(name, violation.field()),
+            violation.description().to_owned(),
+        ),
         None => error,
     }
 }
@@ -187,7 +213,10 @@ mod tests {
         let error = read::<SendMessageRequest>(text).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidParams);
         let violation = &error.violations()[0];
-        (violation.field().to_owned(), violation.description().to_owned())
+        (
+            violation.field().to_owned(),
+            violation.description().to_owned(),
+        )
     }
 
     #[test]
@@ -195,7 +224,11 @@ mod tests {
         for (text, field, rule) in [
             ("[]", "", "must be an object"),
             (r#"{"message":5}"#, "message", "must be an object"),
-            (r#"{"message":{"parts":"hunter2"}}"#, "message.parts", "must be an array"),
+            (
+                r#"{"message":{"parts":"hunter2"}}"#,
+                "message.parts",
+                "must be an array",
+            ),
             (
                 r#"{"message":{"messageId":"hunter2","messageId":"b"}}"#,
                 "message.messageId",
@@ -206,9 +239,21 @@ mod tests {
                 "message.messageId",
                 "must be given only once",
             ),
-            (r#"{"message":{"role":"hunter2"}}"#, "message.role", "must be ROLE_USER or ROLE_AGENT"),
-            (r#"{"message":{"metadata":"hunter2"}}"#, "message.metadata", "must be an object"),
-            (r#"{"message":{"messageId":"\ud800"}}"#, "message.messageId", "must be text that JSON can hold"),
+            (
+                r#"{"message":{"role":"hunter2"}}"#,
+                "message.role",
+                "must be ROLE_USER or ROLE_AGENT",
+            ),
+            (
+                r#"{"message":{"metadata":"hunter2"}}"#,
+                "message.metadata",
+                "must be an object",
+            ),
+            (
+                r#"{"message":{"messageId":"\ud800"}}"#,
+                "message.messageId",
+                "must be text that JSON can hold",
+            ),
             (
                 r#"{"configuration":{"historyLength":5.5}}"#,
                 "configuration.historyLength",
@@ -236,19 +281,31 @@ mod tests {
     fn s62_nesting_is_bounded_everywhere_and_brackets_in_strings_do_not_count() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(check(nested(128).as_bytes()).is_ok());
-        assert_eq!(check(nested(129).as_bytes()).unwrap_err().kind(), ErrorKind::Parse);
+        assert_eq!(
+            check(nested(129).as_bytes()).unwrap_err().kind(),
+            ErrorKind::Parse
+        );
         assert!(check(format!("\"\\\"{}\"", "[".repeat(1000)).as_bytes()).is_ok());
         assert!(check(format!("[{}[]]", "[],".repeat(1000)).as_bytes()).is_ok());
-        let inside = |levels| format!(r#"{{"message":{{"parts":[{{"data":{}}}]}}}}"#, nested(levels));
+        let inside = |levels| {
+            format!(
+                r#"{{"message":{{"parts":[{{"data":{}}}]}}}}"#,
+                nested(levels)
+            )
+        };
         assert!(read_body::<SendMessageRequest>(inside(124).as_bytes()).is_ok());
         assert_eq!(
-            read_body::<SendMessageRequest>(inside(125).as_bytes()).unwrap_err().kind(),
+            read_body::<SendMessageRequest>(inside(125).as_bytes())
+                .unwrap_err()
+                .kind(),
             ErrorKind::Parse
         );
         let unknown = |levels| format!(r#"{{"whatever":{}}}"#, nested(levels));
         assert!(read_body::<SendMessageRequest>(unknown(127).as_bytes()).is_ok());
         assert_eq!(
-            read_body::<SendMessageRequest>(unknown(128).as_bytes()).unwrap_err().kind(),
+            read_body::<SendMessageRequest>(unknown(128).as_bytes())
+                .unwrap_err()
+                .kind(),
             ErrorKind::Parse
         );
     }

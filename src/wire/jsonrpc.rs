@@ -41,8 +41,8 @@ impl From<u64> for Id<'static> {
 impl<'a> Id<'a> {
     pub(super) fn read(raw: Option<&'a RawValue>) -> Option<Self> {
         let text = raw.map_or("null", RawValue::get);
-        let whole =
-            !text.contains(['.', 'e', 'E']) && text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        let whole = !text.contains(['.', 'e', 'E'])
+            && text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
         // Through `Json`, so that what we send back is text that everybody can read.
         let string = || text.starts_with('"') && Json::parse(text).is_ok();
         (whole || text == "null" || string()).then_some(Self(Cow::Borrowed(text)))
@@ -91,26 +91,41 @@ pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 /// # Errors
 /// The body is not JSON, or not one call.
 pub fn read_request(body: &[u8]) -> Result<Request<'_>, Refused<'_>> {
-    let no_id = |error: Error| Refused { id: Id::NULL, error };
+    let no_id = |error: Error| Refused {
+        id: Id::NULL,
+        error,
+    };
     let text = check_depth(body).map_err(no_id)?;
     let envelope: Envelope<'_> = read(text).map_err(|error| no_id(not_an_envelope(text, error)))?;
     let Some(id) = Id::read(envelope.id) else {
-        return Err(no_id(invalid("id", "must be a string, a whole number or null")));
+        return Err(no_id(invalid(
+            "id",
+            "must be a string, a whole number or null",
+        )));
     };
     let refuse = |id, error| Err(Refused { id, error });
-    if envelope.jsonrpc.is_none_or(|Text(version)| version != "2.0") {
+    if envelope
+        .jsonrpc
+        .is_none_or(|Text(version)| version != "2.0")
+    {
         return refuse(id, invalid("jsonrpc", "must be \"2.0\""));
     }
     let Some(Text(method)) = envelope.method.filter(|Text(method)| !method.is_empty()) else {
         return refuse(id, invalid("method", "must be the name of a method"));
     };
-    Ok(Request { id, method, params: envelope.params.map_or("{}", RawValue::get) })
+    Ok(Request {
+        id,
+        method,
+        params: envelope.params.map_or("{}", RawValue::get),
+    })
 }
 
 /// The body is something else; says what.
 fn not_an_envelope(text: &str, error: Error) -> Error {
     match Json::parse(text).map(Object::try_from) {
-        Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() => ErrorKind::Parse.into(),
+        Err(_) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() => {
+            ErrorKind::Parse.into()
+        }
         Ok(Err(_)) if text.trim_start().starts_with('[') => {
             invalid("", "must be one call: batches are not served")
         }
@@ -124,9 +139,15 @@ fn not_an_envelope(text: &str, error: Error) -> Error {
 
 fn invalid(field: &str, rule: impl Into<Cow<'static, str>>) -> Error {
     let rule = rule.into();
-    let subject = if field.is_empty() { "the request" } else { field };
+    let subject = if field.is_empty() {
+        "the request"
+    } else {
+        field
+    };
     let message = format!("{}: {subject} {rule}", ErrorKind::InvalidRequest.message());
-    Error::new(ErrorKind::InvalidRequest).with_message(message).with_violation(Violation::new(field, rule))
+    Error::new(ErrorKind::InvalidRequest)
+        .with_message(message)
+        .with_violation(Violation::new(field, rule))
 }
 
 /// Writes the beginning of an answer; the result follows, then [`end`].
@@ -151,7 +172,12 @@ pub fn write_error(out: &mut Vec<u8>, id: &Id<'_>, error: &Error, version: Versi
 }
 
 /// Writes a call; `params` writes the object.
-pub fn write_request(out: &mut Vec<u8>, id: &Id<'_>, method: &str, params: impl FnOnce(&mut Vec<u8>)) {
+pub fn write_request(
+    out: &mut Vec<u8>,
+    id: &Id<'_>,
+    method: &str,
+    params: impl FnOnce(&mut Vec<u8>),
+) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_json().as_bytes());
     out.extend_from_slice(br#","method":"#);
@@ -196,7 +222,10 @@ pub fn read_response(body: &[u8]) -> Result<Response<'_>, Error> {
         // Both official Python SDKs leave `result` out where it is null.
         (None, result) => Ok(result.map_or("null", RawValue::get)),
     };
-    Ok(Response { id: Id::read(answer.id).unwrap_or(Id::NULL), result })
+    Ok(Response {
+        id: Id::read(answer.id).unwrap_or(Id::NULL),
+        result,
+    })
 }
 
 /// Reads an answer whose HTTP status is no success: the code decides where it has a meaning, else the status.
@@ -238,7 +267,11 @@ mod tests {
     fn refused(body: &str) -> (i32, String, String) {
         let refused = read_request(body.as_bytes()).unwrap_err();
         let code = super::super::errors::jsonrpc_code(refused.error.kind());
-        (code, refused.id.as_json().to_owned(), refused.error.message().to_owned())
+        (
+            code,
+            refused.id.as_json().to_owned(),
+            refused.error.message().to_owned(),
+        )
     }
 
     #[test]
@@ -247,7 +280,12 @@ mod tests {
         for (body, code, id, message) in [
             ("{", -32700, "null", "Invalid JSON payload".to_owned()),
             ("", -32700, "null", "Invalid JSON payload".to_owned()),
-            ("5", -32600, "null", invalid("the request must be an object")),
+            (
+                "5",
+                -32600,
+                "null",
+                invalid("the request must be an object"),
+            ),
             (
                 r#"[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]"#,
                 -32600,
@@ -260,9 +298,24 @@ mod tests {
                 "null",
                 invalid("the request must be one call: batches are not served"),
             ),
-            (r#"{"id":1,"method":"x"}"#, -32600, "1", invalid("jsonrpc must be \"2.0\"")),
-            (r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#, -32600, "1", invalid("jsonrpc must be \"2.0\"")),
-            (r#"{"jsonrpc":2.0,"id":1,"method":"x"}"#, -32600, "null", invalid("jsonrpc must be a string")),
+            (
+                r#"{"id":1,"method":"x"}"#,
+                -32600,
+                "1",
+                invalid("jsonrpc must be \"2.0\""),
+            ),
+            (
+                r#"{"jsonrpc":"1.0","id":1,"method":"x"}"#,
+                -32600,
+                "1",
+                invalid("jsonrpc must be \"2.0\""),
+            ),
+            (
+                r#"{"jsonrpc":2.0,"id":1,"method":"x"}"#,
+                -32600,
+                "null",
+                invalid("jsonrpc must be a string"),
+            ),
             (
                 r#"{"jsonrpc":"2.0","id":"a"}"#,
                 -32600,
@@ -275,7 +328,12 @@ mod tests {
                 "1",
                 invalid("method must be the name of a method"),
             ),
-            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600, "null", invalid("method must be a string")),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+                -32600,
+                "null",
+                invalid("method must be a string"),
+            ),
             (
                 r#"{"jsonrpc":"2.0","id":1.5,"method":"x"}"#,
                 -32600,
@@ -320,16 +378,24 @@ mod tests {
             let request = read_request(body.as_bytes()).unwrap();
             assert_eq!((request.id.as_json(), request.params), (id, "{}"));
         }
-        assert_eq!(read_request(br#"{"method":"x","jsonrpc":"2.0","params":null}"#).unwrap().id, Id::NULL);
+        assert_eq!(
+            read_request(br#"{"method":"x","jsonrpc":"2.0","params":null}"#)
+                .unwrap()
+                .id,
+            Id::NULL
+        );
     }
 
     #[test]
     fn the_call_of_0_3_that_takes_no_params_has_none() {
-        for (method, params) in
-            [("agent/getAuthenticatedExtendedCard", ""), ("GetExtendedAgentCard", r#","params":{}"#)]
-        {
+        for (method, params) in [
+            ("agent/getAuthenticatedExtendedCard", ""),
+            ("GetExtendedAgentCard", r#","params":{}"#),
+        ] {
             let mut out = Vec::new();
-            write_request(&mut out, &Id::from(7), method, |out| out.extend_from_slice(b"{}"));
+            write_request(&mut out, &Id::from(7), method, |out| {
+                out.extend_from_slice(b"{}")
+            });
             let wanted = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}"{params}}}"#);
             assert_eq!(String::from_utf8(out).unwrap(), wanted);
         }
@@ -337,21 +403,46 @@ mod tests {
 
     #[test]
     fn a_refusal_by_http_is_read_by_its_code_or_its_status() {
-        let coded =
-            |code: i32| format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":{code},"message":"no"}}}}"#);
+        let coded = |code: i32| {
+            format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":{code},"message":"no"}}}}"#)
+        };
         for (status, body, kind, message) in [
-            (401, String::new(), ErrorKind::Unauthenticated, "Authentication required"),
+            (
+                401,
+                String::new(),
+                ErrorKind::Unauthenticated,
+                "Authentication required",
+            ),
             (401, coded(-32000), ErrorKind::Unauthenticated, "no"),
             (429, coded(-32000), ErrorKind::RateLimited, "no"),
             (413, coded(-32600), ErrorKind::InvalidRequest, "no"),
             (400, coded(-32001), ErrorKind::TaskNotFound, "no"),
             (500, coded(-32042), ErrorKind::Other(-32042), "no"),
-            (404, "<html>".to_owned(), ErrorKind::MethodNotFound, "Method not found"),
-            (500, "oops".to_owned(), ErrorKind::Internal, "Internal error"),
-            (503, r#"{"jsonrpc":"2.0"}"#.to_owned(), ErrorKind::Unavailable, "Service unavailable"),
+            (
+                404,
+                "<html>".to_owned(),
+                ErrorKind::MethodNotFound,
+                "Method not found",
+            ),
+            (
+                500,
+                "oops".to_owned(),
+                ErrorKind::Internal,
+                "Internal error",
+            ),
+            (
+                503,
+                r#"{"jsonrpc":"2.0"}"#.to_owned(),
+                ErrorKind::Unavailable,
+                "Service unavailable",
+            ),
         ] {
             let error = read_failure(status, body.as_bytes());
-            assert_eq!((error.kind(), error.message()), (kind, message), "{status} {body}");
+            assert_eq!(
+                (error.kind(), error.message()),
+                (kind, message),
+                "{status} {body}"
+            );
         }
     }
 

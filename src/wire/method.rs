@@ -21,35 +21,68 @@ fn names(operation: Operation) -> (&'static str, Option<&'static str>) {
         Operation::ListTasks => ("ListTasks", None),
         Operation::CancelTask => ("CancelTask", Some("tasks/cancel")),
         Operation::SubscribeToTask => ("SubscribeToTask", Some("tasks/resubscribe")),
-        Operation::CreatePushConfig => {
-            ("CreateTaskPushNotificationConfig", Some("tasks/pushNotificationConfig/set"))
-        }
-        Operation::GetPushConfig => {
-            ("GetTaskPushNotificationConfig", Some("tasks/pushNotificationConfig/get"))
-        }
-        Operation::ListPushConfigs => {
-            ("ListTaskPushNotificationConfigs", Some("tasks/pushNotificationConfig/list"))
-        }
-        Operation::DeletePushConfig => {
-            ("DeleteTaskPushNotificationConfig", Some("tasks/pushNotificationConfig/delete"))
-        }
-        Operation::GetExtendedAgentCard => {
-            ("GetExtendedAgentCard", Some("agent/getAuthenticatedExtendedCard"))
-        }
+        Operation::CreatePushConfig => (
+            "CreateTaskPushNotificationConfig",
+            Some("tasks/pushNotificationConfig/set"),
+        ),
+        Operation::GetPushConfig => (
+            "GetTaskPushNotificationConfig",
+            Some("tasks/pushNotificationConfig/get"),
+        ),
+        Operation::ListPushConfigs => (
+            "ListTaskPushNotificationConfigs",
+            Some("tasks/pushNotificationConfig/list"),
+        ),
+        Operation::DeletePushConfig => (
+            "DeleteTaskPushNotificationConfig",
+            Some("tasks/pushNotificationConfig/delete"),
+        ),
+        Operation::GetExtendedAgentCard => (
+            "GetExtendedAgentCard",
+            Some("agent/getAuthenticatedExtendedCard"),
+        ),
     }
 }
 
 /// Names from before and between the versions, and what they mean.
 const ALIASES: [(&str, Operation, Key); 9] = [
     ("tasks/send", Operation::SendMessage, Key::MethodV01),
-    ("tasks/sendSubscribe", Operation::SendStreamingMessage, Key::MethodV01),
-    ("tasks/pushNotification/set", Operation::CreatePushConfig, Key::MethodV01),
-    ("tasks/pushNotification/get", Operation::GetPushConfig, Key::MethodV01),
-    ("tasks/subscribe", Operation::SubscribeToTask, Key::MethodV03),
+    (
+        "tasks/sendSubscribe",
+        Operation::SendStreamingMessage,
+        Key::MethodV01,
+    ),
+    (
+        "tasks/pushNotification/set",
+        Operation::CreatePushConfig,
+        Key::MethodV01,
+    ),
+    (
+        "tasks/pushNotification/get",
+        Operation::GetPushConfig,
+        Key::MethodV01,
+    ),
+    (
+        "tasks/subscribe",
+        Operation::SubscribeToTask,
+        Key::MethodV03,
+    ),
     ("tasks/list", Operation::ListTasks, Key::MethodV03),
-    ("agent/authenticatedExtendedCard", Operation::GetExtendedAgentCard, Key::MethodV03),
-    ("ListTaskPushNotificationConfig", Operation::ListPushConfigs, Key::MethodV1),
-    ("SetTaskPushNotificationConfig", Operation::CreatePushConfig, Key::MethodV1),
+    (
+        "agent/authenticatedExtendedCard",
+        Operation::GetExtendedAgentCard,
+        Key::MethodV03,
+    ),
+    (
+        "ListTaskPushNotificationConfig",
+        Operation::ListPushConfigs,
+        Key::MethodV1,
+    ),
+    (
+        "SetTaskPushNotificationConfig",
+        Operation::CreatePushConfig,
+        Key::MethodV1,
+    ),
 ];
 
 /// The name of an operation as a client of this version calls it; 0.3 cannot list tasks.
@@ -70,16 +103,27 @@ pub fn method(name: &str) -> Result<Method, Key> {
     for operation in Operation::ALL {
         let (v1, v03) = names(operation);
         if name == v1 {
-            return Ok(Method { operation, key: Key::MethodV1 });
+            return Ok(Method {
+                operation,
+                key: Key::MethodV1,
+            });
         }
         if Some(name) == v03 {
-            return Ok(Method { operation, key: Key::MethodV03 });
+            return Ok(Method {
+                operation,
+                key: Key::MethodV03,
+            });
         }
     }
     let alias = ALIASES.into_iter().find(|(alias, ..)| *alias == name);
-    let unknown =
-        if name.starts_with(|c: char| c.is_ascii_uppercase()) { Key::MethodV1 } else { Key::MethodV03 };
-    alias.map(|(_, operation, key)| Method { operation, key }).ok_or(unknown)
+    let unknown = if name.starts_with(|c: char| c.is_ascii_uppercase()) {
+        Key::MethodV1
+    } else {
+        Key::MethodV03
+    };
+    alias
+        .map(|(_, operation, key)| Method { operation, key })
+        .ok_or(unknown)
 }
 
 #[cfg(test)]
@@ -91,10 +135,19 @@ mod tests {
         for operation in Operation::ALL {
             assert_eq!(
                 method(name(operation, Version::V1).unwrap()),
-                Ok(Method { operation, key: Key::MethodV1 })
+                Ok(Method {
+                    operation,
+                    key: Key::MethodV1
+                })
             );
             if let Some(old) = name(operation, Version::V03) {
-                assert_eq!(method(old), Ok(Method { operation, key: Key::MethodV03 }));
+                assert_eq!(
+                    method(old),
+                    Ok(Method {
+                        operation,
+                        key: Key::MethodV03
+                    })
+                );
             }
         }
         assert_eq!(name(Operation::ListTasks, Version::V03), None);
@@ -102,10 +155,19 @@ mod tests {
 
     #[test]
     fn old_names_are_known_and_unknown_ones_say_in_which_version_to_answer() {
-        assert_eq!(method("tasks/send").unwrap().operation, Operation::SendMessage);
+        assert_eq!(
+            method("tasks/send").unwrap().operation,
+            Operation::SendMessage
+        );
         assert_eq!(method("tasks/send").unwrap().key, Key::MethodV01);
-        assert_eq!(method("tasks/list").unwrap().operation, Operation::ListTasks);
-        assert_eq!(method("SetTaskPushNotificationConfig").unwrap().operation, Operation::CreatePushConfig);
+        assert_eq!(
+            method("tasks/list").unwrap().operation,
+            Operation::ListTasks
+        );
+        assert_eq!(
+            method("SetTaskPushNotificationConfig").unwrap().operation,
+            Operation::CreatePushConfig
+        );
         assert_eq!(method("tasks/frobnicate"), Err(Key::MethodV03));
         assert_eq!(method("Frobnicate"), Err(Key::MethodV1));
         assert_eq!(method("sendmessage"), Err(Key::MethodV03));

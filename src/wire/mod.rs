@@ -40,8 +40,8 @@ pub use part::tells_of_tools;
 pub use reply::{peers_fault, read_event, read_jsonrpc_event, read_reply, read_rest_event};
 pub use request::{RestRequest, read_params, read_rest, write_params, write_rest};
 pub use response::{
-    A2A_JSON, Carries, carries, refuses_in_stream, rest_type, write_body, write_event, write_failure,
-    write_result, write_task,
+    A2A_JSON, Carries, carries, refuses_in_stream, rest_type, write_body, write_event,
+    write_failure, write_result, write_task,
 };
 
 pub use update::Updates;
@@ -127,5 +127,6 @@ impl From<Version> for Dialect {
 
 /// Writes JSON.
 pub fn write<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(out, value).expect("our types have string keys and a vector takes every byte");
+    serde_json::to_writer(out, value)
+        .expect("our types have string keys and a vector takes every byte");
 }

@@ -48,7 +48,11 @@ impl Members {
         if let Some(name) = self.filename.or(name).filter(|name| !name.is_empty()) {
             part = part.with_filename(name);
         }
-        if let Some(media_type) = self.media_type.or(media_type).filter(|media_type| !media_type.is_empty()) {
+        if let Some(media_type) = self
+            .media_type
+            .or(media_type)
+            .filter(|media_type| !media_type.is_empty())
+        {
             part = part.with_media_type(media_type);
         }
         Ok(part)
@@ -83,7 +87,11 @@ impl<'de> Deserialize<'de> for File {
             (None, Some(uri)) => Content::Url(uri),
             _ => return Err(de::Error::custom("must have exactly one of bytes, uri")),
         };
-        Ok(Self { content, name: members.name, media_type: members.mime_type })
+        Ok(Self {
+            content,
+            name: members.name,
+            media_type: members.mime_type,
+        })
     }
 }
 
@@ -213,7 +221,10 @@ pub(crate) enum Kind {
 }
 
 /// Reads a 0.x part out of its members; `kind` decides, and a missing one is guessed from the members.
-pub(crate) fn from_members<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>, kind: Kind) -> Result<Part, E> {
+pub(crate) fn from_members<E: de::Error>(
+    members: Vec<(Cow<'_, str>, Json)>,
+    kind: Kind,
+) -> Result<Part, E> {
     if kind == Kind::Unwritten {
         return known(members).map(unwrap_data);
     }
@@ -227,15 +238,23 @@ pub(crate) fn from_members<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>, kin
 }
 
 /// The member that names the kind, and the kind.
-fn kind_of<E: de::Error>(members: &[(Cow<'_, str>, Json)]) -> Result<Option<(&'static str, String)>, E> {
+fn kind_of<E: de::Error>(
+    members: &[(Cow<'_, str>, Json)],
+) -> Result<Option<(&'static str, String)>, E> {
     for name in ["kind", "type"] {
-        let mut given = members.iter().filter(|(member, _)| member == name).map(|(_, value)| value);
+        let mut given = members
+            .iter()
+            .filter(|(member, _)| member == name)
+            .map(|(_, value)| value);
         if let Some(kind) = given.next() {
             if given.next().is_some() {
                 return Err(de::Error::duplicate_field(name));
             }
             if !kind.is_null() {
-                return kind.read().map(|kind| Some((name, kind))).map_err(|_| at(name, "must be a string"));
+                return kind
+                    .read()
+                    .map(|kind| Some((name, kind)))
+                    .map_err(|_| at(name, "must be a string"));
             }
         }
     }
@@ -260,12 +279,16 @@ fn known<E: de::Error>(members: Vec<(Cow<'_, str>, Json)>) -> Result<Part, E> {
         }
     }
     // 0.x spells out what is absent; only a part that is nothing else can be the value `null`.
-    let other = read.text.is_some() || read.raw.is_some() || read.url.is_some() || read.file.is_some();
+    let other =
+        read.text.is_some() || read.raw.is_some() || read.url.is_some() || read.file.is_some();
     read.data = read.data.filter(|data| !(other && data.is_null()));
     read.into_part()
 }
 
-fn member<E: de::Error, T: for<'a> Deserialize<'a>>(name: Name, value: &Json) -> Result<Option<T>, E> {
+fn member<E: de::Error, T: for<'a> Deserialize<'a>>(
+    name: Name,
+    value: &Json,
+) -> Result<Option<T>, E> {
     super::json::read(value.get()).map_err(|error| super::json::below(name.as_str(), &error))
 }
 
@@ -273,16 +296,29 @@ fn member<E: de::Error, T: for<'a> Deserialize<'a>>(name: Name, value: &Json) ->
 pub(crate) const WRAPPED: &str = "data_part_compat";
 
 fn unwrap_data(part: Part) -> Part {
-    let Content::Data(data) = &part.content else { return part };
-    let Some(mut metadata) = part.metadata().cloned() else { return part };
-    if metadata.get(WRAPPED).is_none_or(|mark| mark.get() != "true") {
+    let Content::Data(data) = &part.content else {
+        return part;
+    };
+    let Some(mut metadata) = part.metadata().cloned() else {
+        return part;
+    };
+    if metadata
+        .get(WRAPPED)
+        .is_none_or(|mark| mark.get() != "true")
+    {
         return part;
     }
-    let Some(value) = Object::try_from(data.clone()).ok().and_then(|object| object.get("value")) else {
+    let Some(value) = Object::try_from(data.clone())
+        .ok()
+        .and_then(|object| object.get("value"))
+    else {
         return part;
     };
     metadata.remove(WRAPPED);
-    let mut members = Members { data: Some(value), ..Members::default() };
+    let mut members = Members {
+        data: Some(value),
+        ..Members::default()
+    };
     members.metadata = Some(metadata).filter(|metadata| !metadata.is_empty());
     members.filename = part.filename().map(str::to_owned);
     members.media_type = part.media_type().map(str::to_owned);
@@ -321,8 +357,13 @@ pub fn tells_of_tools(request: &Request) -> bool {
         Request::SendMessage(request) | Request::SendStreamingMessage(request) => &request.message,
         _ => return false,
     };
-    let kinds = message.parts.iter().filter_map(|part| part.metadata()?.get(KIND));
-    kinds.into_iter().any(|kind| kind.get().starts_with(r#""tool-"#))
+    let kinds = message
+        .parts
+        .iter()
+        .filter_map(|part| part.metadata()?.get(KIND));
+    kinds
+        .into_iter()
+        .any(|kind| kind.get().starts_with(r#""tool-"#))
 }
 
 #[cfg(test)]
@@ -334,11 +375,23 @@ mod tests {
     fn a_part_of_1_0_is_read_by_its_one_member() {
         for (text, part) in [
             (r#"{"text":""}"#, Part::text("")),
-            (r#"{"text":"x","kind":"whatever","raw":null}"#, Part::text("x")),
+            (
+                r#"{"text":"x","kind":"whatever","raw":null}"#,
+                Part::text("x"),
+            ),
             (r#"{"data":null}"#, Part::data(Json::null())),
-            (r#"{"url":"u","media_type":"a/b","filename":""}"#, Part::url("u").with_media_type("a/b")),
-            (r#"{"raw":"_-8"}"#, Content::Raw(Base64::encode([0xff, 0xef])).into()),
-            (r#"{"type":"file","file":{"fileWithUri":"u","name":"n"}}"#, Part::url("u").with_filename("n")),
+            (
+                r#"{"url":"u","media_type":"a/b","filename":""}"#,
+                Part::url("u").with_media_type("a/b"),
+            ),
+            (
+                r#"{"raw":"_-8"}"#,
+                Content::Raw(Base64::encode([0xff, 0xef])).into(),
+            ),
+            (
+                r#"{"type":"file","file":{"fileWithUri":"u","name":"n"}}"#,
+                Part::url("u").with_filename("n"),
+            ),
             (
                 r#"{"url":"u","mimeType":"a/b","name":"n"}"#,
                 Part::url("u").with_media_type("a/b").with_filename("n"),
@@ -350,7 +403,12 @@ mod tests {
 
     #[test]
     fn a_part_with_no_content_or_two_is_refused() {
-        for text in ["{}", r#"{"text":null}"#, r#"{"text":"a","data":null}"#, r#"{"text":"a","url":"b"}"#] {
+        for text in [
+            "{}",
+            r#"{"text":null}"#,
+            r#"{"text":"a","data":null}"#,
+            r#"{"text":"a","url":"b"}"#,
+        ] {
             let error = read::<Part>(text).unwrap_err();
             assert_eq!(
                 error.violations()[0].description(),
@@ -366,7 +424,11 @@ mod tests {
             (r#"{"file":{"bytes":"","uri":""}}"#, "file"),
             (r#"{"file":{"bytes":5}}"#, "file.bytes"),
         ] {
-            assert_eq!(read::<Part>(text).unwrap_err().violations()[0].field(), field, "{text}");
+            assert_eq!(
+                read::<Part>(text).unwrap_err().violations()[0].field(),
+                field,
+                "{text}"
+            );
         }
     }
 }

@@ -34,13 +34,19 @@ pub enum NoRoute {
 /// # Errors
 /// There is none, or not for this HTTP method.
 pub fn route(http_method: &str, path: &str) -> Result<Route, NoRoute> {
-    let unreadable = if path.starts_with("/v1/") { Key::PathV03 } else { Key::PathV1 };
+    let unreadable = if path.starts_with("/v1/") {
+        Key::PathV03
+    } else {
+        Key::PathV1
+    };
     let segments = segments(path).ok_or(NoRoute::NotFound(unreadable))?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let (key, tenant, rest) = match segments.as_slice() {
         ["v1", rest @ ..] => (Key::PathV03, None, rest),
         ["agent", "authenticatedExtendedCard"] => (Key::PathV03, None, segments.as_slice()),
-        [tenant, rest @ ..] if is_tenant(tenant) && !rest.is_empty() => (Key::PathV1, Some(*tenant), rest),
+        [tenant, rest @ ..] if is_tenant(tenant) && !rest.is_empty() => {
+            (Key::PathV1, Some(*tenant), rest)
+        }
         rest => (Key::PathV1, None, rest),
     };
     let last = path.rsplit('/').next().unwrap_or_default();
@@ -70,14 +76,25 @@ fn below<'a>(key: Key, http_method: &str, segments: &[&'a str], last: &str) -> O
         ["tasks"] if !v03 => ("GET", Operation::ListTasks, None, None),
         ["extendedAgentCard"] if !v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
         ["card"] if v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
-        ["agent", "authenticatedExtendedCard"] if v03 => ("GET", Operation::GetExtendedAgentCard, None, None),
+        ["agent", "authenticatedExtendedCard"] if v03 => {
+            ("GET", Operation::GetExtendedAgentCard, None, None)
+        }
         ["tasks", task] => on_task(task, last)?,
-        ["tasks", task, "pushNotificationConfigs"] if !task.is_empty() => on_configs(http_method, task),
+        ["tasks", task, "pushNotificationConfigs"] if !task.is_empty() => {
+            on_configs(http_method, task)
+        }
         // The annotation of the 0.3.0 proto lost an s.
-        ["task", task, "pushNotificationConfigs"] if v03 && !task.is_empty() => on_configs(http_method, task),
-        ["tasks", task, "pushNotificationConfigs", config] if !task.is_empty() && !config.is_empty() => {
-            let operation =
-                if http_method == "DELETE" { Operation::DeletePushConfig } else { Operation::GetPushConfig };
+        ["task", task, "pushNotificationConfigs"] if v03 && !task.is_empty() => {
+            on_configs(http_method, task)
+        }
+        ["tasks", task, "pushNotificationConfigs", config]
+            if !task.is_empty() && !config.is_empty() =>
+        {
+            let operation = if http_method == "DELETE" {
+                Operation::DeletePushConfig
+            } else {
+                Operation::GetPushConfig
+            };
             ("GET, DELETE", operation, Some(task), Some(config))
         }
         _ => return None,
@@ -87,19 +104,33 @@ fn below<'a>(key: Key, http_method: &str, segments: &[&'a str], last: &str) -> O
 /// The verb stands after the last colon, which is sent as it is: an encoded one belongs to the id.
 fn on_task<'a>(segment: &'a str, sent: &str) -> Option<Found<'a>> {
     let found = match sent.rsplit_once(':').map(|(_, verb)| verb) {
-        Some("cancel") => ("POST", Operation::CancelTask, segment.strip_suffix(":cancel"), None),
+        Some("cancel") => (
+            "POST",
+            Operation::CancelTask,
+            segment.strip_suffix(":cancel"),
+            None,
+        ),
         // The proto says GET, the prose POST.
-        Some("subscribe") => {
-            ("GET, POST", Operation::SubscribeToTask, segment.strip_suffix(":subscribe"), None)
-        }
+        Some("subscribe") => (
+            "GET, POST",
+            Operation::SubscribeToTask,
+            segment.strip_suffix(":subscribe"),
+            None,
+        ),
         _ => ("GET", Operation::GetTask, Some(segment), None),
     };
-    found.2.is_some_and(|task| !task.is_empty()).then_some(found)
+    found
+        .2
+        .is_some_and(|task| !task.is_empty())
+        .then_some(found)
 }
 
 fn on_configs<'a>(http_method: &str, task: &'a str) -> Found<'a> {
-    let operation =
-        if http_method == "POST" { Operation::CreatePushConfig } else { Operation::ListPushConfigs };
+    let operation = if http_method == "POST" {
+        Operation::CreatePushConfig
+    } else {
+        Operation::ListPushConfigs
+    };
     ("GET, POST", operation, Some(task), None)
 }
 
@@ -114,8 +145,10 @@ fn segments(path: &str) -> Option<Vec<String>> {
 /// Whether a first segment names a tenant and not a route.
 #[must_use]
 pub fn is_tenant(segment: &str) -> bool {
-    let reserved =
-        matches!(segment, "v1" | "tasks" | "message:send" | "message:stream" | "extendedAgentCard");
+    let reserved = matches!(
+        segment,
+        "v1" | "tasks" | "message:send" | "message:stream" | "extendedAgentCard"
+    );
     !segment.is_empty() && !segment.starts_with('.') && !reserved
 }
 
@@ -166,16 +199,25 @@ pub fn write(route: &Route) -> Option<(&'static str, String)> {
         Operation::CancelTask => ("POST", format!("/tasks/{task}:cancel")),
         Operation::SubscribeToTask => ("GET", format!("/tasks/{task}:subscribe")),
         Operation::CreatePushConfig => ("POST", format!("/tasks/{task}/pushNotificationConfigs")),
-        Operation::GetPushConfig => ("GET", format!("/tasks/{task}/pushNotificationConfigs/{config}")),
+        Operation::GetPushConfig => (
+            "GET",
+            format!("/tasks/{task}/pushNotificationConfigs/{config}"),
+        ),
         Operation::ListPushConfigs => ("GET", format!("/tasks/{task}/pushNotificationConfigs")),
-        Operation::DeletePushConfig => ("DELETE", format!("/tasks/{task}/pushNotificationConfigs/{config}")),
+        Operation::DeletePushConfig => (
+            "DELETE",
+            format!("/tasks/{task}/pushNotificationConfigs/{config}"),
+        ),
         Operation::GetExtendedAgentCard if version == Version::V03 => ("GET", "/card".to_owned()),
         Operation::GetExtendedAgentCard => ("GET", "/extendedAgentCard".to_owned()),
     };
     Some(match (version, &route.tenant) {
         (Version::V03, _) => (method, format!("/v1{path}")),
         (Version::V1, None) => (method, path),
-        (Version::V1, Some(tenant)) => (method, format!("/{}{path}", utf8_percent_encode(tenant, SEGMENT))),
+        (Version::V1, Some(tenant)) => (
+            method,
+            format!("/{}{path}", utf8_percent_encode(tenant, SEGMENT)),
+        ),
     })
 }
 
@@ -183,8 +225,18 @@ pub fn write(route: &Route) -> Option<(&'static str, String)> {
 mod tests {
     use super::*;
 
-    fn on(http_method: &str, path: &str) -> (Operation, Key, Option<String>, Option<String>, Option<String>) {
-        let route = route(http_method, path).unwrap_or_else(|no| panic!("{http_method} {path}: {no:?}"));
+    fn on(
+        http_method: &str,
+        path: &str,
+    ) -> (
+        Operation,
+        Key,
+        Option<String>,
+        Option<String>,
+        Option<String>,
+    ) {
+        let route =
+            route(http_method, path).unwrap_or_else(|no| panic!("{http_method} {path}: {no:?}"));
         let text = |id: &dyn AsRef<str>| id.as_ref().to_owned();
         (
             route.operation,
@@ -198,7 +250,11 @@ mod tests {
     #[test]
     fn every_route_is_found_in_both_versions_and_below_a_tenant() {
         for operation in Operation::ALL {
-            for (key, tenant) in [(Key::PathV03, None), (Key::PathV1, None), (Key::PathV1, Some("brest"))] {
+            for (key, tenant) in [
+                (Key::PathV03, None),
+                (Key::PathV1, None),
+                (Key::PathV1, Some("brest")),
+            ] {
                 let has_task = !matches!(
                     operation,
                     Operation::SendMessage
@@ -206,7 +262,10 @@ mod tests {
                         | Operation::ListTasks
                         | Operation::GetExtendedAgentCard
                 );
-                let has_config = matches!(operation, Operation::GetPushConfig | Operation::DeletePushConfig);
+                let has_config = matches!(
+                    operation,
+                    Operation::GetPushConfig | Operation::DeletePushConfig
+                );
                 let route = Route {
                     operation,
                     key,
@@ -233,10 +292,19 @@ mod tests {
         assert_eq!(on("GET", "/tasks/a%2Fb").3, task("a/b"));
         assert_eq!(on("GET", "/tasks/a%3Acancel").3, task("a:cancel"));
         assert_eq!(on("POST", "/tasks/a%3Acancel:cancel").3, task("a:cancel"));
-        assert_eq!(on("POST", "/tasks/x:subscribe").0, Operation::SubscribeToTask);
+        assert_eq!(
+            on("POST", "/tasks/x:subscribe").0,
+            Operation::SubscribeToTask
+        );
         assert_eq!(on("GET", "/v1/tasks/x:subscribe").1, Key::PathV03);
-        assert_eq!(on("POST", "/v1/task/x/pushNotificationConfigs").0, Operation::CreatePushConfig);
-        assert_eq!(on("GET", "/agent/authenticatedExtendedCard").1, Key::PathV03);
+        assert_eq!(
+            on("POST", "/v1/task/x/pushNotificationConfigs").0,
+            Operation::CreatePushConfig
+        );
+        assert_eq!(
+            on("GET", "/agent/authenticatedExtendedCard").1,
+            Key::PathV03
+        );
     }
 
     #[test]
@@ -266,7 +334,13 @@ mod tests {
                 route("GET", path)
             );
         }
-        assert_eq!(route("GET", "/message:send"), Err(NoRoute::NotAllowed(Key::PathV1, "POST")));
-        assert_eq!(route("PUT", "/v1/tasks/x"), Err(NoRoute::NotAllowed(Key::PathV03, "GET")));
+        assert_eq!(
+            route("GET", "/message:send"),
+            Err(NoRoute::NotAllowed(Key::PathV1, "POST"))
+        );
+        assert_eq!(
+            route("PUT", "/v1/tasks/x"),
+            Err(NoRoute::NotAllowed(Key::PathV03, "GET"))
+        );
     }
 }

@@ -10,13 +10,20 @@ pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
     pub(super) fn read(query: &'a str) -> Self {
-        Self(form_urlencoded::parse(query.as_bytes()).filter(|(_, value)| !value.is_empty()).collect())
+        Self(
+            form_urlencoded::parse(query.as_bytes())
+                .filter(|(_, value)| !value.is_empty())
+                .collect(),
+        )
     }
 
     /// A parameter by its name in camelCase or, as one test kit sends it, in snake_case.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Error> {
-        let mut given =
-            self.0.iter().filter(|(key, _)| key == name || is_snake(key, name)).map(|(_, value)| &**value);
+        let mut given = self
+            .0
+            .iter()
+            .filter(|(key, _)| key == name || is_snake(key, name))
+            .map(|(_, value)| &**value);
         match (given.next(), given.next()) {
             (value, None) => Ok(value),
             (_, Some(_)) => Err(Error::invalid(name, "must be given only once")),
@@ -24,27 +31,37 @@ impl<'a> Query<'a> {
     }
 
     pub(super) fn int(&self, name: &str) -> Result<Option<i32>, Error> {
-        let parse =
-            |text: &str| whole(text).ok_or_else(|| Error::invalid(name, "must be a 32-bit whole number"));
+        let parse = |text: &str| {
+            whole(text).ok_or_else(|| Error::invalid(name, "must be a 32-bit whole number"))
+        };
         self.text(name)?.map(parse).transpose()
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, Error> {
-        let parse = |text: &str| text.parse().map_err(|_| Error::invalid(name, "must be true or false"));
+        let parse = |text: &str| {
+            text.parse()
+                .map_err(|_| Error::invalid(name, "must be true or false"))
+        };
         self.text(name)?.map(parse).transpose()
     }
 
     pub(super) fn state(&self, name: &str) -> Result<Option<TaskState>, Error> {
         let parse = |text: &str| {
-            state_from(text)
-                .ok_or_else(|| Error::invalid(name, "must be a task state such as TASK_STATE_WORKING"))
+            state_from(text).ok_or_else(|| {
+                Error::invalid(name, "must be a task state such as TASK_STATE_WORKING")
+            })
         };
-        Ok(self.text(name)?.map(parse).transpose()?.filter(|state| *state != TaskState::Unspecified))
+        Ok(self
+            .text(name)?
+            .map(parse)
+            .transpose()?
+            .filter(|state| *state != TaskState::Unspecified))
     }
 
     pub(super) fn time(&self, name: &str) -> Result<Option<Timestamp>, Error> {
         let parse = |text: &str| {
-            text.parse().map_err(|error: crate::model::NotATime| Error::invalid(name, error.to_string()))
+            text.parse()
+                .map_err(|error: crate::model::NotATime| Error::invalid(name, error.to_string()))
         };
         self.text(name)?.map(parse).transpose()
     }
@@ -87,20 +104,39 @@ mod tests {
 
     fn fault<T: std::fmt::Debug>(read: Result<T, Error>) -> (String, String) {
         let error = read.unwrap_err();
-        (error.violations()[0].field().to_owned(), error.violations()[0].description().to_owned())
+        (
+            error.violations()[0].field().to_owned(),
+            error.violations()[0].description().to_owned(),
+        )
     }
 
     #[test]
     fn s66_parameters_are_read_exactly() {
-        let query = Query::read("historyLength=5&pageSize=&unknown=x&a%20b=c+d&include_artifacts=true");
+        let query =
+            Query::read("historyLength=5&pageSize=&unknown=x&a%20b=c+d&include_artifacts=true");
         assert_eq!(query.int("historyLength").unwrap(), Some(5));
         assert_eq!(query.int("pageSize").unwrap(), None);
         assert_eq!(query.text("a b").unwrap(), Some("c d"));
         assert_eq!(query.flag("includeArtifacts").unwrap(), Some(true));
         for (text, number) in [("5.0", 5), ("-1.00", -1), ("007", 7)] {
-            assert_eq!(Query::read(&format!("pageSize={text}")).int("pageSize").unwrap(), Some(number));
+            assert_eq!(
+                Query::read(&format!("pageSize={text}"))
+                    .int("pageSize")
+                    .unwrap(),
+                Some(number)
+            );
         }
-        for bad in ["x", "1.5", "5.", ".0", "1.0.0", "NaN", "2147483648", "1e3", "+"] {
+        for bad in [
+            "x",
+            "1.5",
+            "5.",
+            ".0",
+            "1.0.0",
+            "NaN",
+            "2147483648",
+            "1e3",
+            "+",
+        ] {
             let query = format!("pageSize={bad}");
             assert_eq!(
                 fault(Query::read(&query).int("pageSize")).1,
@@ -113,9 +149,20 @@ mod tests {
             fault(twice.int("pageSize")),
             ("pageSize".to_owned(), "must be given only once".to_owned())
         );
-        assert_eq!(fault(Query::read("f=TRUE").flag("f")).1, "must be true or false");
-        assert_eq!(fault(Query::read("status=busy").state("status")).0, "status");
+        assert_eq!(
+            fault(Query::read("f=TRUE").flag("f")).1,
+            "must be true or false"
+        );
+        assert_eq!(
+            fault(Query::read("status=busy").state("status")).0,
+            "status"
+        );
         assert_eq!(fault(Query::read("t=2026-03-14T09:00:00").time("t")).0, "t");
-        assert_eq!(Query::read("status=TASK_STATE_UNSPECIFIED").state("status").unwrap(), None);
+        assert_eq!(
+            Query::read("status=TASK_STATE_UNSPECIFIED")
+                .state("status")
+                .unwrap(),
+            None
+        );
     }
 }

@@ -28,8 +28,16 @@ pub struct Quick<'a> {
 #[must_use]
 pub fn read_quickly(body: &[u8]) -> Option<Quick<'_>> {
     let text = check_depth(body).ok()?;
-    let Envelope { id, method, request } = read_strictly::<_, false>(text).ok()?;
-    Some(Quick { id: Id::read(id)?, method, request })
+    let Envelope {
+        id,
+        method,
+        request,
+    } = read_strictly::<_, false>(text).ok()?;
+    Some(Quick {
+        id: Id::read(id)?,
+        method,
+        request,
+    })
 }
 
 /// From so many bytes on a body is worth [`read_large`].
@@ -40,8 +48,17 @@ pub const LARGE: usize = 64 << 10;
 /// # Errors
 /// The body, if it is not mostly a file, and whatever `read_quickly` does not read.
 pub fn read_large(body: Vec<u8>) -> Result<Quick<'static>, Vec<u8>> {
-    let Some(aside) = Aside::of(&body) else { return Err(body) };
-    let Some(Quick { id, method, mut request }) = read_quickly(&aside.rest) else { return Err(body) };
+    let Some(aside) = Aside::of(&body) else {
+        return Err(body);
+    };
+    let Some(Quick {
+        id,
+        method,
+        mut request,
+    }) = read_quickly(&aside.rest)
+    else {
+        return Err(body);
+    };
     let id = id.into_owned();
     match &mut request {
         Request::SendMessage(send) | Request::SendStreamingMessage(send) => {
@@ -49,7 +66,11 @@ pub fn read_large(body: Vec<u8>) -> Result<Quick<'static>, Vec<u8>> {
         }
         _ => return Err(body),
     }
-    Ok(Quick { id, method, request })
+    Ok(Quick {
+        id,
+        method,
+        request,
+    })
 }
 
 struct Envelope<'a> {
@@ -77,9 +98,13 @@ impl<'de> Visitor<'de> for Members {
         let (mut version, mut id, mut called, mut request) = (None, None, None, None);
         while let Some(Text(name)) = members.next_key()? {
             match (&*name, called) {
-                ("jsonrpc", _) if version.is_none() => version = Some(members.next_value::<Text<'_>>()?),
+                ("jsonrpc", _) if version.is_none() => {
+                    version = Some(members.next_value::<Text<'_>>()?)
+                }
                 ("id", _) if id.is_none() => id = Some(members.next_value::<&RawValue>()?),
-                ("method", None) => called = Some(frequent(&members.next_value()?).ok_or_else(unusual)?),
+                ("method", None) => {
+                    called = Some(frequent(&members.next_value()?).ok_or_else(unusual)?)
+                }
                 ("params", Some(Method { operation, .. })) if request.is_none() => {
                     request = Some(params(operation, &mut members)?);
                 }
@@ -88,7 +113,11 @@ impl<'de> Visitor<'de> for Members {
         }
         match (version, called, request) {
             (Some(Text(version)), Some(method), Some(request)) if version == "2.0" => {
-                Ok(Envelope { id, method, request })
+                Ok(Envelope {
+                    id,
+                    method,
+                    request,
+                })
             }
             _ => Err(unusual()),
         }
@@ -96,13 +125,18 @@ impl<'de> Visitor<'de> for Members {
 }
 
 /// The params of one of the frequent methods.
-fn params<'de, A: MapAccess<'de>>(operation: Operation, members: &mut A) -> Result<Request, A::Error> {
+fn params<'de, A: MapAccess<'de>>(
+    operation: Operation,
+    members: &mut A,
+) -> Result<Request, A::Error> {
     if operation == Operation::GetTask {
         return members.next_value().map(Request::GetTask);
     }
     // A message without an id is only taken from clients that show in another way who they are.
     let send = sent(members.next_value::<SendIn>()?, || false);
-    let send = send.filter(|send| !send.message.message_id.is_empty()).ok_or_else(unusual)?;
+    let send = send
+        .filter(|send| !send.message.message_id.is_empty())
+        .ok_or_else(unusual)?;
     Ok(match operation {
         Operation::SendStreamingMessage => Request::SendStreamingMessage(send),
         _ => Request::SendMessage(send),
@@ -111,8 +145,14 @@ fn params<'de, A: MapAccess<'de>>(operation: Operation, members: &mut A) -> Resu
 
 /// The method of 1.0 with this name, if it is one of the frequent ones.
 fn frequent(Text(name): &Text<'_>) -> Option<Method> {
-    let method = method(name).ok().filter(|method| method.key.version() == Version::V1)?;
-    let frequent = [Operation::SendMessage, Operation::SendStreamingMessage, Operation::GetTask];
+    let method = method(name)
+        .ok()
+        .filter(|method| method.key.version() == Version::V1)?;
+    let frequent = [
+        Operation::SendMessage,
+        Operation::SendStreamingMessage,
+        Operation::GetTask,
+    ];
     frequent.contains(&method.operation).then_some(method)
 }
 
@@ -125,7 +165,8 @@ fn unusual<E: Error>() -> E {
 mod tests {
     use super::*;
 
-    const PARAMS: &str = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
+    const PARAMS: &str =
+        r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
 
     fn is_read(members: &str) -> bool {
         read_quickly(format!("{{{}}}", members.replace("PARAMS", PARAMS)).as_bytes()).is_some()
@@ -135,7 +176,9 @@ mod tests {
     fn what_is_unusual_or_wrong_is_left_to_those_who_say_so() {
         let usual = r#""jsonrpc":"2.0","id":1,"method":"SendMessage","params":PARAMS"#;
         assert!(is_read(usual));
-        assert!(is_read(&usual.replace("SendMessage", "SendStreamingMessage")));
+        assert!(is_read(
+            &usual.replace("SendMessage", "SendStreamingMessage")
+        ));
         assert!(is_read(&usual.replace(r#""id":1,"#, "")));
         assert!(is_read(
             r#""jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t","historyLength":3}"#
@@ -164,7 +207,8 @@ mod tests {
     /// A call with this message, written with so much base64.
     fn large(message: &str, file: &str) -> Vec<u8> {
         let params = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER",{message}}}}}"#);
-        let call = format!(r#"{{"jsonrpc":"2.0","id":"a","method":"SendMessage","params":{params}}}"#);
+        let call =
+            format!(r#"{{"jsonrpc":"2.0","id":"a","method":"SendMessage","params":{params}}}"#);
         call.replace("FILE", file).into_bytes()
     }
 
@@ -177,12 +221,18 @@ mod tests {
                 r#""parts":[{"raw":"FILE","mediaType":"a/b","filename":"é\n"},{"text":"\"raw\":\"x"}]"#,
                 file.clone(),
             ),
-            ("\"parts\":[{\"raw\":\"QQ==\"},{\"raw\" :\r\n\t \"FILE\"}]", format!("{file}QQ==")),
+            (
+                "\"parts\":[{\"raw\":\"QQ==\"},{\"raw\" :\r\n\t \"FILE\"}]",
+                format!("{file}QQ=="),
+            ),
             (
                 r#""parts":[{"text":"raw"},{"text":"\"raw"},{"raw":"FILE"}],"metadata":{"raw":"QUJD"}"#,
                 file.clone(),
             ),
-            (r#""parts":[{"text":"[[[","raw":null},{"raw":"FILE"}]"#, file.clone()),
+            (
+                r#""parts":[{"text":"[[[","raw":null},{"raw":"FILE"}]"#,
+                file.clone(),
+            ),
         ] {
             let body = large(message, &file);
             let quick = read_quickly(&body).unwrap();
@@ -209,13 +259,25 @@ mod tests {
             (parts, format!("{file}\"\"")),
             // Somewhere else.
             (r#""parts":[{"text":"FILE"}]"#, file.clone()),
-            (r#""parts":[{"text":"x"}],"metadata":{"raw":"FILE"}"#, file.clone()),
-            (r#""parts":[{"text":"x","more":{"raw":"FILE"}}]"#, file.clone()),
+            (
+                r#""parts":[{"text":"x"}],"metadata":{"raw":"FILE"}"#,
+                file.clone(),
+            ),
+            (
+                r#""parts":[{"text":"x","more":{"raw":"FILE"}}]"#,
+                file.clone(),
+            ),
             (r#""parts":[{"text":"x","a\"raw":"FILE"}]"#, file.clone()),
             (r#""parts":[{"data":{"raw":"FILE"}}]"#, file.clone()),
             // Not most of it, or too far in it.
             (r#""parts":[{"raw":"FILE"},{"raw":"FILE"}]"#, file.clone()),
-            (&format!(r#""parts":[{{"text":"{}"}},{{"raw":"FILE"}}]"#, " ".repeat(4 << 10)), file.clone()),
+            (
+                &format!(
+                    r#""parts":[{{"text":"{}"}},{{"raw":"FILE"}}]"#,
+                    " ".repeat(4 << 10)
+                ),
+                file.clone(),
+            ),
             // Wrong.
             (r#""parts":[{"raw":"FILE","raw":""}]"#, file.clone()),
             (r#""parts":[{"raw":"FILE","text":""}]"#, file.clone()),
@@ -224,7 +286,10 @@ mod tests {
             ("\"parts\":[{\"raw\":\u{c}\"FILE\"}]", file.clone()),
         ] {
             let body = large(message, &file);
-            assert!(read_large(body.clone()).is_err_and(|back| back == body), "{message}");
+            assert!(
+                read_large(body.clone()).is_err_and(|back| back == body),
+                "{message}"
+            );
         }
         let mut torn = large(parts, &file);
         torn.truncate(LARGE + 100);
@@ -235,6 +300,8 @@ mod tests {
         assert!(read_large(no_text.clone()).is_err_and(|back| back == no_text));
         let get = r#"{"jsonrpc":"2.0","method":"GetTask","params":{"id":"t","raw":"FILE"}}"#;
         let get = get.replace("FILE", &file).into_bytes();
-        assert!(read_quickly(&get).is_some() && read_large(get.clone()).is_err_and(|back| back == get));
+        assert!(
+            read_quickly(&get).is_some() && read_large(get.clone()).is_err_and(|back| back == get)
+        );
     }
 }

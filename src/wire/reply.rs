@@ -12,8 +12,9 @@ use super::json::{check_nesting, inside, read, read_new};
 use super::jsonrpc::read_response;
 use super::v03::{ArtifactEventIn, MessageIn, PushConfigIn, StatusEventIn, TaskIn};
 use crate::model::{
-    Error, ErrorKind, ListPushConfigsResponse, ListTasksResponse, Message, Operation, PushConfig, Response,
-    Role, SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent,
+    Error, ErrorKind, ListPushConfigsResponse, ListTasksResponse, Message, Operation, PushConfig,
+    Response, Role, SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent,
+    TaskStatusUpdateEvent,
 };
 
 /// Reads the answer to an operation, as any peer may send it to a client that asked in this dialect.
@@ -29,7 +30,10 @@ pub fn read_reply(operation: Operation, text: &str, dialect: &Dialect) -> Result
 #[must_use]
 pub fn peers_fault(error: Error) -> Error {
     let kind = error.kind();
-    if !matches!(kind, ErrorKind::InvalidParams | ErrorKind::InvalidRequest | ErrorKind::Parse) {
+    if !matches!(
+        kind,
+        ErrorKind::InvalidParams | ErrorKind::InvalidRequest | ErrorKind::Parse
+    ) {
         return error;
     }
     let rule = match error.message().strip_prefix(kind.message()) {
@@ -38,7 +42,11 @@ pub fn peers_fault(error: Error) -> Error {
     };
     let message = format!("{}{rule}", ErrorKind::InvalidAgentResponse.message());
     let fault = Error::new(ErrorKind::InvalidAgentResponse).with_message(message);
-    error.violations().iter().cloned().fold(fault, Error::with_violation)
+    error
+        .violations()
+        .iter()
+        .cloned()
+        .fold(fault, Error::with_violation)
 }
 
 fn reply(operation: Operation, text: &str, dialect: &Dialect) -> Result<Response, Error> {
@@ -63,7 +71,9 @@ fn reply(operation: Operation, text: &str, dialect: &Dialect) -> Result<Response
             }
         }
         Operation::ListTasks => Response::ListTasks(read_page(text, dialect)?),
-        Operation::CreatePushConfig | Operation::GetPushConfig => Response::PushConfig(read_config(text)?),
+        Operation::CreatePushConfig | Operation::GetPushConfig => {
+            Response::PushConfig(read_config(text)?)
+        }
         Operation::ListPushConfigs => Response::ListPushConfigs(read_configs(text)?),
         // Whatever it says, it is done.
         Operation::DeletePushConfig => Response::Empty,
@@ -72,7 +82,8 @@ fn reply(operation: Operation, text: &str, dialect: &Dialect) -> Result<Response
 }
 
 fn unreadable(what: &str) -> Error {
-    Error::new(ErrorKind::InvalidAgentResponse).with_message(format!("Invalid agent response: {what}"))
+    Error::new(ErrorKind::InvalidAgentResponse)
+        .with_message(format!("Invalid agent response: {what}"))
 }
 
 /// The members by which an object shows what it is.
@@ -113,9 +124,17 @@ struct Shape<'a> {
 impl Shape<'_> {
     /// Whether nothing is there that a bare object would have; then `kind` is only beside a wrapper.
     fn is_bare_of_all_but_kind(&self) -> bool {
-        [self.status, self.id, self.task_id, self.artifact, self.part, self.parts, self.message_id]
-            .iter()
-            .all(Option::is_none)
+        [
+            self.status,
+            self.id,
+            self.task_id,
+            self.artifact,
+            self.part,
+            self.parts,
+            self.message_id,
+        ]
+        .iter()
+        .all(Option::is_none)
     }
 }
 
@@ -149,7 +168,11 @@ pub fn read_jsonrpc_event(
 ///
 /// # Errors
 /// What the peer says went wrong, or the event cannot be made sense of.
-pub fn read_rest_event(name: Option<&str>, data: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
+pub fn read_rest_event(
+    name: Option<&str>,
+    data: &str,
+    dialect: &Dialect,
+) -> Result<StreamResponse, Error> {
     #[derive(Deserialize)]
     struct Fault {
         error: Option<Code>,
@@ -159,9 +182,14 @@ pub fn read_rest_event(name: Option<&str>, data: &str, dialect: &Dialect) -> Res
         code: Option<u16>,
     }
     check_nesting(data.as_bytes()).map_err(peers_fault)?;
-    let fault = serde_json::from_str::<Fault>(data).ok().and_then(|fault| fault.error);
+    let fault = serde_json::from_str::<Fault>(data)
+        .ok()
+        .and_then(|fault| fault.error);
     if name == Some("error") || fault.is_some() {
-        return Err(read_rest(fault.and_then(|fault| fault.code).unwrap_or(500), data));
+        return Err(read_rest(
+            fault.and_then(|fault| fault.code).unwrap_or(500),
+            data,
+        ));
     }
     read_event(data, dialect)
 }
@@ -173,7 +201,12 @@ fn event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
         return Ok(event);
     }
     let shape: Shape<'_> = read(text)?;
-    let wrapped = [shape.task, shape.message, shape.status_update, shape.artifact_update];
+    let wrapped = [
+        shape.task,
+        shape.message,
+        shape.status_update,
+        shape.artifact_update,
+    ];
     let wraps = shape.kind.is_none() || shape.is_bare_of_all_but_kind();
     match (wraps, wrapped.iter().flatten().count()) {
         (true, 2..) => {
@@ -186,7 +219,11 @@ fn event(text: &str, dialect: &Dialect) -> Result<StreamResponse, Error> {
         _ => {}
     }
     // What is bare is 0.x, whatever was asked for.
-    let dialect = if *dialect == Dialect::V1 { &Dialect::V03 } else { dialect };
+    let dialect = if *dialect == Dialect::V1 {
+        &Dialect::V03
+    } else {
+        dialect
+    };
     match shape.kind.as_deref().or_else(|| guess(&shape)) {
         Some("task") => read_task(text, dialect).map(StreamResponse::Task),
         Some("message") => read_message(text, dialect).map(StreamResponse::Message),
@@ -216,11 +253,15 @@ fn read_wrapped(shape: &Shape<'_>, dialect: &Dialect) -> Result<StreamResponse, 
     }
     if let Some(message) = shape.message {
         let read = read_message(message.get(), dialect);
-        return read.map(StreamResponse::Message).map_err(|error| inside("message", error));
+        return read
+            .map(StreamResponse::Message)
+            .map_err(|error| inside("message", error));
     }
     if let Some(event) = shape.status_update {
         let read = read_status(event.get(), dialect);
-        return read.map(StreamResponse::StatusUpdate).map_err(|error| inside("statusUpdate", error));
+        return read
+            .map(StreamResponse::StatusUpdate)
+            .map_err(|error| inside("statusUpdate", error));
     }
     let event = shape.artifact_update.map_or("null", RawValue::get);
     read_artifact(event, dialect)
@@ -247,8 +288,11 @@ macro_rules! reader {
     ($name:ident, $model:ty, $old:ident) => {
         fn $name(text: &str, dialect: &Dialect) -> Result<$model, Error> {
             let mut value: $model = match dialect {
-                Dialect::V1 if !is_old(text) => read::<$model>(text)
-                    .or_else(|error| read::<$old<false>>(text).map(|old| old.0).map_err(|_| error))?,
+                Dialect::V1 if !is_old(text) => read::<$model>(text).or_else(|error| {
+                    read::<$old<false>>(text)
+                        .map(|old| old.0)
+                        .map_err(|_| error)
+                })?,
                 Dialect::V1 | Dialect::V03 | Dialect::V03Tools | Dialect::V01 { .. } => {
                     read::<$old<false>>(text)?.0
                 }
@@ -272,7 +316,8 @@ fn is_old(text: &str) -> bool {
 }
 
 fn has_member(text: &str, name: &str) -> bool {
-    serde_json::from_str::<crate::model::Object>(text).is_ok_and(|object| object.get(name).is_some())
+    serde_json::from_str::<crate::model::Object>(text)
+        .is_ok_and(|object| object.get(name).is_some())
 }
 
 /// Some peers leave out who speaks; what comes back in an answer, the agent said.
@@ -290,7 +335,12 @@ impl SpeaksAsAgent for Message {
 
 impl SpeaksAsAgent for Task {
     fn speaks_as_agent(&mut self) {
-        for message in self.status.message.iter_mut().filter(|message| message.role == Role::Unspecified) {
+        for message in self
+            .status
+            .message
+            .iter_mut()
+            .filter(|message| message.role == Role::Unspecified)
+        {
             std::sync::Arc::make_mut(message).speaks_as_agent();
         }
     }
@@ -298,7 +348,12 @@ impl SpeaksAsAgent for Task {
 
 impl SpeaksAsAgent for TaskStatusUpdateEvent {
     fn speaks_as_agent(&mut self) {
-        for message in self.status.message.iter_mut().filter(|message| message.role == Role::Unspecified) {
+        for message in self
+            .status
+            .message
+            .iter_mut()
+            .filter(|message| message.role == Role::Unspecified)
+        {
             std::sync::Arc::make_mut(message).speaks_as_agent();
         }
     }
@@ -317,17 +372,28 @@ fn read_page(text: &str, dialect: &Dialect) -> Result<ListTasksResponse, Error> 
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Numbers {
-        #[serde(default, alias = "next_page_token", deserialize_with = "crate::model::or_default")]
+        #[serde(
+            default,
+            alias = "next_page_token",
+            deserialize_with = "crate::model::or_default"
+        )]
         next_page_token: String,
         #[serde(default, alias = "page_size", deserialize_with = "crate::model::int32")]
         page_size: Option<i32>,
-        #[serde(default, alias = "total_size", deserialize_with = "crate::model::int32")]
+        #[serde(
+            default,
+            alias = "total_size",
+            deserialize_with = "crate::model::int32"
+        )]
         total_size: Option<i32>,
     }
     let tasks = read::<Page<'_>>(text)?.tasks.unwrap_or_default();
     let numbers: Numbers = read(text)?;
     Ok(ListTasksResponse {
-        tasks: tasks.into_iter().map(|task| read_task(task.get(), dialect)).collect::<Result<_, _>>()?,
+        tasks: tasks
+            .into_iter()
+            .map(|task| read_task(task.get(), dialect))
+            .collect::<Result<_, _>>()?,
         next_page_token: numbers.next_page_token,
         page_size: numbers.page_size.unwrap_or_default(),
         total_size: numbers.total_size.unwrap_or_default(),
@@ -339,7 +405,11 @@ fn read_config(text: &str) -> Result<PushConfig, Error> {
     if has_member(text, "pushNotificationConfig") || has_member(text, "push_notification_config") {
         return Ok(read::<PushConfigIn>(text)?.0);
     }
-    read(text).or_else(|error| read::<PushConfigIn>(text).map(|config| config.0).map_err(|_| error))
+    read(text).or_else(|error| {
+        read::<PushConfigIn>(text)
+            .map(|config| config.0)
+            .map_err(|_| error)
+    })
 }
 
 /// The registrations of a task: in an object, or as a bare array.
@@ -349,11 +419,18 @@ fn read_configs(text: &str) -> Result<ListPushConfigsResponse, Error> {
     struct List<'a> {
         #[serde(borrow)]
         configs: Option<Vec<&'a RawValue>>,
-        #[serde(default, alias = "next_page_token", deserialize_with = "crate::model::or_default")]
+        #[serde(
+            default,
+            alias = "next_page_token",
+            deserialize_with = "crate::model::or_default"
+        )]
         next_page_token: String,
     }
     let list = match text.trim_start().starts_with('[') {
-        true => List { configs: Some(read(text)?), next_page_token: String::new() },
+        true => List {
+            configs: Some(read(text)?),
+            next_page_token: String::new(),
+        },
         false => read::<List<'_>>(text)?,
     };
     let configs = list
@@ -362,7 +439,10 @@ fn read_configs(text: &str) -> Result<ListPushConfigsResponse, Error> {
         .flatten()
         .map(|config| read_config(config.get()))
         .collect::<Result<_, _>>()?;
-    Ok(ListPushConfigsResponse { configs, next_page_token: list.next_page_token })
+    Ok(ListPushConfigsResponse {
+        configs,
+        next_page_token: list.next_page_token,
+    })
 }
 
 #[cfg(test)]
@@ -396,10 +476,21 @@ mod tests {
     #[test]
     fn what_is_neither_event_nor_error_is_the_peers_fault() {
         let deep = "[".repeat(200);
-        for data in ["", "{}", "null", "[]", "nope", r#"{"jsonrpc":"2.0","id":1}"#, &deep] {
+        for data in [
+            "",
+            "{}",
+            "null",
+            "[]",
+            "nope",
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            &deep,
+        ] {
             assert_eq!(
                 kinds(None, data),
-                (ErrorKind::InvalidAgentResponse, ErrorKind::InvalidAgentResponse),
+                (
+                    ErrorKind::InvalidAgentResponse,
+                    ErrorKind::InvalidAgentResponse
+                ),
                 "{data}"
             );
         }

@@ -9,14 +9,19 @@ use super::v03::rest::{Event, Proto};
 use super::v03::{Age, StatusEventOut, V03};
 use super::{Dialect, sse, straight, write};
 use crate::model::{
-    Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse, Task, Version,
+    Error, ListTasksResponse, Operation, Response, SendMessageResponse, StreamResponse, Task,
+    Version,
 };
 
 /// Writes the result of a JSON-RPC call.
 ///
 /// # Errors
 /// Unsupported: a card was asked for in a version that its agent does not speak.
-pub fn write_result(out: &mut Vec<u8>, response: &Response, dialect: &Dialect) -> Result<(), Error> {
+pub fn write_result(
+    out: &mut Vec<u8>,
+    response: &Response,
+    dialect: &Dialect,
+) -> Result<(), Error> {
     match dialect {
         Dialect::V1 => write_v1(out, response),
         Dialect::V03 => return write_v03(out, response, Age::Today),
@@ -69,7 +74,9 @@ fn write_v03(out: &mut Vec<u8>, response: &Response, age: Age<'_>) -> Result<(),
         Response::SendMessage(SendMessageResponse::Task(task)) | Response::Task(task) => {
             write(out, &V03(task, age))
         }
-        Response::SendMessage(SendMessageResponse::Message(message)) => write(out, &V03(message, age)),
+        Response::SendMessage(SendMessageResponse::Message(message)) => {
+            write(out, &V03(message, age))
+        }
         Response::ListTasks(page) => write(out, &Page(page, age)),
         Response::PushConfig(config) => write(out, &V03(config, age)),
         Response::ListPushConfigs(list) => {
@@ -151,7 +158,10 @@ pub fn write_failure(out: &mut Vec<u8>, error: &Error, id: Option<&Id<'_>>, vers
 /// Whether a refusal comes as the one event of a stream: the stream client of 0.3 JSON-RPC reads nothing else (01 §6).
 #[must_use]
 pub fn refuses_in_stream(operation: Operation, version: Version) -> bool {
-    let streams = matches!(operation, Operation::SendStreamingMessage | Operation::SubscribeToTask);
+    let streams = matches!(
+        operation,
+        Operation::SendStreamingMessage | Operation::SubscribeToTask
+    );
     streams && version == Version::V03
 }
 

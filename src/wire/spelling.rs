@@ -34,7 +34,10 @@ pub(crate) fn role_v03(role: Role) -> &'static str {
 /// Reads a state in any spelling and any case.
 pub(crate) fn state_from(name: &str) -> Option<TaskState> {
     // Most say it exactly; the others pay for their freedom.
-    if let Some(state) = TaskState::ALL.into_iter().find(|state| state.as_str() == name) {
+    if let Some(state) = TaskState::ALL
+        .into_iter()
+        .find(|state| state.as_str() == name)
+    {
         return Some(state);
     }
     let lower = name.to_ascii_lowercase().replace('_', "-");
@@ -65,7 +68,9 @@ pub(crate) fn state_from_number(number: i64) -> Option<TaskState> {
         TaskState::Rejected,
         TaskState::AuthRequired,
     ];
-    usize::try_from(number).ok().and_then(|number| BY_NUMBER.get(number).copied())
+    usize::try_from(number)
+        .ok()
+        .and_then(|number| BY_NUMBER.get(number).copied())
 }
 
 /// Reads a role in any spelling and any case.
@@ -113,7 +118,8 @@ impl<T> Visitor<'_> for EnumVisitor<T> {
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
-        (self.by_number)(number).ok_or_else(|| E::invalid_value(de::Unexpected::Signed(number), &self))
+        (self.by_number)(number)
+            .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(number), &self))
     }
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
@@ -157,7 +163,10 @@ mod tests {
         for state in TaskState::ALL {
             assert_eq!(state_from(state.as_str()), Some(state));
             assert_eq!(state_from(state_v03(state)), Some(state));
-            assert_eq!(state_from(&state_v03(state).replace('-', "_").to_uppercase()), Some(state));
+            assert_eq!(
+                state_from(&state_v03(state).replace('-', "_").to_uppercase()),
+                Some(state)
+            );
         }
         for (name, state) in [
             ("cancelled", TaskState::Canceled),
@@ -170,7 +179,10 @@ mod tests {
             assert_eq!(state_from(name), Some(state), "{name}");
         }
         assert_eq!(state_from("done"), None);
-        assert_eq!(serde_json::from_str::<TaskState>("6").unwrap(), TaskState::InputRequired);
+        assert_eq!(
+            serde_json::from_str::<TaskState>("6").unwrap(),
+            TaskState::InputRequired
+        );
         assert!(serde_json::from_str::<TaskState>("9").is_err());
         assert!(serde_json::from_str::<TaskState>("-1").is_err());
         assert!(serde_json::from_str::<TaskState>("true").is_err());
@@ -178,7 +190,11 @@ mod tests {
 
     #[test]
     fn roles_are_read_in_every_spelling() {
-        for (text, role) in [("\"ROLE_USER\"", Role::User), ("\"Agent\"", Role::Agent), ("1", Role::User)] {
+        for (text, role) in [
+            ("\"ROLE_USER\"", Role::User),
+            ("\"Agent\"", Role::Agent),
+            ("1", Role::User),
+        ] {
             assert_eq!(serde_json::from_str::<Role>(text).unwrap(), role);
         }
         assert!(serde_json::from_str::<Role>("\"system\"").is_err());

@@ -177,7 +177,12 @@ impl Decoder {
         while !self.failed {
             let end = bytes.iter().position(is_line_end).unwrap_or(bytes.len());
             let (piece, rest) = bytes.split_at(end);
-            if self.size.saturating_add(self.partial.len()).saturating_add(piece.len()) > self.limit {
+            if self
+                .size
+                .saturating_add(self.partial.len())
+                .saturating_add(piece.len())
+                > self.limit
+            {
                 return self.fail();
             }
             let Some((&line_end, rest)) = rest.split_first() else {
@@ -207,11 +212,13 @@ impl Decoder {
         self.failed = true;
         self.partial = Vec::new();
         self.data = None;
-        self.ready.push_back(Err(Error::TooLarge { limit: self.limit }));
+        self.ready
+            .push_back(Err(Error::TooLarge { limit: self.limit }));
     }
 
     fn end_line(&mut self, piece: &[u8], line_end: u8) {
-        let second_half = self.after_cr && line_end == b'\n' && self.partial.is_empty() && piece.is_empty();
+        let second_half =
+            self.after_cr && line_end == b'\n' && self.partial.is_empty() && piece.is_empty();
         self.after_cr = line_end == b'\r';
         if second_half {
             return;
@@ -266,7 +273,12 @@ impl Decoder {
         let event = self.event.take();
         if let Some(data) = self.data.take().filter(|data| !data.is_empty()) {
             let id = self.last_event_id.clone();
-            self.ready.push_back(Ok(Event { event, id, data: owned_text(data), retry: self.retry }));
+            self.ready.push_back(Ok(Event {
+                event,
+                id,
+                data: owned_text(data),
+                retry: self.retry,
+            }));
         }
     }
 }
@@ -291,6 +303,8 @@ fn owned_text(value: Vec<u8>) -> String {
 
 /// Digits only: a sign, which `parse` would take, is not a time.
 fn milliseconds(value: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(value).ok().filter(|value| value.bytes().all(|b| b.is_ascii_digit()))?;
+    let digits = std::str::from_utf8(value)
+        .ok()
+        .filter(|value| value.bytes().all(|b| b.is_ascii_digit()))?;
     digits.parse().ok()
 }

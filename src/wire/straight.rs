@@ -29,7 +29,14 @@ pub(super) fn write_as_answer(out: &mut Vec<u8>, task: &Task) {
 
 /// Writes a task.
 pub(super) fn write_task(out: &mut Vec<u8>, task: &Task) {
-    let Task { id, context_id, status, artifacts, history, metadata } = task;
+    let Task {
+        id,
+        context_id,
+        status,
+        artifacts,
+        history,
+        metadata,
+    } = task;
     out.extend_from_slice(br#"{"id":"#);
     write_text(out, id.as_str());
     let context_id = Some(context_id.as_str()).filter(|id| !id.is_empty());
@@ -49,7 +56,11 @@ pub(super) fn write_task(out: &mut Vec<u8>, task: &Task) {
 }
 
 fn write_status(out: &mut Vec<u8>, status: &TaskStatus) {
-    let TaskStatus { state, message, timestamp } = status;
+    let TaskStatus {
+        state,
+        message,
+        timestamp,
+    } = status;
     out.extend_from_slice(br#"{"state":""#);
     out.extend_from_slice(state.as_str().as_bytes());
     out.push(b'"');
@@ -66,15 +77,27 @@ fn write_status(out: &mut Vec<u8>, status: &TaskStatus) {
 
 /// Writes a message.
 pub(super) fn write_message(out: &mut Vec<u8>, message: &Message) {
-    let Message { message_id, role, parts, context_id, task_id, reference_task_ids, extensions, metadata } =
-        message;
+    let Message {
+        message_id,
+        role,
+        parts,
+        context_id,
+        task_id,
+        reference_task_ids,
+        extensions,
+        metadata,
+    } = message;
     out.extend_from_slice(br#"{"messageId":"#);
     write_text(out, message_id.as_str());
     out.extend_from_slice(br#","role":""#);
     out.extend_from_slice(role.as_str().as_bytes());
     out.extend_from_slice(br#"","parts":"#);
     write_list(out, parts, write_part);
-    write_known(out, br#","contextId":"#, context_id.as_ref().map(ContextId::as_str));
+    write_known(
+        out,
+        br#","contextId":"#,
+        context_id.as_ref().map(ContextId::as_str),
+    );
     write_known(out, br#","taskId":"#, task_id.as_ref().map(TaskId::as_str));
     if !reference_task_ids.is_empty() {
         out.extend_from_slice(br#","referenceTaskIds":"#);
@@ -86,7 +109,14 @@ pub(super) fn write_message(out: &mut Vec<u8>, message: &Message) {
 }
 
 fn write_artifact(out: &mut Vec<u8>, artifact: &Artifact) {
-    let Artifact { artifact_id, name, description, parts, extensions, metadata } = artifact;
+    let Artifact {
+        artifact_id,
+        name,
+        description,
+        parts,
+        extensions,
+        metadata,
+    } = artifact;
     out.extend_from_slice(br#"{"artifactId":"#);
     write_text(out, artifact_id.as_str());
     write_known(out, br#","name":"#, name.as_deref());
@@ -166,7 +196,9 @@ fn needs_escapes(text: &[u8]) -> bool {
 
 /// Without branches, so that the compiler looks at all of them at once.
 fn has_escaped(piece: &[u8; 16]) -> bool {
-    piece.iter().fold(false, |found, &byte| found | is_escaped(byte))
+    piece
+        .iter()
+        .fold(false, |found, &byte| found | is_escaped(byte))
 }
 
 fn is_escaped(byte: u8) -> bool {
@@ -184,7 +216,10 @@ mod tests {
     fn check<T: serde::Serialize>(value: &T, straight: impl Fn(&mut Vec<u8>, &T)) {
         let mut out = b"> ".to_vec();
         straight(&mut out, value);
-        assert_eq!(String::from_utf8(out).unwrap(), format!("> {}", serde_json::to_string(value).unwrap()));
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!("> {}", serde_json::to_string(value).unwrap())
+        );
     }
 
     fn texts() -> Vec<String> {
@@ -197,8 +232,17 @@ mod tests {
     fn messages() -> Vec<Message> {
         let part = Part::text("<p>").with_media_type("text/html");
         let mut messages: Vec<_> = texts().into_iter().map(Message::user).collect();
-        messages.push(Message::agent("one").part("two").part(Part::data(json!({"a": [1]}))).part(part));
-        messages.push(Message::user("in").in_task("task \"1\"").in_context("a/context"));
+        messages.push(
+            Message::agent("one")
+                .part("two")
+                .part(Part::data(json!({"a": [1]})))
+                .part(part),
+        );
+        messages.push(
+            Message::user("in")
+                .in_task("task \"1\"")
+                .in_context("a/context"),
+        );
         messages.push(Message {
             reference_task_ids: vec!["t1".into(), "t2".into()],
             extensions: vec!["urn:x".to_owned()],
@@ -211,7 +255,9 @@ mod tests {
 
     #[test]
     fn what_is_written_straight_is_what_the_model_writes() {
-        messages().iter().for_each(|message| check(message, write_message));
+        messages()
+            .iter()
+            .for_each(|message| check(message, write_message));
         let mut task = Task::default();
         check(&task, write_task);
         task = Task::submitted("an id".into(), "a \"context\"".into(), Timestamp::default());
@@ -222,7 +268,10 @@ mod tests {
         }
         task.history = messages().into_iter().map(std::sync::Arc::new).collect();
         task.status = task.status.with_message(Message::agent("done"));
-        task.artifacts = texts().into_iter().map(|text| Artifact::text("named", text)).collect();
+        task.artifacts = texts()
+            .into_iter()
+            .map(|text| Artifact::text("named", text))
+            .collect();
         task.artifacts.push(Artifact {
             description: Some("what\tit is".to_owned()),
             extensions: vec!["urn:x".to_owned()],
@@ -233,6 +282,9 @@ mod tests {
         task.metadata = Some([("key", Value::from(1))].into_iter().collect());
         check(&task, write_task);
         check(&SendMessageResponse::Task(task), write_answer);
-        check(&SendMessageResponse::Message(Message::agent("hi")), write_answer);
+        check(
+            &SendMessageResponse::Message(Message::agent("hi")),
+            write_answer,
+        );
     }
 }

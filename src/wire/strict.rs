@@ -83,7 +83,11 @@ impl<'de, const NEW: bool, D: Deserializer<'de>> Deserializer<'de> for Strict<D,
     }
 
     #[inline]
-    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, D::Error> {
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        len: usize,
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
         self.0.deserialize_tuple(len, Strict::<_, NEW>(visitor))
     }
 
@@ -94,7 +98,8 @@ impl<'de, const NEW: bool, D: Deserializer<'de>> Deserializer<'de> for Strict<D,
         len: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_tuple_struct(name, len, Strict::<_, NEW>(visitor))
+        self.0
+            .deserialize_tuple_struct(name, len, Strict::<_, NEW>(visitor))
     }
 
     #[inline]
@@ -154,7 +159,10 @@ impl<'de, const NEW: bool, V: Visitor<'de>> Visitor<'de> for Strict<V, NEW> {
     }
 
     #[inline]
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
+    fn visit_newtype_struct<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<V::Value, D::Error> {
         self.0.visit_newtype_struct(Strict::<_, NEW>(deserializer))
     }
 
@@ -178,7 +186,10 @@ impl<'de, const NEW: bool, A: SeqAccess<'de>> SeqAccess<'de> for Strict<A, NEW> 
     type Error = A::Error;
 
     #[inline]
-    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
         self.0.next_element_seed(Strict::<_, NEW>(seed))
     }
 
@@ -192,8 +203,15 @@ impl<'de, const NEW: bool, A: MapAccess<'de>> MapAccess<'de> for Strict<A, NEW> 
     type Error = A::Error;
 
     #[inline]
-    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        if NEW { self.0.next_key_seed(Name(seed)) } else { self.0.next_key_seed(seed) }
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
+        if NEW {
+            self.0.next_key_seed(Name(seed))
+        } else {
+            self.0.next_key_seed(seed)
+        }
     }
 
     #[inline]
@@ -251,6 +269,10 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Name<V> {
 
     #[inline]
     fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
-        if is_old(name) { Err(E::custom("is of an older version")) } else { self.0.visit_str(name) }
+        if is_old(name) {
+            Err(E::custom("is of an older version"))
+        } else {
+            self.0.visit_str(name)
+        }
     }
 }

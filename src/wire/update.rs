@@ -27,7 +27,10 @@ impl Updates {
     /// Nothing is written yet.
     #[must_use]
     pub fn new(dialect: Dialect) -> Self {
-        Self { dialect, chunk: None }
+        Self {
+            dialect,
+            chunk: None,
+        }
     }
 
     /// The dialect.
@@ -45,7 +48,12 @@ impl Updates {
         closes: bool,
     ) {
         if self.dialect == Dialect::V1
-            && let Event::Artifact { artifact, append, last_chunk, metadata: None } = &entry.event
+            && let Event::Artifact {
+                artifact,
+                append,
+                last_chunk,
+                metadata: None,
+            } = &entry.event
             && let Some(text) = lone_text(artifact)
         {
             out.extend_from_slice(self.begin(task, context, &artifact.artifact_id));
@@ -58,12 +66,16 @@ impl Updates {
     }
 
     fn begin(&mut self, task: &TaskId, context: &ContextId, artifact: &ArtifactId) -> &[u8] {
-        let is_known =
-            |chunk: &Chunk| chunk.artifact == *artifact && chunk.task == *task && chunk.context == *context;
+        let is_known = |chunk: &Chunk| {
+            chunk.artifact == *artifact && chunk.task == *task && chunk.context == *context
+        };
         if !self.chunk.as_ref().is_some_and(is_known) {
             self.chunk = None;
         }
-        &self.chunk.get_or_insert_with(|| Chunk::new(task, context, artifact)).begin
+        &self
+            .chunk
+            .get_or_insert_with(|| Chunk::new(task, context, artifact))
+            .begin
     }
 }
 
@@ -77,7 +89,12 @@ impl Chunk {
         begin.extend_from_slice(br#","artifact":{"artifactId":"#);
         write(&mut begin, artifact);
         begin.extend_from_slice(br#","parts":[{"text":"#);
-        Self { task: task.clone(), context: context.clone(), artifact: artifact.clone(), begin }
+        Self {
+            task: task.clone(),
+            context: context.clone(),
+            artifact: artifact.clone(),
+            begin,
+        }
     }
 }
 
@@ -93,8 +110,14 @@ fn end(append: bool, last_chunk: bool) -> &'static [u8] {
 
 /// The text of an artifact that has nothing else but its id.
 fn lone_text(artifact: &Artifact) -> Option<&str> {
-    let Artifact { artifact_id: _, name: None, description: None, parts, extensions, metadata: None } =
-        artifact
+    let Artifact {
+        artifact_id: _,
+        name: None,
+        description: None,
+        parts,
+        extensions,
+        metadata: None,
+    } = artifact
     else {
         return None;
     };
@@ -112,20 +135,44 @@ mod tests {
     /// The same bytes that the model writes.
     #[track_caller]
     fn check(updates: &mut Updates, event: Event) {
-        let entry = Entry { seq: Seq(3), time: Timestamp::default(), event };
-        for (task, context) in [("task \"1\"", "context"), ("task 2", "context"), ("task 2", "\t")] {
+        let entry = Entry {
+            seq: Seq(3),
+            time: Timestamp::default(),
+            event,
+        };
+        for (task, context) in [
+            ("task \"1\"", "context"),
+            ("task 2", "context"),
+            ("task 2", "\t"),
+        ] {
             let (task, context) = (TaskId::from(task), ContextId::from(context));
             let mut out = b"> ".to_vec();
             updates.write(&mut out, &entry, (&task, &context), false);
-            let told = entry.update(&task, &context).map(|event| serde_json::to_string(&event).unwrap());
-            assert_eq!(String::from_utf8(out).unwrap(), format!("> {}", told.unwrap_or_default()));
+            let told = entry
+                .update(&task, &context)
+                .map(|event| serde_json::to_string(&event).unwrap());
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                format!("> {}", told.unwrap_or_default())
+            );
         }
     }
 
     fn chunk(updates: &mut Updates, artifact: Artifact) {
         for (append, last_chunk) in [(false, false), (true, false), (false, true), (true, true)] {
-            for metadata in [None, Some([("key", "value")].into_iter().collect::<Object>())] {
-                check(updates, Event::Artifact { artifact: artifact.clone(), append, last_chunk, metadata });
+            for metadata in [
+                None,
+                Some([("key", "value")].into_iter().collect::<Object>()),
+            ] {
+                check(
+                    updates,
+                    Event::Artifact {
+                        artifact: artifact.clone(),
+                        append,
+                        last_chunk,
+                        metadata,
+                    },
+                );
             }
         }
     }
@@ -135,22 +182,78 @@ mod tests {
         let updates = &mut Updates::new(Dialect::V1);
         let long = "über ".repeat(40);
         let (before, behind) = (format!("\t{long}"), format!("{long}\t"));
-        for text in ["", "plain", "\"", "\\", "\n", "\u{1f}", "\u{7f} ", &long, &before, &behind] {
-            chunk(updates, Artifact { name: None, ..Artifact::text("", text).with_id("an/id") });
+        for text in [
+            "", "plain", "\"", "\\", "\n", "\u{1f}", "\u{7f} ", &long, &before, &behind,
+        ] {
             chunk(
                 updates,
-                Artifact { name: None, ..Artifact::text("", text).with_id("an \"id\"").part("more") },
+                Artifact {
+                    name: None,
+                    ..Artifact::text("", text).with_id("an/id")
+                },
+            );
+            chunk(
+                updates,
+                Artifact {
+                    name: None,
+                    ..Artifact::text("", text).with_id("an \"id\"").part("more")
+                },
             );
             chunk(updates, Artifact::text("named", text));
         }
-        let bare = || Artifact { name: None, ..Artifact::text("", "text") };
-        chunk(updates, Artifact { parts: vec![Part::data(serde_json::json!({"a": 1}))], ..bare() });
-        chunk(updates, Artifact { parts: vec![Part::text("x").with_media_type("text/html")], ..bare() });
-        chunk(updates, Artifact { parts: Vec::new(), ..bare() });
-        chunk(updates, Artifact { description: Some("what it is".to_owned()), ..bare() });
-        chunk(updates, Artifact { extensions: vec!["urn:x".to_owned()], ..bare() });
-        chunk(updates, Artifact { metadata: Some(Object::new()), ..bare() });
-        check(updates, Event::Status { status: TaskStatus::new(TaskState::Working), metadata: None });
+        let bare = || Artifact {
+            name: None,
+            ..Artifact::text("", "text")
+        };
+        chunk(
+            updates,
+            Artifact {
+                parts: vec![Part::data(serde_json::json!({"a": 1}))],
+                ..bare()
+            },
+        );
+        chunk(
+            updates,
+            Artifact {
+                parts: vec![Part::text("x").with_media_type("text/html")],
+                ..bare()
+            },
+        );
+        chunk(
+            updates,
+            Artifact {
+                parts: Vec::new(),
+                ..bare()
+            },
+        );
+        chunk(
+            updates,
+            Artifact {
+                description: Some("what it is".to_owned()),
+                ..bare()
+            },
+        );
+        chunk(
+            updates,
+            Artifact {
+                extensions: vec!["urn:x".to_owned()],
+                ..bare()
+            },
+        );
+        chunk(
+            updates,
+            Artifact {
+                metadata: Some(Object::new()),
+                ..bare()
+            },
+        );
+        check(
+            updates,
+            Event::Status {
+                status: TaskStatus::new(TaskState::Working),
+                metadata: None,
+            },
+        );
         check(updates, Event::TurnStarted);
     }
 }

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::json::read;
 use super::v03::PushConfigIn;
 use crate::model::{
-    ContextId, Error, Message, MessageId, Object, PushConfig, PushConfigId, SendMessageConfiguration,
-    SendMessageRequest, TaskId, int32, non_empty, or_default,
+    ContextId, Error, Message, MessageId, Object, PushConfig, PushConfigId,
+    SendMessageConfiguration, SendMessageRequest, TaskId, int32, non_empty, or_default,
 };
 
 #[derive(Deserialize)]
@@ -30,7 +30,11 @@ pub(super) struct SendIn {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ConfigurationIn {
-    #[serde(default, alias = "accepted_output_modes", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "accepted_output_modes",
+        deserialize_with = "or_default"
+    )]
     accepted_output_modes: Vec<String>,
     // The last two are the draft's names.
     #[serde(
@@ -49,10 +53,14 @@ struct ConfigurationIn {
 
 impl From<ConfigurationIn> for SendMessageConfiguration {
     fn from(read: ConfigurationIn) -> Self {
-        let immediately = read.return_immediately.or(read.blocking.map(|blocking| !blocking));
+        let immediately = read
+            .return_immediately
+            .or(read.blocking.map(|blocking| !blocking));
         Self {
             accepted_output_modes: read.accepted_output_modes,
-            task_push_notification_config: read.task_push_notification_config.map(|config| config.0),
+            task_push_notification_config: read
+                .task_push_notification_config
+                .map(|config| config.0),
             history_length: read.history_length,
             return_immediately: immediately.unwrap_or_default(),
         }
@@ -61,12 +69,16 @@ impl From<ConfigurationIn> for SendMessageConfiguration {
 
 /// Reads what `SendMessage` and `SendStreamingMessage` take.
 pub(super) fn read_send(params: &str) -> Result<Box<SendMessageRequest>, Error> {
-    sent(read(params)?, || has_seed_marks(params)).ok_or_else(|| Error::invalid("message", "is required"))
+    sent(read(params)?, || has_seed_marks(params))
+        .ok_or_else(|| Error::invalid("message", "is required"))
 }
 
 /// The request that was read, if it has a message. Whether it comes from a client whose messages have no ids is looked up
 /// only where this one has none.
-pub(super) fn sent(send: SendIn, has_seed_marks: impl FnOnce() -> bool) -> Option<Box<SendMessageRequest>> {
+pub(super) fn sent(
+    send: SendIn,
+    has_seed_marks: impl FnOnce() -> bool,
+) -> Option<Box<SendMessageRequest>> {
     let mut message = send.message?;
     if message.message_id.is_empty() {
         message.message_id = match send.message_id {
@@ -107,9 +119,13 @@ fn has_seed_marks(params: &str) -> bool {
         #[serde(rename = "type")]
         kind: Option<serde::de::IgnoredAny>,
     }
-    let Ok(params) = serde_json::from_str::<Params<'_>>(params) else { return false };
+    let Ok(params) = serde_json::from_str::<Params<'_>>(params) else {
+        return false;
+    };
     let in_message = |marks: Marks<'_>| {
-        marks.role.is_some_and(|role| role == "user" || role == "agent")
+        marks
+            .role
+            .is_some_and(|role| role == "user" || role == "agent")
             || marks.parts.iter().any(|part| part.kind.is_some())
     };
     params.context_id.is_some() || params.message.is_some_and(in_message)
@@ -124,13 +140,20 @@ pub(super) fn read_push_config(params: &str) -> Result<PushConfig, Error> {
         tenant: Option<String>,
         #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
         task_id: Option<TaskId>,
-        #[serde(default, alias = "configId", alias = "config_id", deserialize_with = "non_empty")]
+        #[serde(
+            default,
+            alias = "configId",
+            alias = "config_id",
+            deserialize_with = "non_empty"
+        )]
         id: Option<PushConfigId>,
         #[serde(alias = "pushNotificationConfig", alias = "push_notification_config")]
         config: Option<PushConfigIn>,
     }
     let draft: Draft = read(params)?;
-    let Some(PushConfigIn(config)) = draft.config else { return read(params) };
+    let Some(PushConfigIn(config)) = draft.config else {
+        return read(params);
+    };
     Ok(PushConfig {
         tenant: draft.tenant,
         id: draft.id.or(config.id),

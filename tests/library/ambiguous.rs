@@ -27,10 +27,19 @@ async fn s83_a_path_is_read_in_one_way() {
             (get("/tasks/a%20b?x=/tasks/c:cancel"), "a b"),
         ] {
             let (method, path) = line.split_once(' ').unwrap();
-            let answer = server.send(&format!("{method} {base}{path} HTTP/1.1"), b"").await;
-            assert_eq!((form.refusal(&answer).0, answer.status), (-32001, 404), "{line}");
+            let answer = server
+                .send(&format!("{method} {base}{path} HTTP/1.1"), b"")
+                .await;
+            assert_eq!(
+                (form.refusal(&answer).0, answer.status),
+                (-32001, 404),
+                "{line}"
+            );
             let body: Value = serde_json::from_str(&answer.body).unwrap();
-            assert_eq!(body["error"]["details"][0]["metadata"]["taskId"], id, "{line}");
+            assert_eq!(
+                body["error"]["details"][0]["metadata"]["taskId"], id,
+                "{line}"
+            );
         }
         for path in [
             "/tasks/",
@@ -47,24 +56,44 @@ async fn s83_a_path_is_read_in_one_way() {
             "/%2e%2e/tasks/a",
             "/tasks/a/pushNotificationConfigs/",
         ] {
-            let answer = server.send(&format!("GET {base}{path} HTTP/1.1"), b"").await;
-            assert_eq!((form.refusal(&answer).0, answer.status), (-32601, 404), "{path}");
+            let answer = server
+                .send(&format!("GET {base}{path} HTTP/1.1"), b"")
+                .await;
+            assert_eq!(
+                (form.refusal(&answer).0, answer.status),
+                (-32601, 404),
+                "{path}"
+            );
         }
         // A verb that is part of the id takes the methods of the id.
-        for line in ["POST /tasks/a%3Acancel", "GET /tasks/a:cancel", "PUT /tasks/a", "DELETE /message:send"]
-        {
+        for line in [
+            "POST /tasks/a%3Acancel",
+            "GET /tasks/a:cancel",
+            "PUT /tasks/a",
+            "DELETE /message:send",
+        ] {
             let (method, path) = line.split_once(' ').unwrap();
-            let answer = server.send(&format!("{method} {base}{path} HTTP/1.1"), b"").await;
-            assert_eq!((answer.status, answer.header("allow").is_some()), (405, true), "{line}");
+            let answer = server
+                .send(&format!("{method} {base}{path} HTTP/1.1"), b"")
+                .await;
+            assert_eq!(
+                (answer.status, answer.header("allow").is_some()),
+                (405, true),
+                "{line}"
+            );
         }
         for id in ["a%00b", "%0d%0aX-Evil:%20x", &"x".repeat(257)] {
-            let answer = server.send(&format!("GET {base}/tasks/{id} HTTP/1.1"), b"").await;
+            let answer = server
+                .send(&format!("GET {base}/tasks/{id} HTTP/1.1"), b"")
+                .await;
             assert_eq!(form.refusal(&answer).0, -32602, "{id}");
             assert!(!answer.head.contains("evil"), "{answer:?}");
         }
     }
     // The whole address in the first line is the same path.
-    let answer = server.send("GET http://localhost/tasks/a:b HTTP/1.1", b"").await;
+    let answer = server
+        .send("GET http://localhost/tasks/a:b HTTP/1.1", b"")
+        .await;
     assert_eq!(Form::Rest1.refusal(&answer).0, -32001);
 }
 
@@ -104,7 +133,10 @@ async fn s66_numbers_are_read_alike_on_every_binding() {
                 let ask = form.ask(operation, params);
                 let quoted = format!("{name}={}", number.trim_matches('"'));
                 let (head, body) = (ask.head.replace(&format!("{name}=7"), &quoted), ask.body);
-                Ask { head, body: body.replace(&format!("\"{name}\":7"), &format!("\"{name}\":{number}")) }
+                Ask {
+                    head,
+                    body: body.replace(&format!("\"{name}\":7"), &format!("\"{name}\":{number}")),
+                }
             };
             for number in bad.iter().chain(also_bad) {
                 let answer = server.ask(&ask(number)).await;
@@ -138,18 +170,31 @@ async fn s81_no_error_shows_what_is_inside() {
             r#"{"message":5}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"hunter"}"#,
         ] {
-            told.push(server.ask(&Ask { body: body.to_owned(), ..ask.clone() }).await);
+            told.push(
+                server
+                    .ask(&Ask {
+                        body: body.to_owned(),
+                        ..ask.clone()
+                    })
+                    .await,
+            );
         }
         for text in ["panic", "error"] {
             told.push(server.ask(&send(form, text)).await);
         }
-        for params in
-            [json!({"id": "gone"}), json!({"id": "x".repeat(300)}), json!({"id": "a", "historyLength": -1})]
-        {
+        for params in [
+            json!({"id": "gone"}),
+            json!({"id": "x".repeat(300)}),
+            json!({"id": "a", "historyLength": -1}),
+        ] {
             told.push(server.ask(&form.ask("GetTask", params)).await);
         }
         told.push(server.ask(&ask.clone().with("A2A-Version", "9.9")).await);
-        told.push(server.ask(&ask.clone().with("Content-Type", "text/plain")).await);
+        told.push(
+            server
+                .ask(&ask.clone().with("Content-Type", "text/plain"))
+                .await,
+        );
         told.push(server.ask(&ask.clone().with("Idempotency-Key", "")).await);
     }
     for path in ["/nowhere", "/v1/nowhere", "/tasks", "/.well-known/x"] {
@@ -191,7 +236,10 @@ async fn r33_what_is_not_known_is_let_pass_and_what_is_said_is_kept() {
                 "configuration": {"futureField": true}, "futureField": 7,
             }),
         );
-        let ask = Ask { body: ask.body.replace("\"ODD\"", odd), ..ask };
+        let ask = Ask {
+            body: ask.body.replace("\"ODD\"", odd),
+            ..ask
+        };
         let answer = server.ask(&ask).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         assert!(
@@ -201,17 +249,27 @@ async fn r33_what_is_not_known_is_let_pass_and_what_is_said_is_kept() {
         assert!(!answer.body.contains("futureField"), "{answer:?}");
     }
     let listed = async |form: Form, time: &str| {
-        let time = if form.is_rpc() { time.to_owned() } else { time.replace('+', "%2B") };
-        server.ask(&form.ask("ListTasks", json!({"statusTimestampAfter": time}))).await
+        let time = if form.is_rpc() {
+            time.to_owned()
+        } else {
+            time.replace('+', "%2B")
+        };
+        server
+            .ask(&form.ask("ListTasks", json!({"statusTimestampAfter": time})))
+            .await
     };
     for form in [Form::Rpc1, Form::Rest1] {
-        for time in
-            ["2020-01-01T00:00:00Z", "2020-01-01T02:00:00.123456789+02:00", "2020-01-01T00:00:00-11:30"]
-        {
+        for time in [
+            "2020-01-01T00:00:00Z",
+            "2020-01-01T02:00:00.123456789+02:00",
+            "2020-01-01T00:00:00-11:30",
+        ] {
             let answer = listed(form, time).await;
             assert_eq!(form.payload(&answer.body)["totalSize"], 3, "{answer:?}");
         }
-        let answer = server.ask(&form.ask("ListTasks", json!({"status": "TASK_STATE_DREAMING"}))).await;
+        let answer = server
+            .ask(&form.ask("ListTasks", json!({"status": "TASK_STATE_DREAMING"})))
+            .await;
         assert_eq!(form.refusal(&answer).0, -32602);
     }
 }
@@ -221,11 +279,19 @@ async fn s84_of_two_headers_that_disagree_none_is_chosen() {
     let server = start(Echo).await;
     for form in FORMS {
         for ask in [send(form, "hi"), form.stream("hi", json!({}))] {
-            let two = ask.clone().with("Idempotency-Key", "a").with("idempotency-key", "b");
+            let two = ask
+                .clone()
+                .with("Idempotency-Key", "a")
+                .with("idempotency-key", "b");
             let (code, words) = form.refusal(&server.ask(&two).await);
-            assert!(code == -32602 && words.contains("Idempotency-Key"), "{words}");
+            assert!(
+                code == -32602 && words.contains("Idempotency-Key"),
+                "{words}"
+            );
             let key = format!("{form:?}");
-            let twice = ask.with("Idempotency-Key", &key).with("Idempotency-Key", &key);
+            let twice = ask
+                .with("Idempotency-Key", &key)
+                .with("Idempotency-Key", &key);
             assert_eq!(server.ask(&twice).await.status, 200);
         }
     }

@@ -50,12 +50,17 @@ async fn deaf(server: &Running) -> TcpStream {
 }
 
 async fn ask_for_flood(server: &Running) -> TcpStream {
-    let ask = Form::Rest1.stream("flood", json!({})).with("Idempotency-Key", "flood");
+    let ask = Form::Rest1
+        .stream("flood", json!({}))
+        .with("Idempotency-Key", "flood");
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let mut stream = soon(socket.connect(server.address)).await.unwrap();
     let length = ask.body.len();
-    let text = format!("{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}", ask.head, ask.body);
+    let text = format!(
+        "{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}",
+        ask.head, ask.body
+    );
     soon(stream.write_all(text.as_bytes())).await.unwrap();
     stream
 }
@@ -66,7 +71,13 @@ async fn deaf_2(server: &Running) -> TcpStream {
     let body = Form::Rest1.stream("flood", json!({})).body;
     // POST http /message:stream, of localhost; and the key, so that it is the same task.
     let key = [&[0][..], &text("idempotency-key"), &text("flood")].concat();
-    let head = [&[0x83, 0x86, 0x04], &text("/message:stream")[..], AUTHORITY, &key].concat();
+    let head = [
+        &[0x83, 0x86, 0x04],
+        &text("/message:stream")[..],
+        AUTHORITY,
+        &key,
+    ]
+    .concat();
     let wide = 0x7fff_ffff_u32.to_be_bytes();
     let call = [
         GREETING.to_vec(),
@@ -83,7 +94,11 @@ async fn deaf_2(server: &Running) -> TcpStream {
 /// All that still comes on HTTP/2, until the call is reset; its connection may stay.
 async fn until_reset(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
-    while !has_reset(&bytes) && soon(stream.read_buf(&mut bytes)).await.is_ok_and(|read| read > 0) {}
+    while !has_reset(&bytes)
+        && soon(stream.read_buf(&mut bytes))
+            .await
+            .is_ok_and(|read| read > 0)
+    {}
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -144,7 +159,10 @@ impl Told {
         match self {
             Self::Nothing => assert_eq!(text, ""),
             Self::Late | Self::Late2 => {
-                assert!(text.starts_with("HTTP/1.1 408") && text.contains("(body_timeout)"), "{text}");
+                assert!(
+                    text.starts_with("HTTP/1.1 408") && text.contains("(body_timeout)"),
+                    "{text}"
+                );
             }
         }
     }
@@ -155,20 +173,30 @@ async fn leave(server: &Running, number: usize) {
     let form = FORMS[number % 4];
     let ask = form.stream("hold", json!({}));
     let mut reader = server.read(&ask).await;
-    assert_eq!(next(form, &mut reader).await, (2, task("submitted", &["hold"])));
+    assert_eq!(
+        next(form, &mut reader).await,
+        (2, task("submitted", &["hold"]))
+    );
     drop(reader);
     let length = ask.body.len() + 1;
     drop(
         say(
             server,
-            format!("{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}", ask.head, ask.body)
-                .as_bytes(),
+            format!(
+                "{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}",
+                ask.head, ask.body
+            )
+            .as_bytes(),
         )
         .await,
     );
     let head = [&[0x83, 0x86, 0x84], AUTHORITY].concat();
-    let abort =
-        [GREETING, &frame(4, 0, 0, &[]), &frame(1, 4, 1, &head), &frame(3, 0, 1, &8_u32.to_be_bytes())];
+    let abort = [
+        GREETING,
+        &frame(4, 0, 0, &[]),
+        &frame(1, 4, 1, &head),
+        &frame(3, 0, 1, &8_u32.to_be_bytes()),
+    ];
     drop(say(server, &abort.concat()).await);
 }
 
@@ -211,7 +239,10 @@ async fn s63_slow_broken_and_leaving_clients_hurt_nobody_else() {
     soon(async { while !has_room_for_two(&server).await {} }).await;
     for told in [to_end(deaf).await, until_reset(deaf_2).await] {
         assert!(told.len() < FLOOD * (256 << 10), "{} bytes", told.len());
-        assert!(!told.contains("TASK_STATE_COMPLETED"), "it was let go before the end");
+        assert!(
+            !told.contains("TASK_STATE_COMPLETED"),
+            "it was let go before the end"
+        );
     }
 }
 
@@ -247,26 +278,48 @@ async fn works(address: SocketAddr, number: usize) {
             assert_eq!(rest(form, &mut reader).await, told, "{form:?}");
         }
         None => {
-            let told =
-                soon(async { open(client.send_streaming_message(request())).await.unwrap().story().await });
+            let told = soon(async {
+                open(client.send_streaming_message(request()))
+                    .await
+                    .unwrap()
+                    .story()
+                    .await
+            });
             let first = format!("artifact {text} one");
-            assert_eq!(told.await, ["task active", &first, "chunk  two", "status completed"], "{version}");
+            assert_eq!(
+                told.await,
+                ["task active", &first, "chunk  two", "status completed"],
+                "{version}"
+            );
         }
     }
-    let SendMessageResponse::Task(task) = soon(client.send_message(request())).await.unwrap() else {
+    let SendMessageResponse::Task(task) = soon(client.send_message(request())).await.unwrap()
+    else {
         panic!("a plain answer");
     };
-    let parts: Vec<_> = task.artifacts.iter().flat_map(|artifact| &artifact.parts).collect();
+    let parts: Vec<_> = task
+        .artifacts
+        .iter()
+        .flat_map(|artifact| &artifact.parts)
+        .collect();
     let texts: Vec<_> = parts.iter().filter_map(|part| part.as_text()).collect();
-    assert_eq!((task.artifacts.len(), texts.concat()), (1, format!("{text} one two")));
+    assert_eq!(
+        (task.artifacts.len(), texts.concat()),
+        (1, format!("{text} one two"))
+    );
 }
 
 async fn begin(address: SocketAddr, form: Form, text: &str) -> TcpStream {
     let ask = form.stream(text, json!({}));
     let mut stream = soon(TcpStream::connect(address)).await.unwrap();
     let length = ask.body.len();
-    let head = format!("{}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}", ask.head);
-    soon(stream.write_all(format!("{head}\r\n\r\n{}", ask.body).as_bytes())).await.unwrap();
+    let head = format!(
+        "{}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}",
+        ask.head
+    );
+    soon(stream.write_all(format!("{head}\r\n\r\n{}", ask.body).as_bytes()))
+        .await
+        .unwrap();
     stream
 }
 

@@ -5,7 +5,9 @@ use attache::model::AgentExtension;
 use attache::{AgentCard, Server};
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Ask, Echo, FORMS, Form, Running, local_webhooks, start, start_as, start_with};
+use crate::harness::{
+    Answer, Ask, Echo, FORMS, Form, Running, local_webhooks, start, start_as, start_with,
+};
 
 const KEY: &str = "ann-has-a-long-key-0001";
 
@@ -16,8 +18,10 @@ async fn with_push() -> Running {
 impl Form {
     /// A call on the webhooks of a task, in the members that each form has for it.
     fn push(self, operation: &str, task: &str, config: Value) -> Ask {
-        let name =
-            format!("{operation}TaskPushNotificationConfig{}", if operation == "List" { "s" } else { "" });
+        let name = format!(
+            "{operation}TaskPushNotificationConfig{}",
+            if operation == "List" { "s" } else { "" }
+        );
         let params = match (self, operation) {
             (Self::Rpc1 | Self::Rest1, _) => {
                 let mut params = config;
@@ -50,7 +54,9 @@ impl Form {
     fn registration(self, task: &str, id: &str, url: &str) -> Value {
         let nested = json!({"id": id, "url": url, "token": "t-1"});
         match self {
-            Self::Rpc1 | Self::Rest1 => json!({"taskId": task, "id": id, "url": url, "token": "t-1"}),
+            Self::Rpc1 | Self::Rest1 => {
+                json!({"taskId": task, "id": id, "url": url, "token": "t-1"})
+            }
             Self::Rpc03 => json!({"taskId": task, "pushNotificationConfig": nested}),
             Self::Rest03 => {
                 json!({"name": format!("tasks/{task}/pushNotificationConfigs/{id}"), "pushNotificationConfig": nested})
@@ -60,7 +66,10 @@ impl Form {
 }
 
 async fn task(server: &Running) -> String {
-    server.say("hi", json!({})).await["id"].as_str().unwrap().to_owned()
+    server.say("hi", json!({})).await["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 async fn result(server: &Running, form: Form, ask: &Ask) -> Value {
@@ -76,26 +85,70 @@ async fn webhooks_are_registered_read_listed_and_removed() {
         let task = task(&server).await;
         let config = |id: &str, url: &str| json!({"id": id, "url": url, "token": "t-1"});
         let (one, two) = ("http://127.0.0.1:9/one", "http://localhost:9/two");
-        let made = result(&server, form, &form.push("Create", &task, config("mine", one))).await;
+        let made = result(
+            &server,
+            form,
+            &form.push("Create", &task, config("mine", one)),
+        )
+        .await;
         assert_eq!(made, form.registration(&task, "mine", one));
         // The same id again is the same webhook, elsewhere.
-        let made = result(&server, form, &form.push("Create", &task, config("mine", two))).await;
+        let made = result(
+            &server,
+            form,
+            &form.push("Create", &task, config("mine", two)),
+        )
+        .await;
         assert_eq!(made, form.registration(&task, "mine", two));
         // Every form reads what another one wrote.
         for form in FORMS {
-            let read = result(&server, form, &form.push("Get", &task, json!({"id": "mine"}))).await;
+            let read = result(
+                &server,
+                form,
+                &form.push("Get", &task, json!({"id": "mine"})),
+            )
+            .await;
             assert_eq!(read, form.registration(&task, "mine", two));
         }
-        result(&server, form, &form.push("Create", &task, config("other", one))).await;
+        result(
+            &server,
+            form,
+            &form.push("Create", &task, config("other", one)),
+        )
+        .await;
         let list = result(&server, form, &form.push("List", &task, json!({}))).await;
-        let both = json!([form.registration(&task, "mine", two), form.registration(&task, "other", one)]);
-        assert_eq!(list, if form == Form::Rpc03 { both } else { json!({"configs": both}) });
+        let both = json!([
+            form.registration(&task, "mine", two),
+            form.registration(&task, "other", one)
+        ]);
+        assert_eq!(
+            list,
+            if form == Form::Rpc03 {
+                both
+            } else {
+                json!({"configs": both})
+            }
+        );
         for _ in 0..2 {
             // Once or twice: it is gone.
-            let gone = result(&server, form, &form.push("Delete", &task, json!({"id": "mine"}))).await;
-            assert_eq!(gone, if form.is_rpc() { Value::Null } else { json!({}) });
+            let gone = result(
+                &server,
+                form,
+                &form.push("Delete", &task, json!({"id": "mine"})),
+            )
+            .await;
+            assert_eq!(
+                gone,
+                if form.is_rpc() {
+                    Value::Null
+                } else {
+                    json!({})
+                }
+            );
         }
-        let answer = server.ask(&form.push("Get", &task, json!({"id": "mine"}))).await;
+        let answer = server
+            .ask(&form.push("Get", &task, json!({"id": "mine"})))
+            .await;
         assert_eq!(form.refusal(&answer).0, -32001);
     }
 }
@@ -109,15 +162,33 @@ async fn a_webhook_without_an_id_gets_one_by_the_rule_of_its_version() {
         for _ in 0..2 {
             result(&server, form, &form.push("Create", &task, config.clone())).await;
         }
-        let list = result(&server, Form::Rpc1, &Form::Rpc1.push("List", &task, json!({}))).await;
-        let ids: Vec<_> = list["configs"].as_array().unwrap().iter().map(|config| &config["id"]).collect();
+        let list = result(
+            &server,
+            Form::Rpc1,
+            &Form::Rpc1.push("List", &task, json!({})),
+        )
+        .await;
+        let ids: Vec<_> = list["configs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|config| &config["id"])
+            .collect();
         match form.is_v1() {
-            true => assert!(ids.len() == 2 && ids[0] != ids[1] && !ids.contains(&&json!(task)), "{ids:?}"),
+            true => assert!(
+                ids.len() == 2 && ids[0] != ids[1] && !ids.contains(&&json!(task)),
+                "{ids:?}"
+            ),
             // A second one without an id is the first one again.
             false => assert_eq!(ids, [&json!(task)]),
         }
         // 0.3 may ask for any.
-        let any = result(&server, Form::Rpc03, &Form::Rpc03.push("Get", &task, json!({}))).await;
+        let any = result(
+            &server,
+            Form::Rpc03,
+            &Form::Rpc03.push("Get", &task, json!({})),
+        )
+        .await;
         assert_eq!(any["pushNotificationConfig"]["id"], *ids[0]);
     }
 }
@@ -126,13 +197,21 @@ async fn a_webhook_without_an_id_gets_one_by_the_rule_of_its_version() {
 async fn a_webhook_is_refused_alike_everywhere() {
     let mut card = AgentCard::new("Echo", "Says it back");
     card.capabilities.push_notifications = Some(false);
-    let (server, silent) = (with_push().await, start_as(card, Echo, |server| server).await);
+    let (server, silent) = (
+        with_push().await,
+        start_as(card, Echo, |server| server).await,
+    );
     let config = json!({"id": "c", "url": "http://127.0.0.1:9/"});
     for form in FORMS {
         let task = task(&server).await;
         for operation in ["Create", "Get", "List", "Delete"] {
             let code = async |server: &Running| {
-                form.refusal(&server.ask(&form.push(operation, "gone", config.clone())).await).0
+                form.refusal(
+                    &server
+                        .ask(&form.push(operation, "gone", config.clone()))
+                        .await,
+                )
+                .0
             };
             assert_eq!(code(&server).await, -32001, "{form:?} {operation}");
             // Before it is looked whether there is such a task.
@@ -147,18 +226,28 @@ async fn a_webhook_is_refused_alike_everywhere() {
             "https://a b/",
             "javascript:x",
         ] {
-            let answer = server.ask(&form.push("Create", &task, json!({"url": url}))).await;
+            let answer = server
+                .ask(&form.push("Create", &task, json!({"url": url})))
+                .await;
             let (code, words) = form.refusal(&answer);
             assert_eq!(code, -32602, "{form:?} {url}");
-            assert!(words.contains("url") && !words.contains("passwd"), "{words}");
+            assert!(
+                words.contains("url") && !words.contains("passwd"),
+                "{words}"
+            );
         }
         for number in 0..32 {
             let config = json!({"id": number.to_string(), "url": "http://127.0.0.1:9/"});
             result(&server, form, &form.push("Create", &task, config)).await;
         }
-        let answer = server.ask(&form.push("Create", &task, config.clone())).await;
+        let answer = server
+            .ask(&form.push("Create", &task, config.clone()))
+            .await;
         let (code, words) = form.refusal(&answer);
-        assert!(code == -32602 && words.contains("max_push_configs"), "{words}");
+        assert!(
+            code == -32602 && words.contains("max_push_configs"),
+            "{words}"
+        );
     }
 }
 
@@ -180,21 +269,51 @@ async fn a_webhook_that_comes_with_a_message_is_registered() {
             )
         };
         let sent = result(&server, form, &send(&config, json!({}))).await;
-        let id = if form == Form::Rpc03 { &sent["id"] } else { &sent["task"]["id"] }.as_str().unwrap();
-        let read = result(&server, form, &form.push("Get", id, json!({"id": "inline"}))).await;
+        let id = if form == Form::Rpc03 {
+            &sent["id"]
+        } else {
+            &sent["task"]["id"]
+        }
+        .as_str()
+        .unwrap();
+        let read = result(
+            &server,
+            form,
+            &form.push("Get", id, json!({"id": "inline"})),
+        )
+        .await;
         assert_eq!(read, form.registration(id, "inline", "http://127.0.0.1:9/"));
         // What is refused leaves nothing behind: the task has ended.
         let late = json!({"id": "late", "url": "http://127.0.0.1:9/"});
-        assert_eq!(form.refusal(&server.ask(&send(&late, json!({"taskId": id}))).await).0, -32004);
-        assert_eq!(form.refusal(&server.ask(&form.push("Get", id, json!({"id": "late"}))).await).0, -32001);
+        assert_eq!(
+            form.refusal(&server.ask(&send(&late, json!({"taskId": id}))).await)
+                .0,
+            -32004
+        );
+        assert_eq!(
+            form.refusal(
+                &server
+                    .ask(&form.push("Get", id, json!({"id": "late"})))
+                    .await
+            )
+            .0,
+            -32001
+        );
         let bad = json!({"id": "x", "url": "gopher://example.com/"});
-        assert_eq!(form.refusal(&server.ask(&send(&bad, json!({}))).await).0, -32602);
+        assert_eq!(
+            form.refusal(&server.ask(&send(&bad, json!({}))).await).0,
+            -32602
+        );
     }
 }
 
 async fn with_extensions() -> Running {
     let mut card = AgentCard::new("Echo", "Says it back");
-    for (uri, required) in [("urn:need", Some(true)), ("urn:may", None), ("urn:idle", Some(false))] {
+    for (uri, required) in [
+        ("urn:need", Some(true)),
+        ("urn:may", None),
+        ("urn:idle", Some(false)),
+    ] {
         card.capabilities.extensions.push(AgentExtension {
             uri: uri.to_owned(),
             required,
@@ -210,9 +329,15 @@ async fn extensions_are_active_when_asked_for_and_the_answer_says_so() {
     for form in FORMS {
         for operation in ["SendMessage", "SendStreamingMessage"] {
             let send = form.ask(operation, json!({"message": form.message("hi", json!({}))}));
-            let one = send.clone().with("A2A-Extensions", "urn:need, urn:other,,urn:may");
+            let one = send
+                .clone()
+                .with("A2A-Extensions", "urn:need, urn:other,,urn:may");
             let answer = server.ask(&one).await;
-            assert_eq!(answer.header("a2a-extensions"), Some("urn:need, urn:may"), "{answer:?}");
+            assert_eq!(
+                answer.header("a2a-extensions"),
+                Some("urn:need, urn:may"),
+                "{answer:?}"
+            );
             assert_eq!(answer.header("x-a2a-extensions"), None);
             let old = send.clone().with("X-A2A-Extensions", "urn:need");
             let answer = server.ask(&old).await;
@@ -235,10 +360,14 @@ async fn extensions_are_active_when_asked_for_and_the_answer_says_so() {
 async fn an_extension_that_is_required_must_be_asked_for() {
     let server = with_extensions().await;
     for form in FORMS {
-        let send = form.ask("SendMessage", json!({"message": form.message("hi", json!({}))}));
+        let send = form.ask(
+            "SendMessage",
+            json!({"message": form.message("hi", json!({}))}),
+        );
         for ask in [
             send.clone(),
-            send.clone().with("A2A-Extensions", "urn:may, URN:NEED, urn:need2"),
+            send.clone()
+                .with("A2A-Extensions", "urn:may, URN:NEED, urn:need2"),
             form.subscribe("x"),
         ] {
             let answer = server.ask(&ask).await;
@@ -247,7 +376,11 @@ async fn an_extension_that_is_required_must_be_asked_for() {
             assert!(answer.body.contains("urn:need"), "{answer:?}");
         }
         // What is wrong with the request itself comes first.
-        assert_eq!(form.refusal(&server.ask(&form.ask("SendMessage", json!({}))).await).0, -32602);
+        assert_eq!(
+            form.refusal(&server.ask(&form.ask("SendMessage", json!({}))).await)
+                .0,
+            -32602
+        );
     }
     assert_eq!(server.get("/.well-known/agent-card.json").await.status, 200);
 }
@@ -269,9 +402,11 @@ async fn the_extended_card_is_there_if_there_is_one() {
     let keys = Keys::new();
     keys.take("ann", &KEY.into(), |ann| ann).unwrap();
     let known = Access::by(keys);
-    let full = start_as(AgentCard::new("Public", "For all"), Echo, |server: Server| {
-        server.extended_card(extended).access(known)
-    })
+    let full = start_as(
+        AgentCard::new("Public", "For all"),
+        Echo,
+        |server: Server| server.extended_card(extended).access(known),
+    )
     .await;
     for form in FORMS {
         let ask = form.ask("GetExtendedAgentCard", json!({}));
@@ -282,7 +417,11 @@ async fn the_extended_card_is_there_if_there_is_one() {
         let card = result(&full, form, &ask.with("X-API-Key", KEY)).await;
         assert_eq!(card["name"], "Extended", "{form:?}");
         assert_eq!(card.get("url").is_some(), !form.is_v1(), "{card}");
-        assert_eq!(card.get("supportedInterfaces").is_some(), form.is_v1(), "{card}");
+        assert_eq!(
+            card.get("supportedInterfaces").is_some(),
+            form.is_v1(),
+            "{card}"
+        );
     }
     let old = format!("GET /agent/authenticatedExtendedCard HTTP/1.1\r\nX-API-Key: {KEY}");
     let old = full.send(&old, b"").await;
@@ -299,8 +438,15 @@ async fn an_answer_comes_in_the_media_type_of_the_request() {
     let a2a = "application/a2a+json";
     let media_type = |answer: &Answer| answer.header("content-type").unwrap().to_owned();
     for form in FORMS {
-        let ask = form.ask("SendMessage", json!({"message": form.message("hi", json!({}))}));
-        let own = if form == Form::Rest1 { a2a } else { "application/json" };
+        let ask = form.ask(
+            "SendMessage",
+            json!({"message": form.message("hi", json!({}))}),
+        );
+        let own = if form == Form::Rest1 {
+            a2a
+        } else {
+            "application/json"
+        };
         let typed = |media_type: &str| Ask {
             head: ask.head.replace("application/json", media_type),
             body: ask.body.clone(),
@@ -310,19 +456,35 @@ async fn an_answer_comes_in_the_media_type_of_the_request() {
             (typed(a2a), own),
             (typed("Application/A2A+JSON; charset=utf-8"), own),
             (typed("application/vnd.example+json"), "application/json"),
-            (ask.clone().with("Accept", "text/html, application/a2a+json;q=0.9"), own),
+            (
+                ask.clone()
+                    .with("Accept", "text/html, application/a2a+json;q=0.9"),
+                own,
+            ),
             (ask.clone().with("Accept", "*/*"), "application/json"),
         ] {
             let answer = server.ask(&ask).await;
-            assert_eq!((answer.status, media_type(&answer)), (200, expected.to_owned()), "{form:?} {ask:?}");
+            assert_eq!(
+                (answer.status, media_type(&answer)),
+                (200, expected.to_owned()),
+                "{form:?} {ask:?}"
+            );
         }
         // Errors are read by clients that know no other type.
-        let bad = Ask { body: "{".to_owned(), ..typed(a2a) };
+        let bad = Ask {
+            body: "{".to_owned(),
+            ..typed(a2a)
+        };
         let answer = server.ask(&bad).await;
-        assert_eq!((form.refusal(&answer).0, media_type(&answer)), (-32700, "application/json".to_owned()));
+        assert_eq!(
+            (form.refusal(&answer).0, media_type(&answer)),
+            (-32700, "application/json".to_owned())
+        );
     }
     let task = task(&server).await;
-    let get = Form::Rest1.ask("GetTask", json!({"id": task})).with("Accept", a2a);
+    let get = Form::Rest1
+        .ask("GetTask", json!({"id": task}))
+        .with("Accept", a2a);
     assert_eq!(media_type(&server.ask(&get).await), a2a);
 }
 
@@ -330,14 +492,19 @@ async fn an_answer_comes_in_the_media_type_of_the_request() {
 async fn s79_another_media_type_is_refused_on_every_binding() {
     let server = start(Echo).await;
     for form in FORMS {
-        let ask = form.ask("SendMessage", json!({"message": form.message("hi", json!({}))}));
+        let ask = form.ask(
+            "SendMessage",
+            json!({"message": form.message("hi", json!({}))}),
+        );
         for media_type in [
             "text/plain",
             "application/x-www-form-urlencoded",
             "multipart/form-data; boundary=application/json",
         ] {
-            let wrong =
-                Ask { head: ask.head.replace("application/json", media_type), body: ask.body.clone() };
+            let wrong = Ask {
+                head: ask.head.replace("application/json", media_type),
+                body: ask.body.clone(),
+            };
             let twice = ask.clone().with("Content-Type", media_type);
             for ask in [wrong, twice] {
                 let answer = server.ask(&ask).await;
@@ -352,23 +519,31 @@ async fn s79_another_media_type_is_refused_on_every_binding() {
 
 #[tokio::test]
 async fn r19_a_task_is_canceled_without_a_body_and_only_once() {
-    let server = start(async |turn: attache::Turn| -> Result<attache::Outcome, attache::Failure> {
-        turn.say("on it").await;
-        std::future::pending().await
-    })
+    let server = start(
+        async |turn: attache::Turn| -> Result<attache::Outcome, attache::Failure> {
+            turn.say("on it").await;
+            std::future::pending().await
+        },
+    )
     .await;
     for form in FORMS {
         let mut reader = server.read(&form.stream("go", json!({}))).await;
         let payload = form.payload(&reader.one().await.data);
-        let id = if form == Form::Rpc03 { &payload["id"] } else { &payload["task"]["id"] }
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let id = if form == Form::Rpc03 {
+            &payload["id"]
+        } else {
+            &payload["task"]["id"]
+        }
+        .as_str()
+        .unwrap()
+        .to_owned();
         let cancel = form.ask("CancelTask", json!({"id": id}));
         let bare = match form {
             Form::Rpc1 | Form::Rpc03 => cancel.clone(),
             Form::Rest1 | Form::Rest03 => Ask {
-                head: cancel.head.replace("\r\nContent-Type: application/json", ""),
+                head: cancel
+                    .head
+                    .replace("\r\nContent-Type: application/json", ""),
                 body: String::new(),
             },
         };
@@ -376,7 +551,10 @@ async fn r19_a_task_is_canceled_without_a_body_and_only_once() {
         assert_eq!(canceled["id"], id);
         let code = async |ask: &Ask| form.refusal(&server.ask(ask).await);
         assert_eq!(code(&cancel).await.0, -32002);
-        assert_eq!(code(&form.ask("CancelTask", json!({"id": "gone"}))).await.0, -32001);
+        assert_eq!(
+            code(&form.ask("CancelTask", json!({"id": "gone"}))).await.0,
+            -32001
+        );
         assert_eq!(reader.rest().await.len(), 2);
     }
 }
@@ -387,21 +565,45 @@ async fn a_card_is_cached_and_asked_for_again_cheaply() {
     for path in ["/.well-known/agent-card.json", "/.well-known/agent.json"] {
         let whole = server.get(path).await;
         let tag = whole.header("etag").unwrap().to_owned();
-        assert!(whole.header("cache-control").unwrap().contains("max-age=300"), "{whole:?}");
-        for known in [tag.clone(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".to_owned()] {
-            let answer = server.send(&format!("GET {path} HTTP/1.1\r\nIf-None-Match: {known}"), b"").await;
+        assert!(
+            whole
+                .header("cache-control")
+                .unwrap()
+                .contains("max-age=300"),
+            "{whole:?}"
+        );
+        for known in [
+            tag.clone(),
+            format!("W/{tag}"),
+            format!("\"x\", {tag}"),
+            "*".to_owned(),
+        ] {
+            let answer = server
+                .send(
+                    &format!("GET {path} HTTP/1.1\r\nIf-None-Match: {known}"),
+                    b"",
+                )
+                .await;
             assert_eq!((answer.status, answer.body.as_str()), (304, ""), "{known}");
             assert_eq!(answer.header("etag"), Some(tag.as_str()));
         }
-        let other = server.send(&format!("GET {path} HTTP/1.1\r\nIf-None-Match: \"x\""), b"").await;
+        let other = server
+            .send(&format!("GET {path} HTTP/1.1\r\nIf-None-Match: \"x\""), b"")
+            .await;
         assert_eq!((other.status, other.body), (200, whole.body.clone()));
         let head = server.send(&format!("HEAD {path} HTTP/1.1"), b"").await;
         assert_eq!((head.status, head.body.as_str()), (200, ""));
-        assert_eq!(head.header("content-length"), whole.header("content-length"));
+        assert_eq!(
+            head.header("content-length"),
+            whole.header("content-length")
+        );
         assert_eq!(head.header("etag"), Some(tag.as_str()));
         for method in ["POST", "PUT", "DELETE"] {
             let answer = server.send(&format!("{method} {path} HTTP/1.1"), b"").await;
-            assert_eq!((answer.status, answer.header("allow")), (405, Some("get, head")));
+            assert_eq!(
+                (answer.status, answer.header("allow")),
+                (405, Some("get, head"))
+            );
         }
     }
 }

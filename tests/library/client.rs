@@ -40,19 +40,25 @@ enum Got {
 async fn ask(client: &Client, request: Request) -> Result<Got, Error> {
     let answer = match request {
         Request::SendStreamingMessage(request) => {
-            return soon(async { Ok(all(client.send_streaming_message(*request).await?).await) }).await;
+            return soon(async { Ok(all(client.send_streaming_message(*request).await?).await) })
+                .await;
         }
         Request::SubscribeToTask(request) => {
-            return soon(async { Ok(all(client.subscribe_to_task(request, None).await?).await) }).await;
+            return soon(async { Ok(all(client.subscribe_to_task(request, None).await?).await) })
+                .await;
         }
-        Request::SendMessage(request) => Response::SendMessage(soon(client.send_message(*request)).await?),
+        Request::SendMessage(request) => {
+            Response::SendMessage(soon(client.send_message(*request)).await?)
+        }
         Request::GetTask(request) => Response::Task(soon(client.get_task(request)).await?),
         Request::ListTasks(request) => Response::ListTasks(soon(client.list_tasks(request)).await?),
         Request::CancelTask(request) => Response::Task(soon(client.cancel_task(request)).await?),
         Request::CreatePushConfig(config) => {
             Response::PushConfig(soon(client.create_push_config(*config)).await?)
         }
-        Request::GetPushConfig(request) => Response::PushConfig(soon(client.get_push_config(request)).await?),
+        Request::GetPushConfig(request) => {
+            Response::PushConfig(soon(client.get_push_config(request)).await?)
+        }
         Request::ListPushConfigs(request) => {
             Response::ListPushConfigs(soon(client.list_push_configs(request)).await?)
         }

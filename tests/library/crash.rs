@@ -62,7 +62,9 @@ impl Drop for Seed {
 }
 
 fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|value| value.parse().unwrap())
+    std::env::var(variable)
+        .ok()
+        .map(|value| value.parse().unwrap())
 }
 
 /// Waits for a moment to kill: after so many answers, or at any time.
@@ -103,7 +105,10 @@ async fn what_was_acknowledged_survives_kill_9() {
         let mut clients = JoinSet::new();
         for client in 0..CLIENTS {
             let parked: Vec<_> = ledger.parked.pop().into_iter().collect();
-            let known = parked.iter().map(|id| (id.clone(), ledger.known[id].clone())).collect();
+            let known = parked
+                .iter()
+                .map(|id| (id.clone(), ledger.known[id].clone()))
+                .collect();
             let client = Client {
                 name: format!("{crash}-{client}"),
                 address,
@@ -135,7 +140,11 @@ async fn what_was_acknowledged_survives_kill_9() {
     process.kill();
     let killed = began.elapsed();
     let logs = check_file(&folder.path().join(FILE), &ledger, &followed).await;
-    let cut = ledger.known.values().filter(|known| state(&known.task) == FAILED).count();
+    let cut = ledger
+        .known
+        .values()
+        .filter(|known| state(&known.task) == FAILED)
+        .count();
     println!(
         "{crashes} kills in {killed:?}; {logs} tasks, {cut} of them cut off; {} followed",
         followed.len()

@@ -38,7 +38,9 @@ async fn r05_a_hundred_readers_see_the_same_in_the_same_order() {
             Seen::Status(state, text, _) => Seen::Status(state, text, None),
             other => other,
         };
-        told.into_iter().map(|(at, seen)| (at, plain(seen))).collect()
+        told.into_iter()
+            .map(|(at, seen)| (at, plain(seen)))
+            .collect()
     };
     let first = plain(rest(Form::Rpc1, &mut scene.reader).await);
     assert_eq!(first.len(), 56);
@@ -73,7 +75,10 @@ async fn r07_three_thousand_events_arrive_in_order_however_they_are_read() {
         let mut reader = server.read(&form.stream("3000 10", json!({}))).await;
         let (at, first) = next(form, &mut reader).await;
         assert_eq!((at, first), (2, task("submitted", &["3000 10"])));
-        assert_eq!(next(form, &mut reader).await, (4, form.status("working", "", false)));
+        assert_eq!(
+            next(form, &mut reader).await,
+            (4, form.status("working", "", false))
+        );
         let events = rest(form, &mut reader).await;
         assert_eq!(events.len(), 3001);
         for (number, (at, event)) in events.iter().enumerate() {
@@ -98,26 +103,41 @@ async fn r06_s64_a_reader_that_never_reads_delays_nobody_and_is_let_go() {
     let server = start_with(Writes, |server| server.serving(limits)).await;
     let form = Form::Rest1;
     // More than the kernel keeps for a connection, on both sides together. The key makes it one task for both.
-    let ask = form.stream("160 262144", json!({})).with("Idempotency-Key", "k");
+    let ask = form
+        .stream("160 262144", json!({}))
+        .with("Idempotency-Key", "k");
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let mut silent = soon(socket.connect(server.address)).await.unwrap();
     let length = ask.body.len();
-    let head = format!("{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}", ask.head, ask.body);
+    let head = format!(
+        "{}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{}",
+        ask.head, ask.body
+    );
     silent.write_all(head.as_bytes()).await.unwrap();
     silent.readable().await.unwrap();
     let mut reader = server.begin(&ask.head, ask.body.as_bytes()).await;
     let mut read = Vec::new();
     soon(reader.read_to_end(&mut read)).await.unwrap();
     assert!(read.ends_with(b"\n\n\r\n0\r\n\r\n"), "{} bytes", read.len());
-    assert_eq!(String::from_utf8(read).unwrap().matches("artifactUpdate").count(), 160);
+    assert_eq!(
+        String::from_utf8(read)
+            .unwrap()
+            .matches("artifactUpdate")
+            .count(),
+        160
+    );
     // There are two places: this one comes free at once, the other one when the silent one is let go.
     let _first = soon(async { hold(&server, form).await }).await;
     let _second = soon(async { hold(&server, form).await }).await;
     // What is left of the stream ends in the middle.
     let mut left = Vec::new();
     let ended = soon(silent.read_to_end(&mut left)).await;
-    assert!(ended.is_err() || !left.ends_with(b"0\r\n\r\n"), "{} bytes", left.len());
+    assert!(
+        ended.is_err() || !left.ends_with(b"0\r\n\r\n"),
+        "{} bytes",
+        left.len()
+    );
 }
 
 /// A stream that holds a place, as soon as there is one.
@@ -128,7 +148,10 @@ async fn hold(server: &crate::harness::Running, form: Form) -> crate::harness::R
             reader.one().await;
             return reader;
         }
-        assert_eq!((reader.status, reader.header("retry-after")), (503, Some("1")));
+        assert_eq!(
+            (reader.status, reader.header("retry-after")),
+            (503, Some("1"))
+        );
     }
 }
 
@@ -140,10 +163,17 @@ async fn r08_a_silent_stream_is_kept_open_by_comments() {
         let before = scene.reader.comments();
         scene.reader.until_comments(before + 3).await;
         scene.strings.end(Outcome::Completed).await;
-        assert_eq!(rest(form, &mut scene.reader).await, [(6, form.status("completed", "", true))]);
+        assert_eq!(
+            rest(form, &mut scene.reader).await,
+            [(6, form.status("completed", "", true))]
+        );
         // A comment is a frame of its own and has no position.
         let text = scene.reader.text.replace(": keep-alive\n\n", "");
-        assert!(text.split_terminator("\n\n").all(|frame| frame.starts_with("id: ")), "{text}");
+        assert!(
+            text.split_terminator("\n\n")
+                .all(|frame| frame.starts_with("id: ")),
+            "{text}"
+        );
     }
 }
 
@@ -161,7 +191,11 @@ async fn r08_a_busy_stream_needs_no_comments() {
         silent += before.elapsed().as_millis() / every.as_millis();
         before = asked;
     }
-    assert!(scene.reader.comments() as u128 <= silent, "{} of {silent}", scene.reader.comments());
+    assert!(
+        scene.reader.comments() as u128 <= silent,
+        "{} of {silent}",
+        scene.reader.comments()
+    );
 }
 
 #[tokio::test]
@@ -178,7 +212,10 @@ async fn a_subscription_to_a_task_that_waits_ends_after_a_while_and_one_that_wor
         subscriber.until_comments(before + 5).await;
         scene.strings.end(Outcome::ask("which?")).await;
         scene.reader.rest().await;
-        assert_eq!(rest(form, &mut subscriber).await, [(6, form.status("input-required", "which?", false))]);
+        assert_eq!(
+            rest(form, &mut subscriber).await,
+            [(6, form.status("input-required", "which?", false))]
+        );
         for mut late in [scene.subscribe(form).await, scene.resume(form, 5).await] {
             assert_eq!(rest(form, &mut late).await.len(), 1);
         }
@@ -190,7 +227,10 @@ async fn s64_streams_beyond_the_limits_are_refused_with_a_hint_and_nothing_is_se
     for form in FORMS {
         for (limits, name) in [
             (settings(|settings| settings.max_streams = 2), "max_streams"),
-            (settings(|settings| settings.max_streams_per_task = 2), "max_streams_per_task"),
+            (
+                settings(|settings| settings.max_streams_per_task = 2),
+                "max_streams_per_task",
+            ),
         ] {
             let mut scene = Scene::with(form, limits).await;
             let mut second = scene.subscribe(form).await;
@@ -227,16 +267,26 @@ async fn r11_a_server_that_stops_ends_its_streams_and_answers_its_calls() {
         let scene = Scene::new(form).await;
         let mut subscriber = scene.subscribe(form).await;
         subscriber.one().await;
-        let body = request("SendMessage", &json!({"message": message("more", json!({"taskId": scene.id}))}));
+        let body = request(
+            "SendMessage",
+            &json!({"message": message("more", json!({"taskId": scene.id}))}),
+        );
         let head = "POST / HTTP/1.1\r\nContent-Type: application/json";
         let call = scene.server.begin(head, body.as_bytes()).await;
         // The call is in: its message comes before the next thing the agent says.
         let mut watcher = scene.subscribe(form).await;
         watcher.one().await;
         // A connection that has said nothing yet holds nobody up.
-        let _idle = tokio::net::TcpStream::connect(scene.server.address).await.unwrap();
+        let _idle = tokio::net::TcpStream::connect(scene.server.address)
+            .await
+            .unwrap();
         scene.server.get("/healthz").await;
-        let Scene { mut server, mut strings, mut reader, .. } = scene;
+        let Scene {
+            mut server,
+            mut strings,
+            mut reader,
+            ..
+        } = scene;
         let readers = async {
             for reader in [&mut reader, &mut subscriber, &mut watcher] {
                 // In good order, and without a word that it is over: it is not.
@@ -252,6 +302,10 @@ async fn r11_a_server_that_stops_ends_its_streams_and_answers_its_calls() {
         };
         let begin = Instant::now();
         tokio::join!(server.stop(), readers);
-        assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() < Duration::from_secs(8),
+            "{:?}",
+            begin.elapsed()
+        );
     }
 }

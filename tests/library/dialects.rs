@@ -13,7 +13,10 @@ fn in_v1(request: &Request, operation: Operation) -> (&'static str, Value) {
     request.validate(&Limits::default()).unwrap();
     let mut out = Vec::new();
     wire::write_params(&mut out, request, Version::V1).unwrap();
-    (name(operation, Version::V1).unwrap(), serde_json::from_slice(&out).unwrap())
+    (
+        name(operation, Version::V1).unwrap(),
+        serde_json::from_slice(&out).unwrap(),
+    )
 }
 
 /// Reads the params of a call, and expects what a 1.0 client would have sent and the dialect of the answer.
@@ -23,7 +26,11 @@ fn call(called: &str, params: Value, wanted: &str, wanted_params: Value, answere
         .unwrap_or_else(|error| panic!("{called} {params}: {error}"));
     let (read_as, mut read) = in_v1(&request, method.operation);
     blank_generated(&mut read, &wanted_params);
-    assert_eq!((read_as, read, dialect), (wanted, wanted_params, answered), "{called} {params}");
+    assert_eq!(
+        (read_as, read, dialect),
+        (wanted, wanted_params, answered),
+        "{called} {params}"
+    );
 }
 
 /// The same for a REST request such as `POST /v1/message:send`.
@@ -33,13 +40,17 @@ fn rest(line: &str, body: Value, wanted: &str, wanted_params: Value, answered: D
     let (request, dialect) = wire::read_rest(&route, "", body.to_string().as_bytes())
         .unwrap_or_else(|error| panic!("{line} {body}: {error}"));
     let (read_as, read) = in_v1(&request, route.operation);
-    assert_eq!((read_as, read, dialect), (wanted, wanted_params, answered), "{line} {body}");
+    assert_eq!(
+        (read_as, read, dialect),
+        (wanted, wanted_params, answered),
+        "{line} {body}"
+    );
 }
 
 /// Reads an event, and expects it as 1.0 writes it.
 fn event(dialect: &Dialect, text: Value, wanted: Value) {
-    let event =
-        wire::read_event(&text.to_string(), dialect).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let event = wire::read_event(&text.to_string(), dialect)
+        .unwrap_or_else(|error| panic!("{text}: {error}"));
     assert_eq!(written(&event, &Dialect::V1), wanted, "{text}");
 }
 
@@ -59,13 +70,20 @@ fn user(parts: Value) -> Value {
 
 #[test]
 fn one_seed_mixes_every_version_under_the_names_of_1_0() {
-    let generated = json!({"messageId": "<generated>", "role": "ROLE_USER", "parts": [{"text": "x"}]});
+    let generated =
+        json!({"messageId": "<generated>", "role": "ROLE_USER", "parts": [{"text": "x"}]});
     for params in [
         // Each mark alone is enough to forgive the missing id.
         json!({"message": {"role": "user", "parts": [{"text": "x"}]}}),
         json!({"message": {"role": "ROLE_USER", "parts": [{"type": "text", "text": "x"}]}}),
     ] {
-        call("SendMessage", params, "SendMessage", json!({"message": generated}), Dialect::V1);
+        call(
+            "SendMessage",
+            params,
+            "SendMessage",
+            json!({"message": generated}),
+            Dialect::V1,
+        );
     }
     let mut in_context = generated;
     in_context["contextId"] = json!("c");
@@ -106,17 +124,40 @@ fn one_seed_answers_with_a_bare_task_and_a_text_for_its_status() {
 
 #[test]
 fn old_names_lead_to_the_same_operations() {
-    let old =
-        json!({"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]}});
+    let old = json!({"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]}});
     let new = json!({"message": user(json!([{"text": "x"}]))});
     // Under a 0.1 name the body decides: with an id on its message it is newer.
-    for (called, wanted) in [("tasks/send", "SendMessage"), ("tasks/sendSubscribe", "SendStreamingMessage")] {
+    for (called, wanted) in [
+        ("tasks/send", "SendMessage"),
+        ("tasks/sendSubscribe", "SendStreamingMessage"),
+    ] {
         call(called, old.clone(), wanted, new.clone(), Dialect::V03);
     }
-    call("tasks/subscribe", json!({"id": "t"}), "SubscribeToTask", json!({"id": "t"}), Dialect::V03);
-    call("tasks/list", json!({"pageSize": 5}), "ListTasks", json!({"pageSize": 5}), Dialect::V03);
-    for called in ["agent/authenticatedExtendedCard", "agent/getAuthenticatedExtendedCard"] {
-        call(called, json!({}), "GetExtendedAgentCard", json!({}), Dialect::V03);
+    call(
+        "tasks/subscribe",
+        json!({"id": "t"}),
+        "SubscribeToTask",
+        json!({"id": "t"}),
+        Dialect::V03,
+    );
+    call(
+        "tasks/list",
+        json!({"pageSize": 5}),
+        "ListTasks",
+        json!({"pageSize": 5}),
+        Dialect::V03,
+    );
+    for called in [
+        "agent/authenticatedExtendedCard",
+        "agent/getAuthenticatedExtendedCard",
+    ] {
+        call(
+            called,
+            json!({}),
+            "GetExtendedAgentCard",
+            json!({}),
+            Dialect::V03,
+        );
     }
     call(
         "ListTaskPushNotificationConfig",
@@ -132,7 +173,13 @@ fn old_names_lead_to_the_same_operations() {
         json!({"id": "t"}),
         Dialect::V03,
     );
-    call("tasks/cancel", json!({"taskId": "t"}), "CancelTask", json!({"id": "t"}), Dialect::V03);
+    call(
+        "tasks/cancel",
+        json!({"taskId": "t"}),
+        "CancelTask",
+        json!({"id": "t"}),
+        Dialect::V03,
+    );
 }
 
 #[test]
@@ -177,9 +224,10 @@ fn names_in_snake_case_are_legal_json_of_1_0() {
 #[test]
 fn the_draft_of_1_0_is_read() {
     let message = user(json!([{"text": ""}]));
-    for (blocking, immediately) in
-        [(json!(false), json!({"returnImmediately": true})), (json!(true), json!({}))]
-    {
+    for (blocking, immediately) in [
+        (json!(false), json!({"returnImmediately": true})),
+        (json!(true), json!({})),
+    ] {
         call(
             "SendMessage",
             json!({"message": message, "configuration": {"blocking": blocking}}),
@@ -202,7 +250,8 @@ fn the_draft_of_1_0_is_read() {
         json!({"message": message, "configuration": {"taskPushNotificationConfig": {"url": "u", "token": "x"}}}),
         Dialect::V1,
     );
-    let flat = json!({"taskId": "t", "id": "c", "url": "u", "authentication": {"scheme": "Bearer"}});
+    let flat =
+        json!({"taskId": "t", "id": "c", "url": "u", "authentication": {"scheme": "Bearer"}});
     for params in [
         json!({"taskId": "t", "configId": "c", "config": {"url": "u", "authentication": {"schemes": ["Bearer"]}}}),
         json!({"taskId": "t", "id": "c", "pushNotificationConfig": {"url": "u", "authentication": {"scheme": "Bearer"}}}),
@@ -210,8 +259,17 @@ fn the_draft_of_1_0_is_read() {
         json!({"taskId": "t", "config": {"id": "c", "url": "u", "authentication": {"scheme": "Bearer"}}}),
         flat.clone(),
     ] {
-        for called in ["SetTaskPushNotificationConfig", "CreateTaskPushNotificationConfig"] {
-            call(called, params.clone(), "CreateTaskPushNotificationConfig", flat.clone(), Dialect::V1);
+        for called in [
+            "SetTaskPushNotificationConfig",
+            "CreateTaskPushNotificationConfig",
+        ] {
+            call(
+                called,
+                params.clone(),
+                "CreateTaskPushNotificationConfig",
+                flat.clone(),
+                Dialect::V1,
+            );
         }
     }
 }
@@ -221,25 +279,52 @@ fn parts_are_read_in_every_shape_they_ever_had() {
     for (part, new) in [
         (json!({"kind": "text", "text": "x"}), json!({"text": "x"})),
         (json!({"type": "text", "text": "x"}), json!({"text": "x"})),
-        (json!({"kind": "text", "type": "text", "text": "x"}), json!({"text": "x"})),
+        (
+            json!({"kind": "text", "type": "text", "text": "x"}),
+            json!({"text": "x"}),
+        ),
         (json!({"text": "x"}), json!({"text": "x"})),
-        (json!({"text": "x", "metadata": {"a": 1.0}}), json!({"text": "x", "metadata": {"a": 1.0}})),
+        (
+            json!({"text": "x", "metadata": {"a": 1.0}}),
+            json!({"text": "x", "metadata": {"a": 1.0}}),
+        ),
         (
             json!({"kind": "file", "file": {"bytes": "AQID", "mimeType": "a/b", "name": "n"}}),
             json!({"raw": "AQID", "mediaType": "a/b", "filename": "n"}),
         ),
-        (json!({"kind": "file", "file": {"data": "_-8"}}), json!({"raw": "/+8="})),
-        (json!({"kind": "file", "file": {"fileWithBytes": "AQID"}}), json!({"raw": "AQID"})),
-        (json!({"type": "file", "file": {"uri": "u"}}), json!({"url": "u"})),
-        (json!({"kind": "file", "file": {"fileWithUri": "u", "bytes": null}}), json!({"url": "u"})),
-        (json!({"file": {"uri": "u", "name": ""}}), json!({"url": "u"})),
+        (
+            json!({"kind": "file", "file": {"data": "_-8"}}),
+            json!({"raw": "/+8="}),
+        ),
+        (
+            json!({"kind": "file", "file": {"fileWithBytes": "AQID"}}),
+            json!({"raw": "AQID"}),
+        ),
+        (
+            json!({"type": "file", "file": {"uri": "u"}}),
+            json!({"url": "u"}),
+        ),
+        (
+            json!({"kind": "file", "file": {"fileWithUri": "u", "bytes": null}}),
+            json!({"url": "u"}),
+        ),
+        (
+            json!({"file": {"uri": "u", "name": ""}}),
+            json!({"url": "u"}),
+        ),
         (
             json!({"url": "u", "mimeType": "a/b", "name": "n"}),
             json!({"url": "u", "mediaType": "a/b", "filename": "n"}),
         ),
         (json!({"raw": "AQID"}), json!({"raw": "AQID"})),
-        (json!({"kind": "data", "data": {"a": [1]}}), json!({"data": {"a": [1]}})),
-        (json!({"kind": "data", "data": [1, "a"]}), json!({"data": [1, "a"]})),
+        (
+            json!({"kind": "data", "data": {"a": [1]}}),
+            json!({"data": {"a": [1]}}),
+        ),
+        (
+            json!({"kind": "data", "data": [1, "a"]}),
+            json!({"data": [1, "a"]}),
+        ),
         (json!({"kind": "data", "data": 5}), json!({"data": 5})),
         (json!({"kind": "data", "data": null}), json!({"data": null})),
         (json!({"data": {"a": 1}}), json!({"data": {"a": 1}})),
@@ -274,7 +359,10 @@ fn parts_of_older_versions_are_understood_in_a_call_of_1_0() {
             json!({"type": "file", "file": {"data": "AQID", "name": "n"}}),
             json!({"raw": "AQID", "filename": "n"}),
         ),
-        (json!({"file": {"fileWithUri": "u", "mimeType": "a/b"}}), json!({"url": "u", "mediaType": "a/b"})),
+        (
+            json!({"file": {"fileWithUri": "u", "mimeType": "a/b"}}),
+            json!({"url": "u", "mediaType": "a/b"}),
+        ),
         (
             json!({"url": "u", "mimeType": "a/b", "name": "n"}),
             json!({"url": "u", "mediaType": "a/b", "filename": "n"}),
@@ -306,10 +394,22 @@ fn older_clients_leave_out_and_put_beside_what_they_like() {
     in_context["message"]["contextId"] = json!("c");
     for (params, wanted) in [
         // No `kind` on the message, none at all, 1.0 enums, all of 1.0's shapes: peers 6.1.
-        (json!({"message": {"messageId": "m", "role": "user", "parts": text}}), &new),
-        (json!({"message": {"messageId": "m", "role": "user", "parts": [{"text": "x"}]}}), &new),
-        (json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}), &new),
-        (json!({"message": {"role": "user", "parts": text}, "messageId": "m"}), &new),
+        (
+            json!({"message": {"messageId": "m", "role": "user", "parts": text}}),
+            &new,
+        ),
+        (
+            json!({"message": {"messageId": "m", "role": "user", "parts": [{"text": "x"}]}}),
+            &new,
+        ),
+        (
+            json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "x"}]}}),
+            &new,
+        ),
+        (
+            json!({"message": {"role": "user", "parts": text}, "messageId": "m"}),
+            &new,
+        ),
         (
             json!({"message": {"messageId": "m", "role": "user", "parts": text}, "contextId": "c"}),
             &in_context,
@@ -319,18 +419,30 @@ fn older_clients_leave_out_and_put_beside_what_they_like() {
             &new,
         ),
     ] {
-        call("message/send", params, "SendMessage", wanted.clone(), Dialect::V03);
+        call(
+            "message/send",
+            params,
+            "SendMessage",
+            wanted.clone(),
+            Dialect::V03,
+        );
     }
     let message = user(json!([{"text": "x"}]));
     for (configuration, wanted) in [
         (json!({}), json!({})),
-        (json!({"acceptedOutputModes": [], "historyLength": 0}), json!({})),
+        (
+            json!({"acceptedOutputModes": [], "historyLength": 0}),
+            json!({}),
+        ),
         (
             json!({"blocking": false, "historyLength": 3}),
             json!({"returnImmediately": true, "historyLength": 3}),
         ),
         (json!({"blocking": true}), json!({})),
-        (json!({"returnImmediately": true}), json!({"returnImmediately": true})),
+        (
+            json!({"returnImmediately": true}),
+            json!({"returnImmediately": true}),
+        ),
     ] {
         call(
             "message/send",
@@ -344,7 +456,8 @@ fn older_clients_leave_out_and_put_beside_what_they_like() {
 
 #[test]
 fn a_question_to_the_client_travels_in_metadata() {
-    let request = json!({"kind": "input-request", "prompt": "p", "requestId": "r", "sensitive": true});
+    let request =
+        json!({"kind": "input-request", "prompt": "p", "requestId": "r", "sensitive": true});
     event(
         &Dialect::V03,
         json!({"kind": "status-update", "taskId": "t", "contextId": "c", "final": false, "status": {
@@ -363,8 +476,14 @@ fn a_question_to_the_client_travels_in_metadata() {
 #[test]
 fn headers_in_a_registration_are_its_authentication() {
     for (headers, authentication) in [
-        (json!({"Authorization": "Bearer x y"}), json!({"scheme": "Bearer", "credentials": "x y"})),
-        (json!({"authorization": "Negotiate", "X-Custom": "v"}), json!({"scheme": "Negotiate"})),
+        (
+            json!({"Authorization": "Bearer x y"}),
+            json!({"scheme": "Bearer", "credentials": "x y"}),
+        ),
+        (
+            json!({"authorization": "Negotiate", "X-Custom": "v"}),
+            json!({"scheme": "Negotiate"}),
+        ),
     ] {
         call(
             "tasks/pushNotificationConfig/set",
@@ -378,10 +497,14 @@ fn headers_in_a_registration_are_its_authentication() {
 
 #[test]
 fn the_first_version_is_read() {
-    let v01 = |id: &str| Dialect::V01 { alias: Some(TaskId::from(id)) };
-    let message =
-        json!({"messageId": "<generated>", "role": "ROLE_USER", "contextId": "s", "parts": [{"text": "x"}]});
-    for (called, wanted) in [("tasks/send", "SendMessage"), ("tasks/sendSubscribe", "SendStreamingMessage")] {
+    let v01 = |id: &str| Dialect::V01 {
+        alias: Some(TaskId::from(id)),
+    };
+    let message = json!({"messageId": "<generated>", "role": "ROLE_USER", "contextId": "s", "parts": [{"text": "x"}]});
+    for (called, wanted) in [
+        ("tasks/send", "SendMessage"),
+        ("tasks/sendSubscribe", "SendStreamingMessage"),
+    ] {
         call(
             called,
             json!({"id": "mine", "sessionId": "s", "message": {"role": "user", "parts": [{"type": "text", "text": "x"}]},
@@ -417,7 +540,9 @@ fn the_first_version_is_read() {
 
 #[test]
 fn the_first_version_is_answered_in_its_own_names_beside_those_of_0_3() {
-    let first = Dialect::V01 { alias: Some(TaskId::from("mine")) };
+    let first = Dialect::V01 {
+        alias: Some(TaskId::from("mine")),
+    };
     let task = |state: &str| {
         json!({"task": {
             "id": "t", "contextId": "c", "status": {"state": state, "timestamp": "2026-03-14T09:26:53.589Z"},
@@ -456,7 +581,11 @@ fn the_first_version_is_answered_in_its_own_names_beside_those_of_0_3() {
         json!({"kind": "artifact-update", "id": "mine", "taskId": "t", "contextId": "c", "append": false, "lastChunk": false,
                "artifact": {"artifactId": "a", "parts": [{"kind": "text", "type": "text", "text": "x"}]}})
     );
-    let config = reply(Operation::CreatePushConfig, &Dialect::V1, r#"{"taskId":"t","id":"c","url":"u"}"#);
+    let config = reply(
+        Operation::CreatePushConfig,
+        &Dialect::V1,
+        r#"{"taskId":"t","id":"c","url":"u"}"#,
+    );
     let mut out = Vec::new();
     wire::write_result(&mut out, &config, &first).unwrap();
     assert_eq!(
@@ -474,23 +603,47 @@ fn rest_of_0_3_takes_both_flavours_and_answers_in_kind() {
         // 0.2.5, and one SDK's later proto.
         (proto("request", "content"), Dialect::V03Rest),
         (proto("message", "parts"), Dialect::V03Rest),
-        (json!({"message": {"messageId": "m", "role": "user", "parts": [{"text": "x"}]}}), Dialect::V03),
+        (
+            json!({"message": {"messageId": "m", "role": "user", "parts": [{"text": "x"}]}}),
+            Dialect::V03,
+        ),
         (
             json!({"message": {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]}}),
             Dialect::V03,
         ),
     ] {
-        rest("POST /v1/message:send", body.clone(), "SendMessage", new.clone(), answered.clone());
-        rest("POST /v1/message:stream", body, "SendStreamingMessage", new.clone(), answered);
+        rest(
+            "POST /v1/message:send",
+            body.clone(),
+            "SendMessage",
+            new.clone(),
+            answered.clone(),
+        );
+        rest(
+            "POST /v1/message:stream",
+            body,
+            "SendStreamingMessage",
+            new.clone(),
+            answered,
+        );
     }
     for (part, wanted) in [
         (
             json!({"file": {"fileWithBytes": "AQID", "mimeType": "a/b"}}),
             json!({"raw": "AQID", "mediaType": "a/b"}),
         ),
-        (json!({"file": {"fileWithUri": "u", "name": "n"}}), json!({"url": "u", "filename": "n"})),
-        (json!({"data": {"data": {"a": 1}}}), json!({"data": {"a": 1}})),
-        (json!({"data": {"data": {"value": 5}}, "metadata": {"data_part_compat": true}}), json!({"data": 5})),
+        (
+            json!({"file": {"fileWithUri": "u", "name": "n"}}),
+            json!({"url": "u", "filename": "n"}),
+        ),
+        (
+            json!({"data": {"data": {"a": 1}}}),
+            json!({"data": {"a": 1}}),
+        ),
+        (
+            json!({"data": {"data": {"value": 5}}, "metadata": {"data_part_compat": true}}),
+            json!({"data": 5}),
+        ),
     ] {
         rest(
             "POST /v1/message:send",
@@ -535,12 +688,27 @@ fn rest_of_0_3_takes_a_registration_in_every_wrapping() {
         config.clone(),
         json!({"id": "c", "url": "u", "name": "a member we do not know"}),
     ] {
-        for line in ["POST /v1/tasks/t/pushNotificationConfigs", "POST /v1/task/t/pushNotificationConfigs"] {
-            rest(line, body.clone(), "CreateTaskPushNotificationConfig", wanted.clone(), Dialect::V03Rest);
+        for line in [
+            "POST /v1/tasks/t/pushNotificationConfigs",
+            "POST /v1/task/t/pushNotificationConfigs",
+        ] {
+            rest(
+                line,
+                body.clone(),
+                "CreateTaskPushNotificationConfig",
+                wanted.clone(),
+                Dialect::V03Rest,
+            );
         }
     }
     for body in [json!({}), json!({"name": "tasks/t"}), json!({"id": "t"})] {
-        rest("POST /v1/tasks/t:cancel", body, "CancelTask", json!({"id": "t"}), Dialect::V03Rest);
+        rest(
+            "POST /v1/tasks/t:cancel",
+            body,
+            "CancelTask",
+            json!({"id": "t"}),
+            Dialect::V03Rest,
+        );
     }
 }
 
@@ -594,7 +762,8 @@ fn r39_each_event_is_read_on_its_own_merits() {
             event(&dialect, text.clone(), wanted.clone());
         }
     }
-    let message = json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "x"}]}});
+    let message =
+        json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "x"}]}});
     for text in [
         message.clone(),
         json!({"kind": "message", "messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "x"}]}),
@@ -614,7 +783,11 @@ fn rest_of_0_2_has_other_names_for_messages() {
     let said = json!({"messageId": "m", "role": "ROLE_AGENT", "content": [{"text": "x"}]});
     let new = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "x"}]});
     for member in ["msg", "message"] {
-        event(&Dialect::V03Rest, json!({ member: said }), json!({ "message": new }));
+        event(
+            &Dialect::V03Rest,
+            json!({ member: said }),
+            json!({ "message": new }),
+        );
     }
     for member in ["update", "message"] {
         event(
@@ -642,7 +815,10 @@ fn r33_states_and_times_are_read_in_every_spelling() {
         (json!("unknown"), "TASK_STATE_UNSPECIFIED"),
     ] {
         for (time, exact) in [
-            ("2026-03-14T09:26:53.589793+00:00", "2026-03-14T09:26:53.589Z"),
+            (
+                "2026-03-14T09:26:53.589793+00:00",
+                "2026-03-14T09:26:53.589Z",
+            ),
             ("2026-03-14T10:26:53+01:00", "2026-03-14T09:26:53.000Z"),
             ("2026-03-14T09:26:53.5", "2026-03-14T09:26:53.500Z"),
         ] {
@@ -670,32 +846,49 @@ fn answers_are_read_bare_or_wrapped_and_empty_ones_are_enough() {
         r#"{"kind":"task","id":"t","contextId":"c","status":{"state":"canceled"},"artifacts":[],"history":null}"#,
     ] {
         for dialect in [Dialect::V1, Dialect::V03] {
-            assert_eq!(reply(Operation::CancelTask, &dialect, text), wanted, "{text}");
+            assert_eq!(
+                reply(Operation::CancelTask, &dialect, text),
+                wanted,
+                "{text}"
+            );
         }
     }
-    let Response::PushConfig(config) =
-        reply(Operation::CreatePushConfig, &Dialect::V03, r#"{"success":true}"#)
-    else {
+    let Response::PushConfig(config) = reply(
+        Operation::CreatePushConfig,
+        &Dialect::V03,
+        r#"{"success":true}"#,
+    ) else {
         panic!("no registration");
     };
     assert_eq!((config.url.as_str(), config.id), ("", None));
-    let flat =
-        reply(Operation::ListPushConfigs, &Dialect::V1, r#"{"configs":[{"taskId":"t","id":"c","url":"u"}]}"#);
+    let flat = reply(
+        Operation::ListPushConfigs,
+        &Dialect::V1,
+        r#"{"configs":[{"taskId":"t","id":"c","url":"u"}]}"#,
+    );
     for text in [
         r#"[{"taskId":"t","pushNotificationConfig":{"id":"c","url":"u"}}]"#,
         r#"{"configs":[{"name":"tasks/t/pushNotificationConfigs/c","pushNotificationConfig":{"id":"c","url":"u"}}],"nextPageToken":""}"#,
     ] {
-        assert_eq!(reply(Operation::ListPushConfigs, &Dialect::V03, text), flat, "{text}");
+        assert_eq!(
+            reply(Operation::ListPushConfigs, &Dialect::V03, text),
+            flat,
+            "{text}"
+        );
     }
     for text in ["null", "{}", ""] {
-        assert_eq!(reply(Operation::DeletePushConfig, &Dialect::V1, text), Response::Empty);
+        assert_eq!(
+            reply(Operation::DeletePushConfig, &Dialect::V1, text),
+            Response::Empty
+        );
     }
 }
 
 #[test]
 fn null_is_absent_beside_other_content_before_1_0_and_a_second_content_in_1_0() {
     let read = |method: &str, part: &str| {
-        let params = format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{part}]}}}}"#);
+        let params =
+            format!(r#"{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{part}]}}}}"#);
         attache::wire::read_params(attache::wire::method::method(method).unwrap(), &params)
     };
     for part in [
@@ -704,8 +897,14 @@ fn null_is_absent_beside_other_content_before_1_0_and_a_second_content_in_1_0() 
         r#"{"text":"a","raw":null,"data":null}"#,
     ] {
         let (request, _) = read("message/send", part).unwrap();
-        let attache::model::Request::SendMessage(request) = request else { panic!("{request:?}") };
-        assert_eq!(request.message.parts, [attache::model::Part::text("a")], "{part}");
+        let attache::model::Request::SendMessage(request) = request else {
+            panic!("{request:?}")
+        };
+        assert_eq!(
+            request.message.parts,
+            [attache::model::Part::text("a")],
+            "{part}"
+        );
     }
     assert!(read("SendMessage", r#"{"text":"a","data":null}"#).is_err());
     assert!(read("message/send", r#"{"kind":"odd","text":"a","text":"b"}"#).is_err());
@@ -716,28 +915,56 @@ fn answers_are_bounded_in_depth_and_their_faults_are_the_peers() {
     use attache::ErrorKind;
     use attache::model::Operation;
     use attache::wire::{Dialect, read_event, read_reply};
-    let deep =
-        format!(r#"{{"task":{{"id":"t","metadata":{{"a":{}{}}}}}}}"#, "[".repeat(200), "]".repeat(200));
+    let deep = format!(
+        r#"{{"task":{{"id":"t","metadata":{{"a":{}{}}}}}}}"#,
+        "[".repeat(200),
+        "]".repeat(200)
+    );
     for dialect in [Dialect::V1, Dialect::V03, Dialect::V03Rest] {
-        assert_eq!(read_event(&deep, &dialect).unwrap_err().kind(), ErrorKind::Parse);
-        assert_eq!(read_reply(Operation::GetTask, &deep, &dialect).unwrap_err().kind(), ErrorKind::Parse);
-        let error = read_reply(Operation::GetTask, r#"{"id":5,"status":{}}"#, &dialect).unwrap_err();
-        assert_eq!((error.kind(), error.violations()[0].field()), (ErrorKind::InvalidAgentResponse, "id"));
+        assert_eq!(
+            read_event(&deep, &dialect).unwrap_err().kind(),
+            ErrorKind::Parse
+        );
+        assert_eq!(
+            read_reply(Operation::GetTask, &deep, &dialect)
+                .unwrap_err()
+                .kind(),
+            ErrorKind::Parse
+        );
+        let error =
+            read_reply(Operation::GetTask, r#"{"id":5,"status":{}}"#, &dialect).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.violations()[0].field()),
+            (ErrorKind::InvalidAgentResponse, "id")
+        );
     }
     let wrapped = r#"{"kind":"task","task":{"id":"t","status":{"state":"working"}}}"#;
-    let attache::model::StreamResponse::Task(task) = read_event(wrapped, &Dialect::V1).unwrap() else {
+    let attache::model::StreamResponse::Task(task) = read_event(wrapped, &Dialect::V1).unwrap()
+    else {
         panic!()
     };
     assert_eq!(task.id.as_str(), "t");
     let page = r#"{"tasks":null,"next_page_token":"x","page_size":3,"total_size":"9"}"#;
     let read = read_reply(Operation::ListTasks, page, &Dialect::V1).unwrap();
-    let attache::model::Response::ListTasks(page) = read else { panic!("{read:?}") };
-    assert_eq!((page.next_page_token.as_str(), page.page_size, page.total_size), ("x", 3, 9));
+    let attache::model::Response::ListTasks(page) = read else {
+        panic!("{read:?}")
+    };
+    assert_eq!(
+        (
+            page.next_page_token.as_str(),
+            page.page_size,
+            page.total_size
+        ),
+        ("x", 3, 9)
+    );
 }
 
 #[test]
 fn a_reason_of_another_domain_does_not_decide() {
     let body = r#"{"error":{"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo",
         "reason":"PERMISSION_DENIED","domain":"googleapis.com"}]}}"#;
-    assert_eq!(attache::wire::errors::read_rest(404, body).kind(), attache::ErrorKind::TaskNotFound);
+    assert_eq!(
+        attache::wire::errors::read_rest(404, body).kind(),
+        attache::ErrorKind::TaskNotFound
+    );
 }

@@ -5,8 +5,8 @@
 use std::fmt;
 
 use attache::model::{
-    AgentCard, Binding, ErrorKind, ListTasksRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskState,
-    TaskStatus, Version,
+    AgentCard, Binding, ErrorKind, ListTasksRequest, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskState, TaskStatus, Version,
 };
 use attache::{Agent, Client, EventStream, Result, Server};
 
@@ -32,13 +32,22 @@ pub(crate) async fn everywhere<A: Agent>(agent: impl Fn() -> A, scenario: impl A
 /// The same, for a server that is set up otherwise than by default.
 pub(crate) async fn everywhere_on(server: impl Fn() -> Server, scenario: impl AsyncFn(Client)) {
     for &(binding, version) in CELLS {
-        let cell = Cell { binding, version, place: "in process" };
+        let cell = Cell {
+            binding,
+            version,
+            place: "in process",
+        };
         let local = soon(server().local()).await.unwrap();
         soon(scenario(local.client(binding, version).unwrap())).await;
         drop(cell);
-        let cell = Cell { binding, version, place: "over a socket" };
+        let cell = Cell {
+            binding,
+            version,
+            place: "over a socket",
+        };
         let running = run(server()).await;
-        let client = Client::new(&format!("http://{}/", running.address), binding, version).unwrap();
+        let client =
+            Client::new(&format!("http://{}/", running.address), binding, version).unwrap();
         soon(scenario(client)).await;
         drop(cell);
     }
@@ -73,7 +82,10 @@ impl Drop for Cell {
 /// The version that a client speaks.
 pub(crate) fn version(client: &Client) -> Version {
     let spoken = client.interface().protocol_version;
-    Version::ALL.into_iter().find(|version| version.as_str() == spoken).unwrap()
+    Version::ALL
+        .into_iter()
+        .find(|version| version.as_str() == spoken)
+        .unwrap()
 }
 
 fn is_v1(client: &Client) -> bool {
@@ -107,7 +119,11 @@ pub(crate) fn has_references(client: &Client) -> bool {
 
 /// 04 §3.2: how many messages come of `all` when so many are asked for. In 0.3 nobody can ask for none: 0 is all.
 pub(crate) fn history(client: &Client, asked: usize, all: usize) -> usize {
-    if asked == 0 && !is_v1(client) { all } else { asked.min(all) }
+    if asked == 0 && !is_v1(client) {
+        all
+    } else {
+        asked.min(all)
+    }
 }
 
 /// 04 §1: whether there is a call that lists tasks; 0.3 has none, and its client says so.
@@ -115,26 +131,42 @@ pub(crate) async fn can_list(client: &Client) -> bool {
     if is_v1(client) {
         return true;
     }
-    let refused = client.list_tasks(ListTasksRequest::default()).await.unwrap_err();
+    let refused = client
+        .list_tasks(ListTasksRequest::default())
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::UnsupportedOperation);
     false
 }
 
 /// 05 §3: a subscription to a task that has ended is refused, but for 0.3 gRPC, which gives the task and ends.
 pub(crate) async fn nothing_to_follow(client: &Client, task: &Task) {
-    let request = SubscribeToTaskRequest { id: task.id.clone(), ..Default::default() };
+    let request = SubscribeToTaskRequest {
+        id: task.id.clone(),
+        ..Default::default()
+    };
     let opened = open(client.subscribe_to_task(request, None)).await;
     if is_v1(client) || has_positions(client) {
-        assert_eq!(opened.err().map(|error| error.kind()), Some(ErrorKind::UnsupportedOperation));
+        assert_eq!(
+            opened.err().map(|error| error.kind()),
+            Some(ErrorKind::UnsupportedOperation)
+        );
     } else {
-        assert_eq!(opened.unwrap().all().await, [StreamResponse::Task(task.clone())]);
+        assert_eq!(
+            opened.unwrap().all().await,
+            [StreamResponse::Task(task.clone())]
+        );
     }
 }
 
 /// 01 §6: a refusal comes instead of a stream, or in 0.3 as its first event. Either way it is a refusal.
 pub(crate) async fn open(opening: impl Future<Output = Result<EventStream>>) -> Result<Events> {
     let mut rest = opening.await?;
-    let first = rest.next().await.transpose()?.map(|(at, event)| (at.map(|at| at.0), event));
+    let first = rest
+        .next()
+        .await
+        .transpose()?
+        .map(|(at, event)| (at.map(|at| at.0), event));
     Ok(Events { first, rest })
 }
 
@@ -201,7 +233,12 @@ pub(crate) fn told(event: &StreamResponse) -> String {
         StreamResponse::Message(message) => format!("message {}", message.text()),
         StreamResponse::StatusUpdate(event) => format!("status {}", state(&event.status)),
         StreamResponse::ArtifactUpdate(event) => {
-            let texts: Vec<_> = event.artifact.parts.iter().filter_map(|part| part.as_text()).collect();
+            let texts: Vec<_> = event
+                .artifact
+                .parts
+                .iter()
+                .filter_map(|part| part.as_text())
+                .collect();
             let chunk = if event.append { "chunk" } else { "artifact" };
             let end = if event.last_chunk { "." } else { "" };
             format!("{chunk} {}{end}", texts.join("|"))
@@ -210,5 +247,8 @@ pub(crate) fn told(event: &StreamResponse) -> String {
 }
 
 fn short(state: TaskState) -> String {
-    state.as_str().trim_start_matches("TASK_STATE_").to_lowercase()
+    state
+        .as_str()
+        .trim_start_matches("TASK_STATE_")
+        .to_lowercase()
 }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use attache::Outcome;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
-    Batch, Error, Folded, Head, Key, Memory, NewTask, Opened, Page, Push, Query, Registered, Result, Seen,
-    Store, Unwritable, Which,
+    Batch, Error, Folded, Head, Key, Memory, NewTask, Opened, Page, Push, Query, Registered,
+    Result, Seen, Store, Unwritable, Which,
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,9 @@ struct Faulty {
 impl Faulty {
     fn ready(&self) -> Result<&Memory> {
         match self.broken.load(Ordering::Relaxed) {
-            true => Err(Error::Failed("hunter2: no space left on /var/lib/tasks.db".into())),
+            true => Err(Error::Failed(
+                "hunter2: no space left on /var/lib/tasks.db".into(),
+            )),
             false => Ok(&self.memory),
         }
     }
@@ -35,7 +37,11 @@ impl Faulty {
 #[async_trait]
 impl Store for Faulty {
     async fn check(&self) -> Result<(), Unwritable> {
-        if self.full.load(Ordering::Relaxed) { Err(Unwritable::Full) } else { Ok(()) }
+        if self.full.load(Ordering::Relaxed) {
+            Err(Unwritable::Full)
+        } else {
+            Ok(())
+        }
     }
 
     async fn create(&self, task: &NewTask) -> Result<Opened> {
@@ -135,13 +141,25 @@ async fn s81_a_stream_that_fails_says_so_without_a_position_and_ends() {
         let event = reader.one().await;
         assert_eq!(reader.next().await, None);
         // Readers of 0.3 may know no other kind of event.
-        let begin = if form.is_v1() { "event: error\ndata: {" } else { "data: {" };
+        let begin = if form.is_v1() {
+            "event: error\ndata: {"
+        } else {
+            "data: {"
+        };
         assert!(reader.text[before..].starts_with(begin), "{}", reader.text);
         let value: Value = serde_json::from_str(&event.data).unwrap();
-        let code = if form.is_rpc() { json!(-32000) } else { json!(503) };
+        let code = if form.is_rpc() {
+            json!(-32000)
+        } else {
+            json!(503)
+        };
         assert_eq!(value["error"]["code"], code, "{value}");
         assert_eq!(value.get("id").is_some(), form.is_rpc());
-        assert!(!reader.text.contains("hunter2") && !reader.text.contains("/var"), "{}", reader.text);
+        assert!(
+            !reader.text.contains("hunter2") && !reader.text.contains("/var"),
+            "{}",
+            reader.text
+        );
     }
 }
 
@@ -157,9 +175,16 @@ async fn s81_calls_are_refused_for_now_without_a_word_of_why() {
             form.subscribe(&id),
         ] {
             let answer = server.ask(&ask).await;
-            assert_eq!((form.refusal(&answer).0, answer.status), (-32000, 503), "{answer:?}");
+            assert_eq!(
+                (form.refusal(&answer).0, answer.status),
+                (-32000, 503),
+                "{answer:?}"
+            );
             assert_eq!(answer.header("retry-after"), Some("1"));
-            assert!(!answer.body.contains("hunter2") && !answer.body.contains("/var"), "{answer:?}");
+            assert!(
+                !answer.body.contains("hunter2") && !answer.body.contains("/var"),
+                "{answer:?}"
+            );
         }
     }
 }
@@ -175,7 +200,10 @@ async fn s81_what_is_our_fault_has_an_id_to_ask_us_by() {
             Form::Rpc03 => &error["data"],
             Form::Rest1 | Form::Rest03 => &error["details"][0]["metadata"],
         };
-        assert!(place["errorId"].as_str().is_some_and(|id| id.len() == 36), "{answer:?}");
+        assert!(
+            place["errorId"].as_str().is_some_and(|id| id.len() == 36),
+            "{answer:?}"
+        );
     }
 }
 
@@ -195,7 +223,10 @@ async fn r26_health_says_that_the_store_is_down_or_full_and_that_it_is_well_agai
     store.full.store(false, Ordering::Relaxed);
     assert_eq!(ready().await, well);
     store.broken.store(true, Ordering::Relaxed);
-    assert_eq!(ready().await, (503, "not ready: the store does not answer\n".to_owned()));
+    assert_eq!(
+        ready().await,
+        (503, "not ready: the store does not answer\n".to_owned())
+    );
     assert_eq!(server.get("/healthz").await.status, 200);
 }
 
@@ -217,7 +248,10 @@ async fn a_reader_goes_on_where_it_was_when_the_store_is_back() {
         // The turn could not go on without a record: the task has failed, and its readers hear of it.
         let events = again.rest().await;
         let last = events.last().expect("an end");
-        assert!(last.data.contains("Agent execution failed (interrupted)"), "{last:?}");
+        assert!(
+            last.data.contains("Agent execution failed (interrupted)"),
+            "{last:?}"
+        );
         assert_eq!(
             form.seen(&last.data),
             form.status("failed", "Agent execution failed (interrupted)", true)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use attache::model::{
-    Artifact, Broken, Entry, Event, Json, Message, Object, Part, Seq, StreamResponse, Task, TaskState,
-    TaskStatus, Timestamp,
+    Artifact, Broken, Entry, Event, Json, Message, Object, Part, Seq, StreamResponse, Task,
+    TaskState, TaskStatus, Timestamp,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,20 +20,36 @@ fn at(millis: i64) -> Timestamp {
 }
 
 fn created(time: Timestamp) -> Entry {
-    let event = Event::Created { id: "t".into(), context_id: "c".into(), metadata: None };
-    Entry { seq: Seq(1), time, event }
+    let event = Event::Created {
+        id: "t".into(),
+        context_id: "c".into(),
+        metadata: None,
+    };
+    Entry {
+        seq: Seq(1),
+        time,
+        event,
+    }
 }
 
 /// Whatever can happen, artifacts under few ids so that chunks meet.
 fn event() -> BoxedStrategy<Event> {
     let fit = Fit::Protobuf;
-    let artifact = (generate::artifact(fit), select(vec!["a", "b"]), generate::part(fit), any::<[bool; 2]>());
-    let artifact = artifact.prop_map(|(artifact, id, part, [append, last_chunk])| Event::Artifact {
-        artifact: artifact.with_id(id).part(part),
-        append,
-        last_chunk,
-        metadata: None,
-    });
+    let artifact = (
+        generate::artifact(fit),
+        select(vec!["a", "b"]),
+        generate::part(fit),
+        any::<[bool; 2]>(),
+    );
+    let artifact =
+        artifact.prop_map(
+            |(artifact, id, part, [append, last_chunk])| Event::Artifact {
+                artifact: artifact.with_id(id).part(part),
+                append,
+                last_chunk,
+                metadata: None,
+            },
+        );
     prop_oneof![
         2 => generate::message(fit).prop_map(|message| Event::Message(Arc::new(message))),
         3 => (generate::status(fit), generate::metadata(fit))
@@ -53,7 +69,11 @@ fn log() -> BoxedStrategy<Vec<Entry>> {
             let mut log = vec![created(start)];
             let mut task = Task::fold(&log).unwrap().unwrap();
             for (event, time) in events {
-                let entry = Entry { seq: Seq(log.len() as u64 + 1), time, event };
+                let entry = Entry {
+                    seq: Seq(log.len() as u64 + 1),
+                    time,
+                    event,
+                };
                 let before = task.clone();
                 match task.apply(&entry) {
                     Ok(()) => log.push(entry),
@@ -71,7 +91,9 @@ fn a_log_has_one_fold_at_once_or_step_by_step() {
         let whole = Task::fold(&log).unwrap().unwrap();
         for cut in 1..=log.len() {
             let mut task = Task::fold(&log[..cut]).unwrap().unwrap();
-            log[cut..].iter().for_each(|entry| task.apply(entry).unwrap());
+            log[cut..]
+                .iter()
+                .for_each(|entry| task.apply(entry).unwrap());
             prop_assert_eq!(&task, &whole);
         }
         Ok(())
@@ -111,7 +133,8 @@ fn a_client_that_follows_has_the_task_that_the_server_has() {
 #[test]
 fn time_never_goes_back_whatever_the_clocks_say() {
     generate::check(CASES, log(), |log| {
-        let times = (1..=log.len()).map(|cut| Task::fold(&log[..cut]).unwrap().unwrap().status.timestamp);
+        let times =
+            (1..=log.len()).map(|cut| Task::fold(&log[..cut]).unwrap().unwrap().status.timestamp);
         prop_assert!(times.collect::<Vec<_>>().is_sorted());
         Ok(())
     });
@@ -128,16 +151,38 @@ fn in_state(state: TaskState) -> Task {
 
 fn status(state: TaskState, message: Option<&str>) -> Entry {
     let mut status = TaskStatus::new(state);
-    status.message =
-        message.map(|text| Arc::new(Message { message_id: text.into(), ..Message::agent(text) }));
-    Entry { seq: Seq(2), time: at(2000), event: Event::Status { status, metadata: None } }
+    status.message = message.map(|text| {
+        Arc::new(Message {
+            message_id: text.into(),
+            ..Message::agent(text)
+        })
+    });
+    Entry {
+        seq: Seq(2),
+        time: at(2000),
+        event: Event::Status {
+            status,
+            metadata: None,
+        },
+    }
 }
 
 /// 07 §2, cell by cell: `+` moves, `.` is ignored, `x` is refused. A new task is one that is submitted.
 #[test]
 fn s77_the_matrix_of_moves() {
-    use TaskState::{AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working};
-    let columns = [Submitted, Working, InputRequired, AuthRequired, Completed, Failed, Canceled, Rejected];
+    use TaskState::{
+        AuthRequired, Canceled, Completed, Failed, InputRequired, Rejected, Submitted, Working,
+    };
+    let columns = [
+        Submitted,
+        Working,
+        InputRequired,
+        AuthRequired,
+        Completed,
+        Failed,
+        Canceled,
+        Rejected,
+    ];
     for (from, row) in [
         (Submitted, "++++++++"),
         (Working, ".+++++++"),
@@ -156,12 +201,19 @@ fn s77_the_matrix_of_moves() {
             match cell {
                 '+' => assert_eq!((moved, task.status.state), (Ok(()), to), "{from} {to}"),
                 '.' => assert_eq!((moved, task), (Ok(()), before), "{from} {to}"),
-                _ => assert_eq!((moved, task), (Err(Broken::Ended(from)), before), "{from} {to}"),
+                _ => assert_eq!(
+                    (moved, task),
+                    (Err(Broken::Ended(from)), before),
+                    "{from} {to}"
+                ),
             }
         }
         let mut task = in_state(from);
         let moved = task.apply(&status(TaskState::Unspecified, None));
-        assert!(matches!(moved, Err(Broken::Move(..) | Broken::Ended(_))), "{from}: {moved:?}");
+        assert!(
+            matches!(moved, Err(Broken::Move(..) | Broken::Ended(_))),
+            "{from}: {moved:?}"
+        );
     }
 }
 
@@ -173,15 +225,37 @@ fn s77_an_ended_task_takes_nothing_more() {
         last_chunk: false,
         metadata: None,
     };
-    for state in TaskState::ALL.into_iter().filter(|state| state.is_terminal()) {
+    for state in TaskState::ALL
+        .into_iter()
+        .filter(|state| state.is_terminal())
+    {
         let before = in_state(state);
         let mut task = before.clone();
-        for event in [chunk.clone(), Event::Message(Arc::new(Message::user("late")))] {
-            let refused = task.apply(&Entry { seq: Seq(3), time: at(3000), event });
+        for event in [
+            chunk.clone(),
+            Event::Message(Arc::new(Message::user("late"))),
+        ] {
+            let refused = task.apply(&Entry {
+                seq: Seq(3),
+                time: at(3000),
+                event,
+            });
             assert_eq!(refused, Err(Broken::Ended(state)));
         }
-        for event in [Event::TurnEnded, Event::Ignored { reason: "late".to_owned() }] {
-            assert_eq!(task.apply(&Entry { seq: Seq(3), time: at(3000), event }), Ok(()));
+        for event in [
+            Event::TurnEnded,
+            Event::Ignored {
+                reason: "late".to_owned(),
+            },
+        ] {
+            assert_eq!(
+                task.apply(&Entry {
+                    seq: Seq(3),
+                    time: at(3000),
+                    event
+                }),
+                Ok(())
+            );
         }
         assert_eq!(task, before);
     }
@@ -193,11 +267,20 @@ fn a_last_look_at_an_ended_task_is_no_fault() {
     let mut client = in_state(TaskState::Completed);
     let mut seen = client.clone();
     seen.artifacts.push(Artifact::text("n", "x"));
-    assert_eq!(client.apply_update(&StreamResponse::Task(seen.clone())), Ok(()));
+    assert_eq!(
+        client.apply_update(&StreamResponse::Task(seen.clone())),
+        Ok(())
+    );
     assert_eq!(client, seen);
-    let other = Task { status: TaskStatus::new(TaskState::Working), ..seen.clone() };
+    let other = Task {
+        status: TaskStatus::new(TaskState::Working),
+        ..seen.clone()
+    };
     let refused = client.apply_update(&StreamResponse::Task(other));
-    assert_eq!((refused, client), (Err(Broken::Ended(TaskState::Completed)), seen));
+    assert_eq!(
+        (refused, client),
+        (Err(Broken::Ended(TaskState::Completed)), seen)
+    );
 }
 
 fn object(value: serde_json::Value) -> Object {
@@ -205,9 +288,22 @@ fn object(value: serde_json::Value) -> Object {
 }
 
 fn put(task: &mut Task, id: &str, parts: &[Part], append: bool) -> Result<(), Broken> {
-    let artifact = Artifact { artifact_id: id.into(), parts: parts.to_vec(), ..Artifact::default() };
-    let event = Event::Artifact { artifact, append, last_chunk: false, metadata: None };
-    task.apply(&Entry { seq: Seq(2), time: at(2000), event })
+    let artifact = Artifact {
+        artifact_id: id.into(),
+        parts: parts.to_vec(),
+        ..Artifact::default()
+    };
+    let event = Event::Artifact {
+        artifact,
+        append,
+        last_chunk: false,
+        metadata: None,
+    };
+    task.apply(&Entry {
+        seq: Seq(2),
+        time: at(2000),
+        event,
+    })
 }
 
 /// 05 §4: text follows text into one part, unless either has anything beside it.
@@ -228,10 +324,19 @@ fn chunks_of_plain_text_join() {
         put(&mut task, "x", second, true).unwrap();
         task.artifacts[0].parts.clone()
     };
-    assert_eq!(folded(std::slice::from_ref(&plain), &[Part::text("b")]), [Part::text("ab")]);
-    assert_eq!(folded(std::slice::from_ref(&plain), &[Part::text("")]), [Part::text("a")]);
     assert_eq!(
-        folded(&[data.clone(), plain.clone()], &[Part::text("b"), data.clone(), Part::text("c")]),
+        folded(std::slice::from_ref(&plain), &[Part::text("b")]),
+        [Part::text("ab")]
+    );
+    assert_eq!(
+        folded(std::slice::from_ref(&plain), &[Part::text("")]),
+        [Part::text("a")]
+    );
+    assert_eq!(
+        folded(
+            &[data.clone(), plain.clone()],
+            &[Part::text("b"), data.clone(), Part::text("c")]
+        ),
         [data.clone(), Part::text("ab"), data, Part::text("c")]
     );
     for other in beside {
@@ -247,13 +352,22 @@ fn artifacts_are_added_replaced_in_place_and_extended() {
     let mut task = in_state(TaskState::Working);
     let unknown = Err(Broken::UnknownArtifact("a".into()));
     assert_eq!(put(&mut task, "a", &[Part::text("x")], true), unknown);
-    assert_eq!(put(&mut task, "a", &[], false), Err(Broken::EmptyArtifact("a".into())));
+    assert_eq!(
+        put(&mut task, "a", &[], false),
+        Err(Broken::EmptyArtifact("a".into()))
+    );
     put(&mut task, "a", &[Part::text("1")], false).unwrap();
     put(&mut task, "b", &[Part::text("2")], false).unwrap();
-    assert_eq!(put(&mut task, "a", &[], true), Err(Broken::EmptyArtifact("a".into())));
+    assert_eq!(
+        put(&mut task, "a", &[], true),
+        Err(Broken::EmptyArtifact("a".into()))
+    );
     put(&mut task, "a", &[Part::text("3"), Part::text("4")], false).unwrap();
-    let held: Vec<_> =
-        task.artifacts.iter().map(|artifact| (artifact.artifact_id.as_str(), artifact.as_text())).collect();
+    let held: Vec<_> = task
+        .artifacts
+        .iter()
+        .map(|artifact| (artifact.artifact_id.as_str(), artifact.as_text()))
+        .collect();
     // What comes at once stays apart, as it came; only a chunk joins.
     assert_eq!(held, [("a", "3\n4".to_owned()), ("b", "2".to_owned())]);
     let chunk = |name: &str, metadata| Artifact {
@@ -264,22 +378,47 @@ fn artifacts_are_added_replaced_in_place_and_extended() {
         extensions: vec![name.to_owned()],
         metadata: Some(object(metadata)),
     };
-    for artifact in [chunk("first", json!({"k": 1, "l": 1})), chunk("second", json!({"k": 2, "m": 2}))] {
-        let event = Event::Artifact { artifact, append: true, last_chunk: true, metadata: None };
-        task.apply(&Entry { seq: Seq(3), time: at(3000), event }).unwrap();
+    for artifact in [
+        chunk("first", json!({"k": 1, "l": 1})),
+        chunk("second", json!({"k": 2, "m": 2})),
+    ] {
+        let event = Event::Artifact {
+            artifact,
+            append: true,
+            last_chunk: true,
+            metadata: None,
+        };
+        task.apply(&Entry {
+            seq: Seq(3),
+            time: at(3000),
+            event,
+        })
+        .unwrap();
     }
-    let filled =
-        Artifact { parts: vec![Part::text("2++")], ..chunk("first", json!({"k": 2, "l": 1, "m": 2})) };
+    let filled = Artifact {
+        parts: vec![Part::text("2++")],
+        ..chunk("first", json!({"k": 2, "l": 1, "m": 2}))
+    };
     assert_eq!(task.artifacts[1], filled);
 }
 
 fn ids(task: &Task) -> Vec<&str> {
-    task.history.iter().map(|message| message.message_id.as_str()).collect()
+    task.history
+        .iter()
+        .map(|message| message.message_id.as_str())
+        .collect()
 }
 
 fn said(id: &str) -> Entry {
-    let message = Message { message_id: id.into(), ..Message::user("x") };
-    Entry { seq: Seq(2), time: at(2000), event: Event::Message(Arc::new(message)) }
+    let message = Message {
+        message_id: id.into(),
+        ..Message::user("x")
+    };
+    Entry {
+        seq: Seq(2),
+        time: at(2000),
+        event: Event::Message(Arc::new(message)),
+    }
 }
 
 /// 07 §4: the message of a status is in the history once the next status or message comes, and not before.
@@ -289,20 +428,42 @@ fn the_history_holds_what_was_said_in_order() {
     let steps: [(Entry, &[&str], Option<&str>); 6] = [
         (said("u1"), &["u1"], None),
         (status(TaskState::Working, Some("s1")), &["u1"], Some("s1")),
-        (status(TaskState::InputRequired, Some("s2")), &["u1", "s1"], Some("s2")),
+        (
+            status(TaskState::InputRequired, Some("s2")),
+            &["u1", "s1"],
+            Some("s2"),
+        ),
         (said("u1"), &["u1", "s1", "s2", "u1"], None),
-        (status(TaskState::Working, None), &["u1", "s1", "s2", "u1"], None),
-        (status(TaskState::Completed, Some("s3")), &["u1", "s1", "s2", "u1"], Some("s3")),
+        (
+            status(TaskState::Working, None),
+            &["u1", "s1", "s2", "u1"],
+            None,
+        ),
+        (
+            status(TaskState::Completed, Some("s3")),
+            &["u1", "s1", "s2", "u1"],
+            Some("s3"),
+        ),
     ];
     for (entry, history, current) in steps {
         task.apply(&entry).unwrap();
         assert_eq!(ids(&task), history);
-        assert_eq!(task.status.message.as_ref().map(|message| message.message_id.as_str()), current);
+        assert_eq!(
+            task.status
+                .message
+                .as_ref()
+                .map(|message| message.message_id.as_str()),
+            current
+        );
     }
     let stamped = |message: &Arc<Message>| {
-        message.task_id.as_ref() == Some(&task.id) && message.context_id.as_ref() == Some(&task.context_id)
+        message.task_id.as_ref() == Some(&task.id)
+            && message.context_id.as_ref() == Some(&task.context_id)
     };
-    assert!([0, 3].iter().all(|at| stamped(&task.history[*at])), "a message that came in names its task");
+    assert!(
+        [0, 3].iter().all(|at| stamped(&task.history[*at])),
+        "a message that came in names its task"
+    );
     for (length, kept) in [(None, 4), (Some(0), 0), (Some(2), 2), (Some(9), 4)] {
         let mut task = task.clone();
         task.limit_history(length);
@@ -317,7 +478,10 @@ fn metadata_merges_and_time_is_clamped() {
         seq: Seq(2),
         time: at(time),
         event: Event::Status {
-            status: TaskStatus { timestamp: own.map(at), ..TaskStatus::new(TaskState::Working) },
+            status: TaskStatus {
+                timestamp: own.map(at),
+                ..TaskStatus::new(TaskState::Working)
+            },
             metadata: Some(object(metadata)),
         },
     };
@@ -338,10 +502,16 @@ fn metadata_merges_and_time_is_clamped() {
 fn a_log_that_does_not_begin_with_its_task_is_none() {
     assert_eq!(Task::fold(&[]), Ok(None));
     assert_eq!(Task::fold(&[said("u1")]), Ok(None));
-    assert_eq!(Task::fold(&[created(at(1)), created(at(2))]), Err(Broken::OtherTask("t".into())));
+    assert_eq!(
+        Task::fold(&[created(at(1)), created(at(2))]),
+        Err(Broken::OtherTask("t".into()))
+    );
     let mut task = in_state(TaskState::Working);
     let message = StreamResponse::Message(Message::agent("x"));
     assert_eq!(task.apply_update(&message), Err(Broken::MessageInTask));
     let other = StreamResponse::Task(Task::submitted("other".into(), "c".into(), at(1)));
-    assert_eq!(task.apply_update(&other), Err(Broken::OtherTask("other".into())));
+    assert_eq!(
+        task.apply_update(&other),
+        Err(Broken::OtherTask("other".into()))
+    );
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use attache::model::{
-    Artifact, AuthenticationInfo, Base64, Content, Json, Message, Object, Part, PushConfig, Role, Secret,
-    SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState, TaskStatus,
-    TaskStatusUpdateEvent, Timestamp, Violation,
+    Artifact, AuthenticationInfo, Base64, Content, Json, Message, Object, Part, PushConfig, Role,
+    Secret, SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState,
+    TaskStatus, TaskStatusUpdateEvent, Timestamp, Violation,
 };
 use attache::{Error, ErrorKind};
 use proptest::collection::vec;
@@ -42,7 +42,11 @@ pub(crate) fn check<S: Strategy>(
     values: S,
     property: impl Fn(S::Value) -> Result<(), TestCaseError>,
 ) {
-    let mut config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut config = Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    };
     if config.rng_seed == RngSeed::Random {
         config.rng_seed = RngSeed::Fixed(0xA2A);
     }
@@ -73,7 +77,15 @@ pub(crate) fn text() -> BoxedStrategy<String> {
 
 /// A text that is not empty.
 pub(crate) fn some_text() -> BoxedStrategy<String> {
-    text().prop_map(|text| if text.is_empty() { "x".to_owned() } else { text }).boxed()
+    text()
+        .prop_map(|text| {
+            if text.is_empty() {
+                "x".to_owned()
+            } else {
+                text
+            }
+        })
+        .boxed()
 }
 
 fn texts() -> BoxedStrategy<Vec<String>> {
@@ -82,8 +94,19 @@ fn texts() -> BoxedStrategy<Vec<String>> {
 
 /// An id as validation takes it: up to 256 bytes without control characters, of whatever kind.
 pub(crate) fn id() -> BoxedStrategy<String> {
-    let odd =
-        ["a:b", "a/b", "a..b", "x:cancel", "50%", "x?y#z", "é 潮", "tasks/1", "%2F", "a+b&c=d", "\"quoted\""];
+    let odd = [
+        "a:b",
+        "a/b",
+        "a..b",
+        "x:cancel",
+        "50%",
+        "x?y#z",
+        "é 潮",
+        "tasks/1",
+        "%2F",
+        "a+b&c=d",
+        "\"quoted\"",
+    ];
     prop_oneof![
         3 => "[a-z0-9-]{1,12}",
         2 => select(odd.to_vec()).prop_map(str::to_owned),
@@ -92,13 +115,22 @@ pub(crate) fn id() -> BoxedStrategy<String> {
         }),
     ]
     // A path cannot carry them; `write_rest` says so.
-    .prop_filter("dots alone", |id: &String| !matches!(id.as_str(), "." | ".."))
+    .prop_filter("dots alone", |id: &String| {
+        !matches!(id.as_str(), "." | "..")
+    })
     .boxed()
 }
 
 /// A tenant that has a place in a path.
 pub(crate) fn tenant() -> BoxedStrategy<String> {
-    id().prop_map(|id| if attache::wire::path::is_tenant(&id) { id } else { format!("t{id}") }).boxed()
+    id().prop_map(|id| {
+        if attache::wire::path::is_tenant(&id) {
+            id
+        } else {
+            format!("t{id}")
+        }
+    })
+    .boxed()
 }
 
 /// The text of any JSON value.
@@ -124,24 +156,35 @@ fn quoted(text: String) -> String {
 }
 
 fn name() -> BoxedStrategy<String> {
-    let ours = ["kind", "type", "value", "data", "metadata", "final", "text", "a", "b"];
+    let ours = [
+        "kind", "type", "value", "data", "metadata", "final", "text", "a", "b",
+    ];
     prop_oneof![select(ours.to_vec()).prop_map(str::to_owned), text()].boxed()
 }
 
 /// No name twice.
 fn object_text(members: Vec<(String, String)>) -> String {
     let mut seen = BTreeSet::new();
-    let unique = members.into_iter().filter(|(name, _)| seen.insert(name.clone()));
-    let members: Vec<_> = unique.map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
+    let unique = members
+        .into_iter()
+        .filter(|(name, _)| seen.insert(name.clone()));
+    let members: Vec<_> = unique
+        .map(|(name, value)| format!("{}:{value}", quoted(name)))
+        .collect();
     format!("{{{}}}", members.join(","))
 }
 
 fn number(fit: Fit) -> BoxedStrategy<String> {
     let whole = (-(1_i64 << 53)..=1 << 53).prop_map(|number| number.to_string());
-    let double =
-        any::<f64>().prop_filter("finite and with a fraction", |n| n.is_finite() && n.fract() != 0.0);
+    let double = any::<f64>().prop_filter("finite and with a fraction", |n| {
+        n.is_finite() && n.fract() != 0.0
+    });
     let double = double.prop_map(|number| serde_json::to_string(&number).unwrap());
-    let exact = prop_oneof![whole, double, select(vec!["0", "0.1", "-2.5", "1e300"]).prop_map(str::to_owned)];
+    let exact = prop_oneof![
+        whole,
+        double,
+        select(vec!["0", "0.1", "-2.5", "1e300"]).prop_map(str::to_owned)
+    ];
     if fit != Fit::Json {
         return exact.boxed();
     }
@@ -164,13 +207,17 @@ fn number(fit: Fit) -> BoxedStrategy<String> {
 
 /// Any JSON value.
 pub(crate) fn json(fit: Fit) -> BoxedStrategy<Json> {
-    json_text(fit).prop_map(|text| Json::parse(&text).unwrap()).boxed()
+    json_text(fit)
+        .prop_map(|text| Json::parse(&text).unwrap())
+        .boxed()
 }
 
 /// Any JSON object.
 pub(crate) fn object(fit: Fit) -> BoxedStrategy<Object> {
     let members = vec((name(), json_text(fit)), 0..4);
-    members.prop_map(|members| serde_json::from_str(&object_text(members)).unwrap()).boxed()
+    members
+        .prop_map(|members| serde_json::from_str(&object_text(members)).unwrap())
+        .boxed()
 }
 
 /// Metadata, there or not.
@@ -201,7 +248,11 @@ pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
         json(fit).prop_map(Content::Data),
         object(fit).prop_map(|object| Content::Data(object.into())),
     ];
-    let beside = (metadata(fit), option::weighted(0.2, some_text()), option::weighted(0.2, some_text()));
+    let beside = (
+        metadata(fit),
+        option::weighted(0.2, some_text()),
+        option::weighted(0.2, some_text()),
+    );
     let any = (content, beside).prop_map(move |(content, (metadata, filename, media_type))| {
         let mut part = Part::from(content);
         if let Some(metadata) = metadata.map(|metadata| without_kind(metadata, fit)) {
@@ -221,7 +272,11 @@ pub(crate) fn part(fit: Fit) -> BoxedStrategy<Part> {
         metadata.insert("kind", serde_json::Value::from(kind));
         Part::data(data).with_metadata(metadata)
     });
-    if fit == Fit::Official { any.boxed() } else { prop_oneof![8 => any, 1 => kept].boxed() }
+    if fit == Fit::Official {
+        any.boxed()
+    } else {
+        prop_oneof![8 => any, 1 => kept].boxed()
+    }
 }
 
 /// 02 §5: the kind of a part that only others know rides in metadata, and is written as that kind to 0.3.
@@ -241,16 +296,18 @@ pub(crate) fn message(fit: Fit) -> BoxedStrategy<Message> {
     let ids = (id(), option::of(id()), option::of(id()), vec(id(), 0..3));
     let role = select(vec![Role::User, Role::Agent]);
     (ids, role, parts(fit), texts(), metadata(fit))
-        .prop_map(|((id, context, task, references), role, parts, extensions, metadata)| Message {
-            message_id: id.into(),
-            role,
-            parts,
-            context_id: context.map(Into::into),
-            task_id: task.map(Into::into),
-            reference_task_ids: references.into_iter().map(Into::into).collect(),
-            extensions,
-            metadata,
-        })
+        .prop_map(
+            |((id, context, task, references), role, parts, extensions, metadata)| Message {
+                message_id: id.into(),
+                role,
+                parts,
+                context_id: context.map(Into::into),
+                task_id: task.map(Into::into),
+                reference_task_ids: references.into_iter().map(Into::into).collect(),
+                extensions,
+                metadata,
+            },
+        )
         .boxed()
 }
 
@@ -258,14 +315,16 @@ pub(crate) fn message(fit: Fit) -> BoxedStrategy<Message> {
 pub(crate) fn artifact(fit: Fit) -> BoxedStrategy<Artifact> {
     let about = (option::of(some_text()), option::of(some_text()));
     (id(), about, parts(fit), texts(), metadata(fit))
-        .prop_map(|(id, (name, description), parts, extensions, metadata)| Artifact {
-            artifact_id: id.into(),
-            name,
-            description,
-            parts,
-            extensions,
-            metadata,
-        })
+        .prop_map(
+            |(id, (name, description), parts, extensions, metadata)| Artifact {
+                artifact_id: id.into(),
+                name,
+                description,
+                parts,
+                extensions,
+                metadata,
+            },
+        )
         .boxed()
 }
 
@@ -288,15 +347,23 @@ pub(crate) fn status(fit: Fit) -> BoxedStrategy<TaskStatus> {
 /// A task as it may stand at any time.
 pub(crate) fn task(fit: Fit) -> BoxedStrategy<Task> {
     let said = (vec(artifact(fit), 0..3), vec(message(fit), 0..3));
-    (id(), prop_oneof![4 => id(), 1 => Just(String::new())], status(fit), said, metadata(fit))
-        .prop_map(|(id, context, status, (artifacts, history), metadata)| Task {
-            id: id.into(),
-            context_id: context.into(),
-            status,
-            artifacts,
-            history: history.into_iter().map(Arc::new).collect(),
-            metadata,
-        })
+    (
+        id(),
+        prop_oneof![4 => id(), 1 => Just(String::new())],
+        status(fit),
+        said,
+        metadata(fit),
+    )
+        .prop_map(
+            |(id, context, status, (artifacts, history), metadata)| Task {
+                id: id.into(),
+                context_id: context.into(),
+                status,
+                artifacts,
+                history: history.into_iter().map(Arc::new).collect(),
+                metadata,
+            },
+        )
         .boxed()
 }
 
@@ -315,14 +382,16 @@ pub(crate) fn status_event(fit: Fit) -> BoxedStrategy<TaskStatusUpdateEvent> {
 /// An artifact event.
 pub(crate) fn artifact_event(fit: Fit) -> BoxedStrategy<TaskArtifactUpdateEvent> {
     (id(), id(), artifact(fit), any::<[bool; 2]>(), metadata(fit))
-        .prop_map(|(task, context, artifact, [append, last_chunk], metadata)| TaskArtifactUpdateEvent {
-            task_id: task.into(),
-            context_id: context.into(),
-            artifact,
-            append,
-            last_chunk,
-            metadata,
-        })
+        .prop_map(
+            |(task, context, artifact, [append, last_chunk], metadata)| TaskArtifactUpdateEvent {
+                task_id: task.into(),
+                context_id: context.into(),
+                artifact,
+                append,
+                last_chunk,
+                metadata,
+            },
+        )
         .boxed()
 }
 
@@ -350,8 +419,10 @@ pub(crate) fn send_response(fit: Fit) -> BoxedStrategy<SendMessageResponse> {
 pub(crate) fn push_config() -> BoxedStrategy<PushConfig> {
     let ids = (option::of(tenant()), option::of(id()), option::of(id()));
     let secret = || option::of(some_text().prop_map(Secret::from));
-    let info =
-        (some_text(), secret()).prop_map(|(scheme, credentials)| AuthenticationInfo { scheme, credentials });
+    let info = (some_text(), secret()).prop_map(|(scheme, credentials)| AuthenticationInfo {
+        scheme,
+        credentials,
+    });
     let authentication = option::of((info, vec(some_text(), 0..2)));
     (ids, text(), secret(), authentication)
         .prop_map(|((tenant, id, task), url, token, authentication)| {
@@ -372,9 +443,13 @@ pub(crate) fn push_config() -> BoxedStrategy<PushConfig> {
 
 /// An error of any kind, with details or without.
 pub(crate) fn error() -> BoxedStrategy<Error> {
-    let own = prop_oneof![-32099..=-32010_i32, Just(-32000), 1..1000_i32].prop_map(ErrorKind::Other);
+    let own =
+        prop_oneof![-32099..=-32010_i32, Just(-32000), 1..1000_i32].prop_map(ErrorKind::Other);
     let kind = prop_oneof![6 => select(ErrorKind::ALL.to_vec()), 1 => own];
-    let keys = prop_oneof![select(vec!["taskId", "contextId", "requested"]).prop_map(str::to_owned), text()];
+    let keys = prop_oneof![
+        select(vec!["taskId", "contextId", "requested"]).prop_map(str::to_owned),
+        text()
+    ];
     let details = vec((keys, text()), 0..3);
     let violations = vec((text(), text()), 0..3);
     let rest = (option::of(state()), option::of(1..60_u64));
@@ -393,9 +468,9 @@ pub(crate) fn error() -> BoxedStrategy<Error> {
             if let Some(seconds) = retry {
                 error = error.with_retry_after(Duration::from_secs(seconds));
             }
-            violations
-                .into_iter()
-                .fold(error, |error, (field, rule)| error.with_violation(Violation::new(field, rule)))
+            violations.into_iter().fold(error, |error, (field, rule)| {
+                error.with_violation(Violation::new(field, rule))
+            })
         })
         .boxed()
 }

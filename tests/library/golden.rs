@@ -5,7 +5,9 @@ use std::path::Path;
 use attache::model::{Request, StreamResponse, Version};
 use attache::wire::card::{CardForm, read_card, write_card};
 use attache::wire::decide::{Asked, decide};
-use attache::wire::errors::{JsonRpcError, RestError, http_status, jsonrpc_code, read_jsonrpc, read_rest};
+use attache::wire::errors::{
+    JsonRpcError, RestError, http_status, jsonrpc_code, read_jsonrpc, read_rest,
+};
 use attache::wire::method::{Method, method, name};
 use attache::wire::path::{Route, route};
 use attache::wire::{self, Dialect, jsonrpc, sse};
@@ -14,8 +16,14 @@ use serde_json::{Value, json};
 #[test]
 fn every_golden_file_is_read_and_written_back_as_it_was() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
     files.sort();
     assert!(files.len() >= 98, "only {} golden files", files.len());
     let mut faults = Vec::new();
@@ -27,7 +35,13 @@ fn every_golden_file_is_read_and_written_back_as_it_was() {
             faults.push(format!("{}: {fault}", golden["id"].as_str().unwrap_or("?")));
         }
     }
-    assert!(faults.is_empty(), "{} of {} files:\n{}", faults.len(), files.len(), faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "{} of {} files:\n{}",
+        faults.len(),
+        files.len(),
+        faults.join("\n")
+    );
 }
 
 type Checked = Result<(), String>;
@@ -49,9 +63,13 @@ fn check(golden: &Value) -> Checked {
 }
 
 fn equal(what: &str, ours: &[u8], golden: &Value) -> Checked {
-    let ours: Value =
-        serde_json::from_slice(ours).map_err(|error| format!("{what}: we wrote no JSON: {error}"))?;
-    if ours == *golden { Ok(()) } else { Err(format!("{what}:\n  ours   {ours}\n  golden {golden}")) }
+    let ours: Value = serde_json::from_slice(ours)
+        .map_err(|error| format!("{what}: we wrote no JSON: {error}"))?;
+    if ours == *golden {
+        Ok(())
+    } else {
+        Err(format!("{what}:\n  ours   {ours}\n  golden {golden}"))
+    }
 }
 
 fn said<T: std::fmt::Debug>(what: &str, result: Result<T, attache::Error>) -> Result<T, String> {
@@ -60,7 +78,10 @@ fn said<T: std::fmt::Debug>(what: &str, result: Result<T, attache::Error>) -> Re
 
 fn headers<'a>(golden: &'a Value, wanted: &str) -> Vec<&'a str> {
     let headers = golden["request"]["headers"].as_object();
-    let matching = headers.into_iter().flatten().filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let matching = headers
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
     matching.filter_map(|(_, value)| value.as_str()).collect()
 }
 
@@ -82,21 +103,33 @@ fn check_jsonrpc(golden: &Value) -> Checked {
             return refusal(answer, &call.id, &error, key.version());
         }
     };
-    let version = match decide(method.key, &Asked::read(headers(golden, "a2a-version")), false) {
+    let version = match decide(
+        method.key,
+        &Asked::read(headers(golden, "a2a-version")),
+        false,
+    ) {
         Ok(version) => version,
         Err(no) => return refusal(answer, &call.id, &no.error, no.form),
     };
     let (request, dialect) = said("params", wire::read_params(method, call.params))?;
     let mut params = Vec::new();
     said("params", wire::write_params(&mut params, &request, version))?;
-    let golden_params = golden["request"]["body"].get("params").cloned().unwrap_or(json!({}));
+    let golden_params = golden["request"]["body"]
+        .get("params")
+        .cloned()
+        .unwrap_or(json!({}));
     equal("params", &params, &golden_params)?;
     check_violations(&request, &answer["error"]["data"])?;
     check_answer(golden, method, &dialect)
 }
 
 /// A call refused before its params were looked at: code, id and details are the golden ones, words are free.
-fn refusal(golden: &Value, id: &jsonrpc::Id<'_>, error: &attache::Error, version: Version) -> Checked {
+fn refusal(
+    golden: &Value,
+    id: &jsonrpc::Id<'_>,
+    error: &attache::Error,
+    version: Version,
+) -> Checked {
     let mut out = Vec::new();
     jsonrpc::write_error(&mut out, id, error, version);
     let mut ours: Value = serde_json::from_slice(&out).unwrap();
@@ -106,18 +139,29 @@ fn refusal(golden: &Value, id: &jsonrpc::Id<'_>, error: &attache::Error, version
 
 /// Where a rule needs no task, our own validation says what the golden answer says.
 fn check_violations(request: &Request, details: &Value) -> Checked {
-    let golden = details.as_array().into_iter().flatten().find_map(|detail| detail.get("fieldViolations"));
+    let golden = details
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find_map(|detail| detail.get("fieldViolations"));
     // Only what the task itself says is left to others.
-    let needs_task = matches!(request, Request::SendMessage(send) if send.message.task_id.is_some());
+    let needs_task =
+        matches!(request, Request::SendMessage(send) if send.message.task_id.is_some());
     let error = match request.validate(&attache::model::Limits::default()) {
         Err(error) => error,
         Ok(()) if golden.is_none() || needs_task => return Ok(()),
-        Ok(()) => return Err(format!("we take what the golden answer refuses: {golden:?}")),
+        Ok(()) => {
+            return Err(format!(
+                "we take what the golden answer refuses: {golden:?}"
+            ));
+        }
     };
     let ours: Vec<Value> = error
         .violations()
         .iter()
-        .map(|violation| json!({"field": violation.field(), "description": violation.description()}))
+        .map(
+            |violation| json!({"field": violation.field(), "description": violation.description()}),
+        )
         .collect();
     if Some(&json!(ours)) == golden {
         Ok(())
@@ -139,7 +183,10 @@ fn check_answer(golden: &Value, method: Method, dialect: &Dialect) -> Checked {
     let mut out = Vec::new();
     match read.result {
         Ok(result) => {
-            let response = said("result", wire::read_reply(method.operation, result, dialect))?;
+            let response = said(
+                "result",
+                wire::read_reply(method.operation, result, dialect),
+            )?;
             jsonrpc::begin_result(&mut out, &read.id);
             said("result", wire::write_result(&mut out, &response, dialect))?;
             jsonrpc::end(&mut out);
@@ -156,10 +203,18 @@ fn check_stream(events: &[Value], dialect: &Dialect, id: Option<&jsonrpc::Id<'_>
         let mut body = Vec::new();
         match (data.get("error"), id) {
             (Some(error), Some(id)) => {
-                jsonrpc::write_error(&mut body, id, &read_jsonrpc(&error.to_string()), dialect.version());
+                jsonrpc::write_error(
+                    &mut body,
+                    id,
+                    &read_jsonrpc(&error.to_string()),
+                    dialect.version(),
+                );
             }
             (Some(_), None) => {
-                wire::write(&mut body, &RestError(&read_rest(500, &data.to_string()), dialect.version()));
+                wire::write(
+                    &mut body,
+                    &RestError(&read_rest(500, &data.to_string()), dialect.version()),
+                );
             }
             (None, Some(id)) => {
                 jsonrpc::begin_result(&mut body, id);
@@ -176,7 +231,12 @@ fn check_stream(events: &[Value], dialect: &Dialect, id: Option<&jsonrpc::Id<'_>
 
 fn write_back(out: &mut Vec<u8>, event: &Value, last: bool, dialect: &Dialect) -> Checked {
     let read = said("event", wire::read_event(&event.to_string(), dialect))?;
-    wire::write_event(out, &read, last && matches!(read, StreamResponse::StatusUpdate(_)), dialect);
+    wire::write_event(
+        out,
+        &read,
+        last && matches!(read, StreamResponse::StatusUpdate(_)),
+        dialect,
+    );
     Ok(())
 }
 
@@ -189,10 +249,16 @@ fn check_frame(event: &Value, body: &[u8], version: Version) -> Checked {
     }
     let mut decoder = sse::Decoder::default();
     decoder.push(&frame);
-    let read = decoder.next().ok_or("no frame")?.map_err(|error| format!("{error:?}"))?;
+    let read = decoder
+        .next()
+        .ok_or("no frame")?
+        .map_err(|error| format!("{error:?}"))?;
     match read.event.as_deref() == event["event"].as_str() {
         true => equal("frame", read.data.as_bytes(), &event["data"]),
-        false => Err(format!("the frame is named {:?}, the golden one {:?}", read.event, event["event"])),
+        false => Err(format!(
+            "the frame is named {:?}, the golden one {:?}",
+            read.event, event["event"]
+        )),
     }
 }
 
@@ -201,9 +267,16 @@ fn check_rest(golden: &Value) -> Checked {
     let (path, query) = split_query(request["path"].as_str().unwrap());
     let http_method = request["httpMethod"].as_str().unwrap();
     let route = route(http_method, path).map_err(|no| format!("{no:?}"))?;
-    let version = decide(route.key, &Asked::read(headers(golden, "a2a-version")), false)
-        .map_err(|no| format!("{no:?}"))?;
-    let body = request.get("body").map(Value::to_string).unwrap_or_default();
+    let version = decide(
+        route.key,
+        &Asked::read(headers(golden, "a2a-version")),
+        false,
+    )
+    .map_err(|no| format!("{no:?}"))?;
+    let body = request
+        .get("body")
+        .map(Value::to_string)
+        .unwrap_or_default();
     let (read, dialect) = said("request", wire::read_rest(&route, query, body.as_bytes()))?;
     check_rest_request(golden, &read, version)?;
     let response = &golden["response"];
@@ -216,8 +289,14 @@ fn check_rest(golden: &Value) -> Checked {
 fn check_rest_request(golden: &Value, read: &Request, version: Version) -> Checked {
     let written = said("request", wire::write_rest(read, version))?;
     let golden_path = golden["request"]["path"].as_str().unwrap();
-    let ours = (split_query(&written.path).0, sorted(split_query(&written.path).1));
-    let theirs = (split_query(golden_path).0, sorted(split_query(golden_path).1));
+    let ours = (
+        split_query(&written.path).0,
+        sorted(split_query(&written.path).1),
+    );
+    let theirs = (
+        split_query(golden_path).0,
+        sorted(split_query(golden_path).1),
+    );
     if ours != theirs {
         return Err(format!("path: {ours:?} {theirs:?}"));
     }
@@ -225,9 +304,10 @@ fn check_rest_request(golden: &Value, read: &Request, version: Version) -> Check
         (Some(body), Some(theirs)) => {
             let mut ours: Value = serde_json::from_slice(body).unwrap();
             // What the path says may stand in the body as well.
-            for (name, in_path) in
-                [("taskId", &golden["response"]["body"]["taskId"]), ("tenant", &json!("brest"))]
-            {
+            for (name, in_path) in [
+                ("taskId", &golden["response"]["body"]["taskId"]),
+                ("tenant", &json!("brest")),
+            ] {
                 if theirs.get(name).is_none() && ours.get(name) == Some(in_path) {
                     ours.as_object_mut().unwrap().remove(name);
                 }
@@ -269,7 +349,11 @@ fn sorted(query: &str) -> Vec<&str> {
 
 fn check_webhook(golden: &Value) -> Checked {
     let version = headers(golden, "a2a-version");
-    let dialect = if version == ["0.3"] { Dialect::V03 } else { Dialect::V1 };
+    let dialect = if version == ["0.3"] {
+        Dialect::V03
+    } else {
+        Dialect::V1
+    };
     let body = &golden["request"]["body"];
     let event = said("body", wire::read_event(&body.to_string(), &dialect))?;
     let mut out = Vec::new();
@@ -300,7 +384,9 @@ fn check_pair(golden: &Value) -> Checked {
         "Message" => pair_of_events(v03, &json!({ "message": v10 }), both),
         "TaskStatusUpdateEvent" => pair_of_events(v03, &json!({ "statusUpdate": v10 }), both),
         "TaskArtifactUpdateEvent" => pair_of_events(v03, &json!({ "artifactUpdate": v10 }), both),
-        "TaskPushNotificationConfig" => pair_of_params("tasks/pushNotificationConfig/set", v03, v10),
+        "TaskPushNotificationConfig" => {
+            pair_of_params("tasks/pushNotificationConfig/set", v03, v10)
+        }
         "SendMessageConfiguration" => {
             let params = |message: Value, configuration: &Value| json!({"message": message, "configuration": configuration});
             let old = json!({"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": ""}]});
@@ -331,7 +417,9 @@ fn pair_of_events(v03: &Value, v10: &Value, both: bool) -> Checked {
 fn pair_of_params(old_name: &str, v03: &Value, v10: &Value) -> Checked {
     let old = method(old_name).unwrap();
     let new = method(name(old.operation, Version::V1).unwrap()).unwrap();
-    for (method, read, version, written) in [(old, v03, Version::V1, v10), (new, v10, Version::V03, v03)] {
+    for (method, read, version, written) in
+        [(old, v03, Version::V1, v10), (new, v10, Version::V03, v03)]
+    {
         let (request, _) = said("params", wire::read_params(method, &read.to_string()))?;
         let mut out = Vec::new();
         said("params", wire::write_params(&mut out, &request, version))?;
@@ -342,12 +430,17 @@ fn pair_of_params(old_name: &str, v03: &Value, v10: &Value) -> Checked {
 
 fn pair_of_schemes(v03: &Value, v10: &Value) -> Checked {
     for (schemes, form, written) in [(v03, CardForm::V1, v10), (v10, CardForm::V03, v03)] {
-        let card = json!({ "url": "https://x", "protocolVersion": "0.3.0", "securitySchemes": schemes });
+        let card =
+            json!({ "url": "https://x", "protocolVersion": "0.3.0", "securitySchemes": schemes });
         let card = said("card", read_card(card.to_string().as_bytes()))?;
         let mut out = Vec::new();
         said("card", write_card(&mut out, &card, form))?;
         let ours: Value = serde_json::from_slice(&out).unwrap();
-        equal("schemes", ours["securitySchemes"].to_string().as_bytes(), written)?;
+        equal(
+            "schemes",
+            ours["securitySchemes"].to_string().as_bytes(),
+            written,
+        )?;
     }
     Ok(())
 }
@@ -355,16 +448,23 @@ fn pair_of_schemes(v03: &Value, v10: &Value) -> Checked {
 /// A foreign dialect is read as what 1.0 would have said.
 fn check_accept(golden: &Value) -> Checked {
     let body = golden["input"].to_string();
-    let call = jsonrpc::read_request(body.as_bytes()).map_err(|refused| format!("{:?}", refused.error))?;
+    let call =
+        jsonrpc::read_request(body.as_bytes()).map_err(|refused| format!("{:?}", refused.error))?;
     let method = method(&call.method).map_err(|key| format!("{key:?}"))?;
     let wanted = &golden["normalizedTo"];
     if name(method.operation, Version::V1) != wanted["method"].as_str() {
         return Err(format!("read as {:?}", method.operation));
     }
     let (request, _) = said("params", wire::read_params(method, call.params))?;
-    said("params", request.validate(&attache::model::Limits::default()))?;
+    said(
+        "params",
+        request.validate(&attache::model::Limits::default()),
+    )?;
     let mut out = Vec::new();
-    said("params", wire::write_params(&mut out, &request, Version::V1))?;
+    said(
+        "params",
+        wire::write_params(&mut out, &request, Version::V1),
+    )?;
     let mut ours: Value = serde_json::from_slice(&out).unwrap();
     blank_generated(&mut ours, &wanted["params"]);
     equal("normalised", ours.to_string().as_bytes(), &wanted["params"])
@@ -375,10 +475,15 @@ pub(crate) fn blank_generated(ours: &mut Value, wanted: &Value) {
     match (ours, wanted) {
         (Value::Object(ours), Value::Object(wanted)) => {
             for (name, value) in ours {
-                wanted.get(name).into_iter().for_each(|wanted| blank_generated(value, wanted));
+                wanted
+                    .get(name)
+                    .into_iter()
+                    .for_each(|wanted| blank_generated(value, wanted));
             }
         }
-        (Value::String(ours), Value::String(wanted)) if wanted == "<generated>" && !ours.is_empty() => {
+        (Value::String(ours), Value::String(wanted))
+            if wanted == "<generated>" && !ours.is_empty() =>
+        {
             ours.clone_from(wanted);
         }
         _ => {}
@@ -392,12 +497,23 @@ fn codes_and_statuses_of_every_error_lead_back_to_it() {
             let error = attache::Error::new(kind);
             let mut out = Vec::new();
             wire::write(&mut out, &RestError(&error, version));
-            let read = read_rest(http_status(kind, version), std::str::from_utf8(&out).unwrap());
-            assert_eq!(jsonrpc_code(read.kind()), jsonrpc_code(kind), "{kind:?} {version} REST");
+            let read = read_rest(
+                http_status(kind, version),
+                std::str::from_utf8(&out).unwrap(),
+            );
+            assert_eq!(
+                jsonrpc_code(read.kind()),
+                jsonrpc_code(kind),
+                "{kind:?} {version} REST"
+            );
             let mut out = Vec::new();
             wire::write(&mut out, &JsonRpcError(&error, Version::V1));
             let read = read_jsonrpc(std::str::from_utf8(&out).unwrap());
-            assert_eq!(jsonrpc_code(read.kind()), jsonrpc_code(kind), "{kind:?} JSON-RPC");
+            assert_eq!(
+                jsonrpc_code(read.kind()),
+                jsonrpc_code(kind),
+                "{kind:?} JSON-RPC"
+            );
         }
     }
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use attache::model::{
     AgentCard, CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest,
-    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
-    ListTasksResponse, PushConfig, SendMessageRequest, SendMessageResponse, StreamResponse,
-    SubscribeToTaskRequest, Task,
+    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListPushConfigsResponse,
+    ListTasksRequest, ListTasksResponse, PushConfig, SendMessageRequest, SendMessageResponse,
+    StreamResponse, SubscribeToTaskRequest, Task,
 };
 use attache::wire::{grpc, json, proto_v03};
 use attache_proto::{v1, v03};
@@ -100,7 +100,9 @@ fn stream(bytes: &[u8], _: &Value) -> Result<Vec<Vec<u8>>, Error> {
         Some(v03::stream_response::Payload::StatusUpdate(event)) if event.r#final
     );
     let update = StreamResponse::try_from(proto)?;
-    Ok(vec![proto_v03::stream_response(&update, closes).encode_to_vec()])
+    Ok(vec![
+        proto_v03::stream_response(&update, closes).encode_to_vec(),
+    ])
 }
 
 /// Not every card can be said in 0.3.
@@ -112,7 +114,10 @@ fn card(bytes: &[u8], _: &Value) -> Result<Vec<Vec<u8>>, Error> {
 /// The files that have `grpc`, with their names.
 pub(crate) fn golden() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let files = fs::read_dir(folder).expect("tests/golden exists").flatten().map(|entry| entry.path());
+    let files = fs::read_dir(folder)
+        .expect("tests/golden exists")
+        .flatten()
+        .map(|entry| entry.path());
     let read = |path: &Path| -> Option<(String, Value)> {
         let text = fs::read(path).expect("a golden file is readable");
         let mut file: Value = serde_json::from_slice(&text).expect("a golden file is JSON");
@@ -120,7 +125,10 @@ pub(crate) fn golden() -> Vec<(String, Value)> {
         file.get_mut("grpc").map(|grpc| (name, grpc.take()))
     };
     let found: Vec<_> = files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
         .filter_map(|path| read(&path))
         .collect();
     assert!(!found.is_empty(), "no golden file has `grpc`");
@@ -136,13 +144,22 @@ pub(crate) fn from_hex(hex: &Value) -> Vec<u8> {
 #[test]
 fn messages_come_back_as_the_same_bytes() {
     for (file, grpc) in golden() {
-        for (at, message) in grpc["messages"].as_array().expect("messages").iter().enumerate() {
+        for (at, message) in grpc["messages"]
+            .as_array()
+            .expect("messages")
+            .iter()
+            .enumerate()
+        {
             let name = message["type"].as_str().expect("type");
             let known = TYPES.iter().find(|(known, _)| *known == name);
             let (_, round_trip) = known.unwrap_or_else(|| panic!("{file}: {name} is not in TYPES"));
             let bytes = from_hex(&message["hex"]);
-            let again = round_trip(&bytes, &message["json"]).unwrap_or_else(|e| panic!("{file}, {at}: {e}"));
-            assert!(again.iter().all(|again| *again == bytes), "{file}, message {at}: {again:02x?}");
+            let again = round_trip(&bytes, &message["json"])
+                .unwrap_or_else(|e| panic!("{file}, {at}: {e}"));
+            assert!(
+                again.iter().all(|again| *again == bytes),
+                "{file}, message {at}: {again:02x?}"
+            );
         }
     }
 }
@@ -151,7 +168,8 @@ fn messages_come_back_as_the_same_bytes() {
 fn paths_are_known_both_ways() {
     for (file, grpc) in golden() {
         let path = grpc["path"].as_str().expect("path");
-        let (operation, version) = grpc::operation(path).unwrap_or_else(|| panic!("{file}: {path}"));
+        let (operation, version) =
+            grpc::operation(path).unwrap_or_else(|| panic!("{file}: {path}"));
         assert_eq!(grpc::path(operation, version), Some(path), "{file}");
     }
 }
@@ -159,14 +177,22 @@ fn paths_are_known_both_ways() {
 #[test]
 fn statuses_come_back_as_the_same_bytes() {
     for (file, grpc) in golden() {
-        let Some(golden) = grpc.get("status") else { continue };
-        let (_, version) = grpc::operation(grpc["path"].as_str().expect("path")).expect("a known path");
+        let Some(golden) = grpc.get("status") else {
+            continue;
+        };
+        let (_, version) =
+            grpc::operation(grpc["path"].as_str().expect("path")).expect("a known path");
         let code = i32::try_from(golden["grpc-status"].as_i64().expect("a code")).unwrap();
         let text = golden["grpc-message"].as_str().expect("a message");
         let details = golden.get("detailsHex").map(from_hex).unwrap_or_default();
-        let status = tonic::Status::with_details(tonic::Code::from_i32(code), text, details.clone().into());
+        let status =
+            tonic::Status::with_details(tonic::Code::from_i32(code), text, details.clone().into());
         let again = grpc::to_status(&grpc::from_status(&status), version);
-        assert_eq!((i32::from(again.code()), again.message()), (code, text), "{file}");
+        assert_eq!(
+            (i32::from(again.code()), again.message()),
+            (code, text),
+            "{file}"
+        );
         assert_eq!(again.details(), details, "{file}");
     }
 }

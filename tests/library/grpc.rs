@@ -41,7 +41,10 @@ fn channel(server: &Running) -> Channel {
 
 fn clients(server: &Running) -> Clients {
     let channel = channel(server);
-    Clients { v1: V1::new(channel.clone()), v03: V03::new(channel) }
+    Clients {
+        v1: V1::new(channel.clone()),
+        v03: V03::new(channel),
+    }
 }
 
 /// A server whose card has this and that.
@@ -52,25 +55,37 @@ async fn start_card(set_up: impl FnOnce(&mut AgentCard)) -> Running {
 }
 
 fn say(text: &str) -> v1::SendMessageRequest {
-    let part = v1::Part { content: Some(v1::part::Content::Text(text.to_owned())), ..Default::default() };
+    let part = v1::Part {
+        content: Some(v1::part::Content::Text(text.to_owned())),
+        ..Default::default()
+    };
     let message = v1::Message {
         message_id: "m-1".to_owned(),
         role: v1::Role::User.into(),
         parts: vec![part],
         ..Default::default()
     };
-    v1::SendMessageRequest { message: Some(message), ..Default::default() }
+    v1::SendMessageRequest {
+        message: Some(message),
+        ..Default::default()
+    }
 }
 
 fn say_v03(text: &str) -> v03::SendMessageRequest {
-    let part = v03::Part { content: Some(v03::part::Content::Text(text.to_owned())), ..Default::default() };
+    let part = v03::Part {
+        content: Some(v03::part::Content::Text(text.to_owned())),
+        ..Default::default()
+    };
     let message = v03::Message {
         message_id: "m-1".to_owned(),
         role: v03::Role::User.into(),
         content: vec![part],
         ..Default::default()
     };
-    v03::SendMessageRequest { request: Some(message), ..Default::default() }
+    v03::SendMessageRequest {
+        request: Some(message),
+        ..Default::default()
+    }
 }
 
 fn task(response: v1::SendMessageResponse) -> v1::Task {
@@ -132,23 +147,41 @@ impl Heard {
         let (head, body) = answer.into_parts();
         let whole = soon(body.collect()).await.unwrap();
         let trailers = whole.trailers().cloned().unwrap_or_default();
-        Self { status: head.status.as_u16(), headers: head.headers, body: whole.to_bytes(), trailers }
+        Self {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: whole.to_bytes(),
+            trailers,
+        }
     }
 
     /// The status of gRPC, wherever it is.
     fn code(&self) -> tonic::Code {
-        let headers = if self.trailers.contains_key("grpc-status") { &self.trailers } else { &self.headers };
-        Status::from_header_map(headers).unwrap_or_else(|| panic!("no status: {self:?}")).code()
+        let headers = if self.trailers.contains_key("grpc-status") {
+            &self.trailers
+        } else {
+            &self.headers
+        };
+        Status::from_header_map(headers)
+            .unwrap_or_else(|| panic!("no status: {self:?}"))
+            .code()
     }
 }
 
 async fn connect<B>(server: &Running) -> (hyper::client::conn::http2::SendRequest<B>, JoinSet<()>)
 where
-    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
+    B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + Unpin
+        + 'static,
 {
     let io = TokioIo::new(soon(TcpStream::connect(server.address)).await.unwrap());
-    let (sender, connection) =
-        soon(hyper::client::conn::http2::handshake(TokioExecutor::new(), io)).await.unwrap();
+    let (sender, connection) = soon(hyper::client::conn::http2::handshake(
+        TokioExecutor::new(),
+        io,
+    ))
+    .await
+    .unwrap();
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let _ = connection.await;
@@ -159,7 +192,10 @@ where
 impl Raw {
     async fn new(server: &Running) -> Self {
         let (sender, connection) = connect(server).await;
-        Self { sender, _connection: connection }
+        Self {
+            sender,
+            _connection: connection,
+        }
     }
 
     async fn post(&mut self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Heard {

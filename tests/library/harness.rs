@@ -49,8 +49,16 @@ pub(crate) async fn start(agent: impl Agent) -> Running {
 }
 
 /// Starts a server that is set up otherwise than by default.
-pub(crate) async fn start_with(agent: impl Agent, set_up: impl FnOnce(Server) -> Server) -> Running {
-    start_as(AgentCard::new("Echo", "Says it back").input_modes(["*/*"]), agent, set_up).await
+pub(crate) async fn start_with(
+    agent: impl Agent,
+    set_up: impl FnOnce(Server) -> Server,
+) -> Running {
+    start_as(
+        AgentCard::new("Echo", "Says it back").input_modes(["*/*"]),
+        agent,
+        set_up,
+    )
+    .await
 }
 
 /// Starts a server for an agent with a card of its own.
@@ -82,23 +90,40 @@ pub(crate) async fn changing(server: Server) -> (Running, attache::Running) {
     let (stop, stopped) = oneshot::channel();
     let mut server = JoinSet::new();
     server.spawn(bound.serve_until(async move { stopped.await.unwrap_or(()) }));
-    (Running { address, stop: Some(stop), server }, way)
+    (
+        Running {
+            address,
+            stop: Some(stop),
+            server,
+        },
+        way,
+    )
 }
 
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(30), future).await.expect("within the deadline")
+    timeout(Duration::from_secs(30), future)
+        .await
+        .expect("within the deadline")
 }
 
 impl Running {
     /// Asks the server to stop.
     pub(crate) fn ask_to_stop(&mut self) {
-        self.stop.take().expect("stopped once").send(()).expect("the server runs");
+        self.stop
+            .take()
+            .expect("stopped once")
+            .send(())
+            .expect("the server runs");
     }
 
     /// Asks the server to stop; ready when it has.
     pub(crate) async fn stop(&mut self) {
         self.ask_to_stop();
-        soon(self.server.join_next()).await.expect("the server ran").unwrap().unwrap();
+        soon(self.server.join_next())
+            .await
+            .expect("the server ran")
+            .unwrap()
+            .unwrap();
     }
 
     pub(crate) async fn send(&self, head: &str, body: &[u8]) -> Answer {
@@ -115,9 +140,13 @@ impl Running {
     pub(crate) async fn begin(&self, head: &str, body: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let length = body.len();
-        let head =
-            format!("{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
-        stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+        let head = format!(
+            "{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream
+            .write_all(&[head.as_bytes(), body].concat())
+            .await
+            .unwrap();
         stream
     }
 
@@ -135,7 +164,11 @@ impl Running {
     }
 
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
-        self.send(&format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"), body.as_bytes()).await
+        self.send(
+            &format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"),
+            body.as_bytes(),
+        )
+        .await
     }
 
     /// Calls a method; gives the whole answer.
@@ -159,7 +192,9 @@ impl Running {
 
     /// Sends a text in a message; `more` is added to the message.
     pub(crate) async fn say(&self, text: &str, more: Value) -> Value {
-        self.result("SendMessage", json!({"message": message(text, more)})).await["task"].clone()
+        self.result("SendMessage", json!({"message": message(text, more)}))
+            .await["task"]
+            .clone()
     }
 }
 
@@ -169,7 +204,10 @@ pub(crate) fn request(method: &str, params: &Value) -> String {
 
 pub(crate) fn message(text: &str, more: Value) -> Value {
     let mut message = json!({"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": text}]});
-    message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    message
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     message
 }
 
@@ -181,12 +219,24 @@ impl Answer {
 
     pub(crate) fn read(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP answer");
-        let status = head.split(' ').nth(1).expect("a status line").parse().unwrap();
-        Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+        let status = head
+            .split(' ')
+            .nth(1)
+            .expect("a status line")
+            .parse()
+            .unwrap();
+        Self {
+            status,
+            head: head.to_ascii_lowercase(),
+            body: body.to_owned(),
+        }
     }
 
     pub(crate) fn json(&self) -> Value {
-        assert!(self.head.contains("content-type: application/json"), "{self:?}");
+        assert!(
+            self.head.contains("content-type: application/json"),
+            "{self:?}"
+        );
         serde_json::from_str(&self.body).unwrap()
     }
 }

@@ -23,7 +23,9 @@ impl Agent for Holds {
         match turn.text().as_str() {
             "hold" => std::future::pending().await,
             "panic" => panic!("hunter2 at /srv/agent/src/main.rs:7"),
-            "error" => Err(std::io::Error::other("hunter2: postgres://root@10.0.0.7/db"))?,
+            "error" => Err(std::io::Error::other(
+                "hunter2: postgres://root@10.0.0.7/db",
+            ))?,
             text => {
                 turn.write("echo", text).await;
                 Ok(Outcome::Completed)
@@ -39,7 +41,10 @@ pub(crate) fn serving(change: impl FnOnce(&mut ServerSettings)) -> ServerSetting
 }
 
 pub(crate) fn send(form: Form, text: &str) -> Ask {
-    form.ask("SendMessage", json!({"message": form.message(text, json!({}))}))
+    form.ask(
+        "SendMessage",
+        json!({"message": form.message(text, json!({}))}),
+    )
 }
 
 pub(crate) async fn say(server: &Running, bytes: &[u8]) -> TcpStream {
@@ -87,7 +92,10 @@ pub(crate) async fn works(address: std::net::SocketAddr, form: Form, number: usi
     for ask in [send(form, &text), form.stream(&text, json!({}))] {
         let told = answer(&ask).await;
         assert!(told.starts_with("HTTP/1.1 200"), "{told}");
-        assert!(told.to_ascii_lowercase().contains("completed") && told.contains(&text), "{told}");
+        assert!(
+            told.to_ascii_lowercase().contains("completed") && told.contains(&text),
+            "{told}"
+        );
     }
 }
 
@@ -97,7 +105,9 @@ async fn s62_a_packed_body_is_refused_and_never_unpacked() {
     let server = start_with(Echo, |server| server).await;
     for form in FORMS {
         for (coding, status) in [("gzip", 415), ("br, gzip", 415), ("identity", 200)] {
-            let answer = server.ask(&send(form, "hi").with("Content-Encoding", coding)).await;
+            let answer = server
+                .ask(&send(form, "hi").with("Content-Encoding", coding))
+                .await;
             let refused = answer.body.contains("-32005") || answer.status == status;
             assert!(
                 refused
@@ -121,14 +131,21 @@ async fn s62_a_body_over_the_limit_is_refused_and_the_limit_is_named() {
         };
         assert_eq!(server.ask(&pad(1000)).await.status, 200);
         let large = pad(1001);
-        let chunked =
-            format!("{}\r\nTransfer-Encoding: chunked\r\nHost: localhost\r\nConnection: close", ask.head);
+        let chunked = format!(
+            "{}\r\nTransfer-Encoding: chunked\r\nHost: localhost\r\nConnection: close",
+            ask.head
+        );
         let chunked = format!("{chunked}\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n", 1001, large.body);
         let mut answers = vec![server.ask(&large).await];
-        answers.push(crate::harness::Answer::read(&to_end(say(&server, chunked.as_bytes()).await).await));
+        answers.push(crate::harness::Answer::read(
+            &to_end(say(&server, chunked.as_bytes()).await).await,
+        ));
         for answer in answers {
             let (code, words) = form.refusal(&answer);
-            assert_eq!((code, answer.status), (-32600, if form.is_rpc() { 200 } else { 413 }));
+            assert_eq!(
+                (code, answer.status),
+                (-32600, if form.is_rpc() { 200 } else { 413 })
+            );
             assert!(words.contains("max_body_bytes"), "{words}");
         }
     }
@@ -137,12 +154,23 @@ async fn s62_a_body_over_the_limit_is_refused_and_the_limit_is_named() {
 #[tokio::test]
 async fn s62_a_head_over_the_limit_is_refused() {
     let server = start(Echo).await;
-    let fine = format!("GET /.well-known/agent-card.json HTTP/1.1\r\nX-Much: {}", "x".repeat(16 << 10));
+    let fine = format!(
+        "GET /.well-known/agent-card.json HTTP/1.1\r\nX-Much: {}",
+        "x".repeat(16 << 10)
+    );
     assert_eq!(server.send(&fine, b"").await.status, 200);
-    let much = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Much: {}\r\n\r\n", "x".repeat(80 << 10));
-    let many: String = (0..2000).map(|number| format!("X-{number}: x\r\n")).collect();
+    let much = format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX-Much: {}\r\n\r\n",
+        "x".repeat(80 << 10)
+    );
+    let many: String = (0..2000)
+        .map(|number| format!("X-{number}: x\r\n"))
+        .collect();
     let many = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
-    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(80 << 10));
+    let long = format!(
+        "GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "x".repeat(80 << 10)
+    );
     for (bytes, status) in [(much, "431"), (many, "431"), (long, "4")] {
         let text = refusal(&server, bytes.as_bytes()).await;
         assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
@@ -156,13 +184,31 @@ async fn s62_too_much_of_anything_is_refused_before_it_is_worked_on() {
     let server = start_with(Echo, |server| server.serving(settings)).await;
     for form in FORMS {
         let ask = send(form, "PART");
-        let part =
-            if form == Form::Rpc03 { r#"{"kind":"text","text":"PART"}"# } else { r#"{"text":"PART"}"# };
+        let part = if form == Form::Rpc03 {
+            r#"{"kind":"text","text":"PART"}"#
+        } else {
+            r#"{"text":"PART"}"#
+        };
         assert!(ask.body.contains(part), "{}", ask.body);
-        let with = |parts: &str| Ask { body: ask.body.replace(part, parts), ..ask.clone() };
+        let with = |parts: &str| Ask {
+            body: ask.body.replace(part, parts),
+            ..ask.clone()
+        };
         // A million takes a while to read without optimisation; once is enough.
-        let many = vec![part; if form == Form::Rpc1 { 1_000_000 } else { 10_000 }].join(",");
-        let deep = format!(r#"{part}],"metadata":{{"x":{}1{}}},"y":["#, "[".repeat(200), "]".repeat(200));
+        let many = vec![
+            part;
+            if form == Form::Rpc1 {
+                1_000_000
+            } else {
+                10_000
+            }
+        ]
+        .join(",");
+        let deep = format!(
+            r#"{part}],"metadata":{{"x":{}1{}}},"y":["#,
+            "[".repeat(200),
+            "]".repeat(200)
+        );
         let deeper = "[".repeat(1_000_000);
         let twice = format!(r#"{part}],"messageId":"m-2","y":["#);
         for (body, code, words) in [
@@ -175,7 +221,8 @@ async fn s62_too_much_of_anything_is_refused_before_it_is_worked_on() {
             let answer = server.ask(&with(body)).await;
             let (found, said) = form.refusal(&answer);
             assert_eq!(found, code, "{form:?} {words} {said}");
-            let more = answer.body.contains(words) || form == Form::Rest03 && answer.body.contains("content");
+            let more = answer.body.contains(words)
+                || form == Form::Rest03 && answer.body.contains("content");
             assert!(more && answer.body.len() < 1000, "{words}: {answer:?}");
         }
     }
@@ -186,16 +233,30 @@ async fn s62_too_much_of_anything_is_refused_before_it_is_worked_on() {
 async fn s69_a_batch_is_one_refusal() {
     let server = start(Echo).await;
     let call = request("SendMessage", &json!({"message": message("hi", json!({}))}));
-    for batch in ["[]".to_owned(), format!("[{call}]"), format!("[{}]", vec!["1"; 100_000].join(","))] {
+    for batch in [
+        "[]".to_owned(),
+        format!("[{call}]"),
+        format!("[{}]", vec!["1"; 100_000].join(",")),
+    ] {
         let answer = server.post("/", &batch).await.json();
-        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32600), &Value::Null));
+        assert_eq!(
+            (&answer["error"]["code"], &answer["id"]),
+            (&json!(-32600), &Value::Null)
+        );
     }
     for id in ["{}", "[]", "true", "1.5"] {
         let body = call.replace(r#""id":1"#, &format!(r#""id":{id}"#));
         let answer = server.post("/", &body).await.json();
-        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32600), &Value::Null), "{id}");
+        assert_eq!(
+            (&answer["error"]["code"], &answer["id"]),
+            (&json!(-32600), &Value::Null),
+            "{id}"
+        );
     }
-    let silent = server.post("/", &call.replace(r#""id":1,"#, "")).await.json();
+    let silent = server
+        .post("/", &call.replace(r#""id":1,"#, ""))
+        .await
+        .json();
     assert_eq!((&silent["id"], silent.get("error")), (&Value::Null, None));
     assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 1);
 }
@@ -206,13 +267,19 @@ async fn requests_that_come_together_are_answered_in_their_order() {
     let mut bytes = String::new();
     for form in FORMS {
         let Ask { head, body } = send(form, &format!("{form:?}"));
-        bytes.push_str(&format!("{head}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        bytes.push_str(&format!(
+            "{head}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        ));
     }
     bytes.push_str("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let text = to_end(say(&server, bytes.as_bytes()).await).await;
     assert_eq!(text.matches("HTTP/1.1 200").count(), 5, "{text}");
     let places: Vec<_> = FORMS.map(|form| text.find(&format!("{form:?}"))).into();
-    assert!(places.is_sorted() && places.iter().all(Option::is_some), "{text}");
+    assert!(
+        places.is_sorted() && places.iter().all(Option::is_some),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -222,7 +289,8 @@ async fn a_stream_is_not_held_back_by_the_request_behind_it() {
         let Ask { head, body } = form.stream("hold", json!({}));
         let length = body.len();
         let behind = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let text = format!("{head}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}{behind}");
+        let text =
+            format!("{head}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}{behind}");
         let mut reader = Reader::open(say(&server, text.as_bytes()).await).await;
         reader.one().await;
     }
@@ -254,7 +322,12 @@ async fn s63_calls_of_http_2_that_are_taken_back_at_once_hurt_nobody() {
     let mut told = Vec::new();
     let (_attack, _) = soon(async { tokio::join!(attack, answers.read_to_end(&mut told)) }).await;
     // GOAWAY: enough is enough.
-    assert!(told.windows(9).any(|window| window[3] == 7 && window[5..9] == [0; 4]), "{} bytes", told.len());
+    assert!(
+        told.windows(9)
+            .any(|window| window[3] == 7 && window[5..9] == [0; 4]),
+        "{} bytes",
+        told.len()
+    );
     works(server.address, Form::Rpc1, 1).await;
 }
 
@@ -263,9 +336,19 @@ async fn stream_2(server: &Running, text: &str, window: u32) -> TcpStream {
     let body = Form::Rest1.stream(text, json!({})).body;
     // POST http /message:stream; localhost as the authority.
     let path = b"/message:stream";
-    let head = [&[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()], &path[..], AUTHORITY].concat();
+    let head = [
+        &[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()],
+        &path[..],
+        AUTHORITY,
+    ]
+    .concat();
     let settings = [&[0, 4], &window.to_be_bytes()[..]].concat();
-    let call = [frame(4, 0, 0, &settings), frame(1, 4, 1, &head), frame(0, 1, 1, body.as_bytes())].concat();
+    let call = [
+        frame(4, 0, 0, &settings),
+        frame(1, 4, 1, &head),
+        frame(0, 1, 1, body.as_bytes()),
+    ]
+    .concat();
     say(server, &[GREETING, &call].concat()).await
 }
 
@@ -281,7 +364,12 @@ async fn s64_a_peer_of_http_2_whose_window_stays_closed_is_let_go() {
     soon(stuck.read_buf(&mut told)).await.unwrap();
     soon(async {
         // Its place is free again when it is let go.
-        while server.read(&Form::Rest1.stream("hi", json!({}))).await.status != 200 {}
+        while server
+            .read(&Form::Rest1.stream("hi", json!({})))
+            .await
+            .status
+            != 200
+        {}
     })
     .await;
 }
@@ -296,7 +384,11 @@ async fn a_silent_stream_of_http_2_stays_open() {
     let mut stream = stream_2(&server, "hold", 65_535).await;
     let mut told = Vec::new();
     soon(async {
-        while String::from_utf8_lossy(&told).matches(": keep-alive").count() < 3 {
+        while String::from_utf8_lossy(&told)
+            .matches(": keep-alive")
+            .count()
+            < 3
+        {
             assert_ne!(stream.read_buf(&mut told).await.unwrap(), 0);
         }
     })
@@ -329,23 +421,44 @@ async fn r41_a_call_that_takes_too_long_gets_the_task_as_it_is() {
         let answer = server.ask(&send(form, "hi")).await;
         let id = soon(heard.recv()).await.unwrap();
         let payload = form.payload(&answer.body);
-        let task = if form == Form::Rpc03 { &payload } else { &payload["task"] };
+        let task = if form == Form::Rpc03 {
+            &payload
+        } else {
+            &payload["task"]
+        };
         assert_eq!(task["id"], id);
         assert!(
-            task["status"]["state"].as_str().unwrap().to_ascii_lowercase().ends_with("working"),
+            task["status"]["state"]
+                .as_str()
+                .unwrap()
+                .to_ascii_lowercase()
+                .ends_with("working"),
             "{task}"
         );
         // It goes on all the same.
         let mut reader = server.read(&form.subscribe(&id)).await;
         held.release();
-        assert!(reader.rest().await.last().unwrap().data.to_ascii_lowercase().contains("completed"));
+        assert!(
+            reader
+                .rest()
+                .await
+                .last()
+                .unwrap()
+                .data
+                .to_ascii_lowercase()
+                .contains("completed")
+        );
     }
 }
 
 #[tokio::test]
 async fn s67_more_tasks_than_can_wait_are_refused_with_a_hint() {
     for form in FORMS {
-        let settings = Settings { max_turns: 1, max_waiting_turns: 1, ..Settings::default() };
+        let settings = Settings {
+            max_turns: 1,
+            max_waiting_turns: 1,
+            ..Settings::default()
+        };
         let server = start_with(Holds, |server| server.settings(settings)).await;
         let mut first = server.read(&form.stream("hold", json!({}))).await;
         first.one().await;
@@ -353,7 +466,11 @@ async fn s67_more_tasks_than_can_wait_are_refused_with_a_hint() {
         second.one().await;
         for ask in [send(form, "more"), form.stream("more", json!({}))] {
             let answer = server.ask(&ask).await;
-            assert_eq!((form.refusal(&answer).0, answer.status), (-32000, 503), "{answer:?}");
+            assert_eq!(
+                (form.refusal(&answer).0, answer.status),
+                (-32000, 503),
+                "{answer:?}"
+            );
             assert_eq!(answer.header("retry-after"), Some("1"));
         }
         assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 2);
@@ -367,8 +484,14 @@ async fn r49_a_thousand_idle_streams_and_a_burst_of_tasks() {
     for number in 0..1000 {
         let form = FORMS[number % 4];
         let mut reader = server.read(&form.stream("hold", json!({}))).await;
-        assert_eq!(next(form, &mut reader).await, (2, task("submitted", &["hold"])));
-        assert_eq!(next(form, &mut reader).await, (4, form.status("working", "", false)));
+        assert_eq!(
+            next(form, &mut reader).await,
+            (2, task("submitted", &["hold"]))
+        );
+        assert_eq!(
+            next(form, &mut reader).await,
+            (4, form.status("working", "", false))
+        );
         streams.push(reader);
     }
     let mut work = JoinSet::new();
@@ -379,9 +502,19 @@ async fn r49_a_thousand_idle_streams_and_a_burst_of_tasks() {
     while let Some(done) = soon(work.join_next()).await {
         done.unwrap();
     }
-    let list = server.result("ListTasks", json!({"pageSize": 1, "status": "TASK_STATE_COMPLETED"})).await;
+    let list = server
+        .result(
+            "ListTasks",
+            json!({"pageSize": 1, "status": "TASK_STATE_COMPLETED"}),
+        )
+        .await;
     assert_eq!(list["totalSize"], 400);
-    let list = server.result("ListTasks", json!({"pageSize": 1, "status": "TASK_STATE_WORKING"})).await;
+    let list = server
+        .result(
+            "ListTasks",
+            json!({"pageSize": 1, "status": "TASK_STATE_WORKING"}),
+        )
+        .await;
     assert_eq!(list["totalSize"], 1000);
 }
 
@@ -392,7 +525,11 @@ async fn s63_idle_connections_make_room_for_those_who_ask() {
         settings.header_timeout = Duration::from_millis(200);
     });
     let server = start_with(Echo, |server| server.serving(settings)).await;
-    let _idle = [say(&server, b"").await, say(&server, b"GET / HT").await, say(&server, b"").await];
+    let _idle = [
+        say(&server, b"").await,
+        say(&server, b"GET / HT").await,
+        say(&server, b"").await,
+    ];
     assert_eq!(server.get("/healthz").await.status, 200);
 }
 
@@ -425,19 +562,39 @@ async fn s71_numbers_and_texts_of_any_length_are_kept_or_refused_as_they_are() {
             "SendMessage",
             json!({"message": form.message("hi", json!({"metadata": {"n": 7, "t": "TEXT"}}))}),
         );
-        let body = ask.body.replace(r#""n":7"#, &format!(r#""n":{digits}"#)).replace("TEXT", &escapes);
-        let answer = server.ask(&Ask { body, ..ask.clone() }).await;
+        let body = ask
+            .body
+            .replace(r#""n":7"#, &format!(r#""n":{digits}"#))
+            .replace("TEXT", &escapes);
+        let answer = server
+            .ask(&Ask {
+                body,
+                ..ask.clone()
+            })
+            .await;
         assert_eq!(answer.status, 200, "{form:?}");
-        assert!(answer.body.contains(&format!(r#""n":{digits}"#)), "not a digit is lost: {form:?}");
+        assert!(
+            answer.body.contains(&format!(r#""n":{digits}"#)),
+            "not a digit is lost: {form:?}"
+        );
         let text = answer.body.matches("\\u00e9").count() + answer.body.matches('é').count();
         assert_eq!(text, 100_000, "{form:?}");
         // Where a number of ours is wanted, such a one is none.
-        for number in [digits.as_str(), "1e999999999", &format!("0.5{digits}"), &format!("-{digits}")] {
-            let params =
-                json!({"message": form.message("hi", json!({})), "configuration": {"historyLength": 7}});
+        for number in [
+            digits.as_str(),
+            "1e999999999",
+            &format!("0.5{digits}"),
+            &format!("-{digits}"),
+        ] {
+            let params = json!({"message": form.message("hi", json!({})), "configuration": {"historyLength": 7}});
             let ask = form.ask("SendMessage", params);
             let body = ask.body.replace(":7", &format!(":{number}"));
-            let answer = server.ask(&Ask { body, ..ask.clone() }).await;
+            let answer = server
+                .ask(&Ask {
+                    body,
+                    ..ask.clone()
+                })
+                .await;
             assert_eq!(form.refusal(&answer).0, -32602, "{form:?} {}", &number[..9]);
             assert!(answer.body.len() < 1000, "{form:?}");
         }

@@ -63,9 +63,19 @@ impl Judge {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|fault| panic!("{}: {fault}; run tests/judges/setup", program.display()));
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut judge = Self { name, child, input, output };
+            .unwrap_or_else(|fault| {
+                panic!("{}: {fault}; run tests/judges/setup", program.display())
+            });
+        let (input, output) = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
+        let mut judge = Self {
+            name,
+            child,
+            input,
+            output,
+        };
         let ready: serde_json::Value = serde_json::from_str(&judge.line()).unwrap();
         assert_eq!(ready["sdk"], sdk, "run tests/judges/setup");
         judge
@@ -75,20 +85,34 @@ impl Judge {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         if line.is_empty() {
-            panic!("the judge {} ended: {:?}; run tests/judges/setup", self.name, self.child.wait());
+            panic!(
+                "the judge {} ended: {:?}; run tests/judges/setup",
+                self.name,
+                self.child.wait()
+            );
         }
         line
     }
 
     fn ask(&mut self, kind: &str, form: &str, payload: &str) -> Result<Kept, TestCaseError> {
-        writeln!(self.input, r#"{{"type":"{kind}","form":"{form}","payload":{payload}}}"#).unwrap();
+        writeln!(
+            self.input,
+            r#"{{"type":"{kind}","form":"{form}","payload":{payload}}}"#
+        )
+        .unwrap();
         let line = self.line();
         let reply: Reply<'_> = serde_json::from_str(&line).unwrap();
         if !reply.ok {
             let fault = reply.error.unwrap_or_default();
-            return Err(TestCaseError::fail(format!("{} {kind} {form}: {fault}\n{payload}", self.name)));
+            return Err(TestCaseError::fail(format!(
+                "{} {kind} {form}: {fault}\n{payload}",
+                self.name
+            )));
         }
-        Ok(Kept { json: whole(reply.json.unwrap().get()), bytes: reply.proto.as_ref().map(from_hex) })
+        Ok(Kept {
+            json: whole(reply.json.unwrap().get()),
+            bytes: reply.proto.as_ref().map(from_hex),
+        })
     }
 }
 
@@ -101,8 +125,13 @@ fn folder() -> PathBuf {
     if let Some(folder) = std::env::var_os("ATTACHE_JUDGES") {
         return folder.into();
     }
-    let made = Command::new(repository().join("tests/judges/setup")).stdout(Stdio::null()).status();
-    assert!(made.is_ok_and(|status| status.success()), "the judges are not there; run tests/judges/setup");
+    let made = Command::new(repository().join("tests/judges/setup"))
+        .stdout(Stdio::null())
+        .status();
+    assert!(
+        made.is_ok_and(|status| status.success()),
+        "the judges are not there; run tests/judges/setup"
+    );
     repository().join("target/judges")
 }
 
@@ -112,14 +141,27 @@ fn quick() -> bool {
 }
 
 /// Puts a JSON document before a judge.
-fn ask(judge: &Mutex<Judge>, kind: &str, form: &str, payload: &[u8]) -> Result<Kept, TestCaseError> {
+fn ask(
+    judge: &Mutex<Judge>,
+    kind: &str,
+    form: &str,
+    payload: &[u8],
+) -> Result<Kept, TestCaseError> {
     let payload = std::str::from_utf8(payload).unwrap();
-    judge.lock().unwrap_or_else(PoisonError::into_inner).ask(kind, form, payload)
+    judge
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .ask(kind, form, payload)
 }
 
 /// Puts bytes before a judge.
 fn ask_bytes(judge: &Mutex<Judge>, kind: &str, bytes: &[u8]) -> Result<Kept, TestCaseError> {
-    ask(judge, kind, "proto", format!("\"{}\"", hex(bytes)).as_bytes())
+    ask(
+        judge,
+        kind,
+        "proto",
+        format!("\"{}\"", hex(bytes)).as_bytes(),
+    )
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -139,8 +181,13 @@ fn whole(json: &str) -> String {
     let (mut inside, mut escaped) = (false, false);
     let mut chars = json.chars().peekable();
     while let Some(c) = chars.next() {
-        let ends_number = |next: Option<&char>| next.is_none_or(|next| !next.is_ascii_alphanumeric());
-        if !inside && c == '.' && chars.peek() == Some(&'0') && ends_number(chars.clone().nth(1).as_ref()) {
+        let ends_number =
+            |next: Option<&char>| next.is_none_or(|next| !next.is_ascii_alphanumeric());
+        if !inside
+            && c == '.'
+            && chars.peek() == Some(&'0')
+            && ends_number(chars.clone().nth(1).as_ref())
+        {
             chars.next();
             continue;
         }
@@ -165,6 +212,12 @@ fn golden_documents_are_those_of_the_official_packages() {
     if quick() {
         return;
     }
-    let checked = Command::new(repository().join("tests/judges/check")).output().unwrap();
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    let checked = Command::new(repository().join("tests/judges/check"))
+        .output()
+        .unwrap();
+    assert!(
+        checked.status.success(),
+        "{}",
+        String::from_utf8_lossy(&checked.stdout)
+    );
 }

@@ -33,9 +33,19 @@ impl Issuer {
         let address = listener.local_addr().unwrap();
         let (told, asked) = (Arc::default(), Arc::default());
         let mut serving = JoinSet::new();
-        serving.spawn(serve(listener, address, Arc::clone(&told), Arc::clone(&asked)));
-        let issuer =
-            Self { url: format!("http://{address}"), keys: Mutex::default(), told, asked, _serving: serving };
+        serving.spawn(serve(
+            listener,
+            address,
+            Arc::clone(&told),
+            Arc::clone(&asked),
+        ));
+        let issuer = Self {
+            url: format!("http://{address}"),
+            keys: Mutex::default(),
+            told,
+            asked,
+            _serving: serving,
+        };
         issuer.rotate("one");
         issuer
     }
@@ -52,15 +62,22 @@ impl Issuer {
 
     /// Claims as they should be, with some that are not.
     fn claims(&self, other: Value) -> Value {
-        let mut claims = json!({"iss": self.url, "sub": "ann", "aud": "agents", "exp": 4_000_000_000_u64});
-        claims.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+        let mut claims =
+            json!({"iss": self.url, "sub": "ann", "aud": "agents", "exp": 4_000_000_000_u64});
+        claims
+            .as_object_mut()
+            .unwrap()
+            .extend(other.as_object().unwrap().clone());
         claims
     }
 
     fn sign(&self, other: Value) -> String {
         let keys = self.keys.lock().unwrap();
         let (kid, key) = keys.last().unwrap();
-        let header = Header { kid: Some(kid.clone()), ..Header::new(jsonwebtoken::Algorithm::ES256) };
+        let header = Header {
+            kid: Some(kid.clone()),
+            ..Header::new(jsonwebtoken::Algorithm::ES256)
+        };
         jsonwebtoken::encode(&header, &self.claims(other), key).unwrap()
     }
 
@@ -72,7 +89,9 @@ impl Issuer {
     }
 
     fn jwt(&self) -> Jwt {
-        Jwt::discover(&self.url, "agents").unwrap().pause(Duration::ZERO)
+        Jwt::discover(&self.url, "agents")
+            .unwrap()
+            .pause(Duration::ZERO)
     }
 }
 
@@ -84,7 +103,9 @@ async fn serve(
     asked: Arc<AtomicUsize>,
 ) {
     loop {
-        let Ok((mut stream, _)) = listener.accept().await else { return };
+        let Ok((mut stream, _)) = listener.accept().await else {
+            return;
+        };
         let mut head = Vec::new();
         while !head.windows(4).any(|end| end == b"\r\n\r\n")
             && stream.read_buf(&mut head).await.unwrap_or(0) > 0
@@ -97,32 +118,46 @@ async fn serve(
             told.lock().unwrap().clone()
         };
         let length = body.len();
-        let answer =
-            format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        );
         let _ = stream.write_all(answer.as_bytes()).await;
     }
 }
 
 fn base64url(bytes: &[u8]) -> String {
     let text = attache::model::Base64::encode(bytes);
-    text.as_str().replace('+', "-").replace('/', "_").trim_end_matches('=').to_owned()
+    text.as_str()
+        .replace('+', "-")
+        .replace('/', "_")
+        .trim_end_matches('=')
+        .to_owned()
 }
 
 async fn start(access: Access) -> Local {
-    let server = Server::new(card(), Echo).agent(Served::new("other", card(), Echo)).tenants(["acme"]);
+    let server = Server::new(card(), Echo)
+        .agent(Served::new("other", card(), Echo))
+        .tenants(["acme"]);
     soon(server.access(access).local()).await.unwrap()
 }
 
 fn client(server: &Local, token: &str) -> Client {
-    server.client(Binding::JsonRpc, Version::V1).unwrap().with_bearer(&token.into()).unwrap()
+    server
+        .client(Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_bearer(&token.into())
+        .unwrap()
 }
 
 /// What a call comes to: whoever is let in finds no task.
 async fn call(client: &Client) -> ErrorKind {
-    soon(client.get_task(GetTaskRequest { id: "none".into(), ..Default::default() }))
-        .await
-        .unwrap_err()
-        .kind()
+    soon(client.get_task(GetTaskRequest {
+        id: "none".into(),
+        ..Default::default()
+    }))
+    .await
+    .unwrap_err()
+    .kind()
 }
 
 const IN: ErrorKind = ErrorKind::TaskNotFound;
@@ -143,16 +178,28 @@ async fn s34_only_what_the_issuer_signed_for_us_and_for_now_gets_in() {
         ("not yet", json!({"nbf": 4_000_000_000_u64})),
         ("nobody", json!({"sub": ""})),
     ] {
-        assert_eq!(call(&client(&server, &issuer.sign(claims))).await, OUT, "{why}");
+        assert_eq!(
+            call(&client(&server, &issuer.sign(claims))).await,
+            OUT,
+            "{why}"
+        );
     }
     let claims = base64url(issuer.claims(json!({})).to_string().as_bytes());
     let public = issuer.told.lock().unwrap().clone();
     let confused = jsonwebtoken::encode(
-        &Header { kid: Some("one".to_owned()), ..Header::new(jsonwebtoken::Algorithm::HS256) },
+        &Header {
+            kid: Some("one".to_owned()),
+            ..Header::new(jsonwebtoken::Algorithm::HS256)
+        },
         &issuer.claims(json!({})),
         &EncodingKey::from_secret(public.as_bytes()),
     );
-    let none = |alg: &str| format!("{}.{claims}.", base64url(json!({"alg": alg}).to_string().as_bytes()));
+    let none = |alg: &str| {
+        format!(
+            "{}.{claims}.",
+            base64url(json!({"alg": alg}).to_string().as_bytes())
+        )
+    };
     for token in [
         none("none"),
         none("None"),
@@ -175,19 +222,30 @@ async fn s34_only_what_the_issuer_signed_for_us_and_for_now_gets_in() {
 #[tokio::test]
 async fn s35_a_token_for_one_agent_is_none_for_another() {
     let issuer = Issuer::start().await;
-    let jwt = issuer.jwt().audience_of("other", "only-other").tenants_in("org");
+    let jwt = issuer
+        .jwt()
+        .audience_of("other", "only-other")
+        .tenants_in("org");
     let server = start(Access::by(jwt).rule(Rule::needs(["deploy"]).agent("other"))).await;
     let token = issuer.sign(json!({"aud": ["only-other"], "scope": "read deploy"}));
     let caller = client(&server, &token);
     assert_eq!(call(&caller).await, ErrorKind::PermissionDenied);
     assert_eq!(call(&caller.clone().with_tenant("other")).await, IN);
     let token = issuer.sign(json!({"aud": "only-other", "scp": ["read"]}));
-    assert_eq!(call(&client(&server, &token).with_tenant("other")).await, ErrorKind::PermissionDenied);
-    for (org, expected) in [(json!("acme"), true), (json!(["x", "acme"]), true), (json!("*"), false)] {
+    assert_eq!(
+        call(&client(&server, &token).with_tenant("other")).await,
+        ErrorKind::PermissionDenied
+    );
+    for (org, expected) in [
+        (json!("acme"), true),
+        (json!(["x", "acme"]), true),
+        (json!("*"), false),
+    ] {
         let token = issuer.sign(json!({ "org": org }));
         let client = client(&server, &token).with_tenant("acme");
-        let sent =
-            client.send_message(attache::model::SendMessageRequest::new(attache::model::Message::user("x")));
+        let sent = client.send_message(attache::model::SendMessageRequest::new(
+            attache::model::Message::user("x"),
+        ));
         assert_eq!(soon(sent).await.is_ok(), expected, "{org}");
     }
 }
@@ -213,7 +271,11 @@ async fn s34_keys_rotate_under_load() {
         while let Some(done) = soon(calls.join_next()).await {
             done.unwrap();
         }
-        assert_eq!(call(&client(&server, &old)).await, OUT, "what the issuer no longer has is no key");
+        assert_eq!(
+            call(&client(&server, &old)).await,
+            OUT,
+            "what the issuer no longer has is no key"
+        );
     }
 }
 
@@ -222,7 +284,11 @@ async fn s34_keys_rotate_under_load() {
 async fn s34_the_issuer_is_not_asked_for_every_name_that_is_made_up() {
     let issuer = Issuer::start().await;
     let jwt = Jwt::key_set(&issuer.url, "agents", &format!("{}/keys", issuer.url)).unwrap();
-    let server = start(Access::by(jwt.algorithms([Algorithm::Es256]).pause(Duration::from_secs(3600)))).await;
+    let server = start(Access::by(
+        jwt.algorithms([Algorithm::Es256])
+            .pause(Duration::from_secs(3600)),
+    ))
+    .await;
     assert_eq!(call(&client(&server, &issuer.sign(json!({})))).await, IN);
     for number in 0..20 {
         let token = issuer.with_head(json!({"alg": "ES256", "kid": format!("k-{number}")}));
@@ -236,5 +302,8 @@ async fn whoever_cannot_be_asked_about_is_told_to_come_again() {
     let issuer = Issuer::start().await;
     let jwt = Jwt::key_set(&issuer.url, "agents", "http://127.0.0.1:1/keys").unwrap();
     let server = start(Access::by(jwt)).await;
-    assert_eq!(call(&client(&server, &issuer.sign(json!({})))).await, ErrorKind::Unavailable);
+    assert_eq!(
+        call(&client(&server, &issuer.sign(json!({})))).await,
+        ErrorKind::Unavailable
+    );
 }

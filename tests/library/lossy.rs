@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use attache::model::{
-    AgentCard, Artifact, Content, ListPushConfigsRequest, Message, OAuth2SecurityScheme, OAuthFlows, Object,
-    Part, PushConfig, Request, Response, SecurityRequirement, SecurityScheme, SendMessageResponse,
-    StreamResponse, Task, TaskStatus, Version,
+    AgentCard, Artifact, Content, ListPushConfigsRequest, Message, OAuth2SecurityScheme,
+    OAuthFlows, Object, Part, PushConfig, Request, Response, SecurityRequirement, SecurityScheme,
+    SendMessageResponse, StreamResponse, Task, TaskStatus, Version,
 };
 use attache::wire::Dialect;
 use attache::wire::card::CardForm;
@@ -91,12 +91,18 @@ impl Lossy for Part {
         if matches!(self.content, Content::Raw(_) | Content::Url(_)) {
             let mut metadata = self.metadata().cloned();
             omit_empty(&mut metadata, form);
-            let (name, media_type) =
-                (self.filename().map(str::to_owned), self.media_type().map(str::to_owned));
+            let (name, media_type) = (
+                self.filename().map(str::to_owned),
+                self.media_type().map(str::to_owned),
+            );
             *self = Self::from(self.content.clone());
             self.clone_from(&metadata.into_iter().fold(self.clone(), Self::with_metadata));
             self.clone_from(&name.into_iter().fold(self.clone(), Self::with_filename));
-            self.clone_from(&media_type.into_iter().fold(self.clone(), Self::with_media_type));
+            self.clone_from(
+                &media_type
+                    .into_iter()
+                    .fold(self.clone(), Self::with_media_type),
+            );
             return;
         }
         if form == Form::V1 {
@@ -123,7 +129,12 @@ impl Lossy for Part {
 /// 02 §5: data of an unknown kind is written as that kind, and gets it back as the last member of its metadata.
 fn restore_kind(data: &Object, metadata: &mut Option<Object>) {
     let Some(metadata) = metadata else { return };
-    let Some(kind) = metadata.get("kind").filter(|kind| kind.get().starts_with('"')) else { return };
+    let Some(kind) = metadata
+        .get("kind")
+        .filter(|kind| kind.get().starts_with('"'))
+    else {
+        return;
+    };
     let known = matches!(kind.get(), r#""text""# | r#""file""# | r#""data""#);
     if !known && data.get("kind").is_none() && data.get("metadata").is_none() {
         metadata.remove("kind");
@@ -221,7 +232,10 @@ impl Lossy for Request {
             Self::ListTasks(request) => &mut request.tenant,
             Self::CancelTask(request) => {
                 // 02 §9: the 0.3 proto has no metadata here.
-                request.metadata = request.metadata.take().filter(|_| form.dialect() != Dialect::V03Rest);
+                request.metadata = request
+                    .metadata
+                    .take()
+                    .filter(|_| form.dialect() != Dialect::V03Rest);
                 &mut request.tenant
             }
             Self::SubscribeToTask(request) => &mut request.tenant,
@@ -230,7 +244,10 @@ impl Lossy for Request {
                 config.lose(form);
                 if form.is_grpc() {
                     // 04 §3.7: one that nobody named has the id of its task, which is the parent.
-                    config.id = config.id.take().or_else(|| Some(task.as_ref()?.as_str().into()));
+                    config.id = config
+                        .id
+                        .take()
+                        .or_else(|| Some(task.as_ref()?.as_str().into()));
                     config.task_id = task;
                 }
                 &mut config.tenant
@@ -243,7 +260,11 @@ impl Lossy for Request {
             Self::ListPushConfigs(request) => {
                 if form == Form::V03 {
                     // 08 §5: list paging of push configs; the 0.3 proto has it, its JSON-RPC has not (02 §9).
-                    *request = ListPushConfigsRequest { page_size: 0, page_token: None, ..request.clone() };
+                    *request = ListPushConfigsRequest {
+                        page_size: 0,
+                        page_token: None,
+                        ..request.clone()
+                    };
                 }
                 &mut request.tenant
             }
@@ -261,7 +282,9 @@ impl Lossy for Response {
     fn lose(&mut self, form: Form) {
         let old = form != Form::V1;
         match self {
-            Self::SendMessage(SendMessageResponse::Task(task)) | Self::Task(task) => task.lose(form),
+            Self::SendMessage(SendMessageResponse::Task(task)) | Self::Task(task) => {
+                task.lose(form)
+            }
             Self::SendMessage(SendMessageResponse::Message(message)) => message.lose(form),
             // 08 §2: 0.3 has it as an alias in JSON-RPC alone, and REST answers like that.
             Self::ListTasks(page) if form == Form::V03Rest => page.tasks.lose(Form::V03),
@@ -311,7 +334,10 @@ fn lose_presence(card: &mut AgentCard) {
 pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> {
     let mut card = card.clone();
     let is_older = |version: &str| version.is_empty() || version.starts_with("0.");
-    let older = card.supported_interfaces.iter().any(|interface| is_older(&interface.protocol_version));
+    let older = card
+        .supported_interfaces
+        .iter()
+        .any(|interface| is_older(&interface.protocol_version));
     match (form, older) {
         (CardForm::Union, true) => return Some(card),
         (CardForm::V1 | CardForm::Union, _) => {
@@ -323,27 +349,37 @@ pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> 
         (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, true) => {}
     }
     // 08 §4: only what is older than 1.0; one version for all; no tenant; exact duplicates dropped.
-    card.supported_interfaces.retain(|interface| is_older(&interface.protocol_version));
+    card.supported_interfaces
+        .retain(|interface| is_older(&interface.protocol_version));
     let version = card.supported_interfaces[0].protocol_version.clone();
-    let version = if matches!(&*version, "" | "0.3.0") { "0.3".to_owned() } else { version };
+    let version = if matches!(&*version, "" | "0.3.0") {
+        "0.3".to_owned()
+    } else {
+        version
+    };
     // 08 §7: a 0.2 card says so.
     let newer = form == CardForm::V02 && !version.starts_with("0.2");
     let version = if newer { "0.2.5".to_owned() } else { version };
     let mut seen = BTreeSet::new();
-    card.supported_interfaces
-        .retain(|interface| seen.insert((interface.url.clone(), interface.protocol_binding.clone())));
+    card.supported_interfaces.retain(|interface| {
+        seen.insert((interface.url.clone(), interface.protocol_binding.clone()))
+    });
     for interface in &mut card.supported_interfaces {
         interface.tenant = None;
         interface.protocol_version.clone_from(&version);
     }
     // 03 §7: left out when false.
-    card.capabilities.extended_agent_card =
-        card.capabilities.extended_agent_card.filter(|extended| *extended);
+    card.capabilities.extended_agent_card = card
+        .capabilities
+        .extended_agent_card
+        .filter(|extended| *extended);
     lose_schemes(&mut card, form);
     if form == CardForm::V02 {
         // 03 §1: 0.2 has no signatures and no security of a skill.
         card.signatures.clear();
-        card.skills.iter_mut().for_each(|skill| skill.security_requirements.clear());
+        card.skills
+            .iter_mut()
+            .for_each(|skill| skill.security_requirements.clear());
     }
     Some(card)
 }
@@ -351,19 +387,29 @@ pub(crate) fn card_after(card: &AgentCard, form: CardForm) -> Option<AgentCard> 
 fn lose_schemes(card: &mut AgentCard, form: CardForm) {
     card.security_schemes.retain(|_, scheme| match scheme {
         // 08 §5: the device-code flow, and with it its scheme.
-        SecurityScheme::OAuth2(OAuth2SecurityScheme { flows: Some(OAuthFlows::DeviceCode(_)), .. }) => false,
+        SecurityScheme::OAuth2(OAuth2SecurityScheme {
+            flows: Some(OAuthFlows::DeviceCode(_)),
+            ..
+        }) => false,
         // 03 §1: 0.2 has no mutual TLS.
         SecurityScheme::MutualTls(_) => form != CardForm::V02,
         _ => true,
     });
     // 08 §4: and every requirement that needs it.
     let known = |requirement: &SecurityRequirement| {
-        requirement.schemes.keys().all(|name| card.security_schemes.contains_key(name))
+        requirement
+            .schemes
+            .keys()
+            .all(|name| card.security_schemes.contains_key(name))
     };
     card.security_requirements.retain(known);
-    card.skills.iter_mut().for_each(|skill| skill.security_requirements.retain(known));
+    card.skills
+        .iter_mut()
+        .for_each(|skill| skill.security_requirements.retain(known));
     for scheme in card.security_schemes.values_mut() {
-        let SecurityScheme::OAuth2(scheme) = scheme else { continue };
+        let SecurityScheme::OAuth2(scheme) = scheme else {
+            continue;
+        };
         if form == CardForm::V02 {
             // 03 §1: 0.2 has no metadata url.
             scheme.oauth2_metadata_url = None;
@@ -392,12 +438,18 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
     let read = match (carrier, version) {
         // 06 §1: four kinds share -32000; only the typed details of 1.0 tell them apart.
         (Carrier::JsonRpc, Version::V1) if jsonrpc_code(kind) == -32000 => kind,
-        (Carrier::JsonRpc, Version::V03) if jsonrpc_code(kind) == -32000 => ErrorKind::Other(-32000),
-        (Carrier::JsonRpc, _) => {
-            all.clone().find(|other| jsonrpc_code(*other) == jsonrpc_code(kind)).unwrap_or(kind)
+        (Carrier::JsonRpc, Version::V03) if jsonrpc_code(kind) == -32000 => {
+            ErrorKind::Other(-32000)
         }
+        (Carrier::JsonRpc, _) => all
+            .clone()
+            .find(|other| jsonrpc_code(*other) == jsonrpc_code(kind))
+            .unwrap_or(kind),
         // 06 §1: some kinds share a reason, and a peer's own code has no place in REST and gRPC.
-        (_, _) => all.clone().find(|other| reason(*other) == reason(kind)).unwrap_or(ErrorKind::Internal),
+        (_, _) => all
+            .clone()
+            .find(|other| reason(*other) == reason(kind))
+            .unwrap_or(ErrorKind::Internal),
     };
     let card = ErrorKind::ExtendedAgentCardNotConfigured;
     let message = match version {
@@ -414,14 +466,19 @@ pub(crate) fn error_after(error: &Error, carrier: Carrier, version: Version) -> 
         if version == Version::V03 {
             return left;
         }
-        left = error.retry_after().into_iter().fold(left, Error::with_retry_after);
+        left = error
+            .retry_after()
+            .into_iter()
+            .fold(left, Error::with_retry_after);
     }
     // 08 §5: typed details. 06 §2: a small object instead, where it says more than which task the caller named.
     let typed = carrier != Carrier::JsonRpc || version == Version::V1;
     // A caller who waited in vain for a task may not know its name.
     let named = !matches!(error.kind(), ErrorKind::Internal | ErrorKind::Unavailable);
     if typed || !error.metadata().all(|(key, _)| key == "taskId" && named) {
-        left = error.metadata().fold(left, |left, (key, value)| left.with(key.to_owned(), value));
+        left = error
+            .metadata()
+            .fold(left, |left, (key, value)| left.with(key.to_owned(), value));
     }
     let violations = error.violations().iter().filter(|_| typed).cloned();
     violations.fold(left, Error::with_violation)

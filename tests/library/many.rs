@@ -17,12 +17,17 @@ async fn shout(turn: Turn) -> Result<Outcome, Failure> {
 }
 
 fn shouting(server: Server) -> Server {
-    server.agent(Served::new("shout", AgentCard::new("Shout", "Says it louder"), shout).tenants(["blue"]))
+    server.agent(
+        Served::new("shout", AgentCard::new("Shout", "Says it louder"), shout).tenants(["blue"]),
+    )
 }
 
 fn send(text: &str, more: &Value) -> String {
     let mut params = json!({"message": message(text, json!({}))});
-    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    params
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     request("SendMessage", &params)
 }
 
@@ -33,16 +38,39 @@ fn said(answer: &Value) -> &Value {
 #[tokio::test]
 async fn each_agent_is_at_its_path_and_by_its_name() {
     let server = start_with(Echo, shouting).await;
-    assert_eq!(said(&server.post("/", &send("hi", &json!({}))).await.json()), "hi");
-    for path in ["/agents/shout", "/agents/shout/", "/agents/shout/a2a", "/agents/%73hout"] {
+    assert_eq!(
+        said(&server.post("/", &send("hi", &json!({}))).await.json()),
+        "hi"
+    );
+    for path in [
+        "/agents/shout",
+        "/agents/shout/",
+        "/agents/shout/a2a",
+        "/agents/%73hout",
+    ] {
         let answer = server.post(path, &send("hi", &json!({}))).await.json();
         assert_eq!(said(&answer), "HI", "{path}");
     }
-    assert_eq!(said(&server.post("/", &send("hi", &json!({"tenant": "shout"}))).await.json()), "HI");
+    assert_eq!(
+        said(
+            &server
+                .post("/", &send("hi", &json!({"tenant": "shout"})))
+                .await
+                .json()
+        ),
+        "HI"
+    );
     let body = json!({"message": message("hi", json!({}))}).to_string();
-    for path in ["/agents/shout/message:send", "/shout/message:send", "/agents/shout/blue/message:send"] {
+    for path in [
+        "/agents/shout/message:send",
+        "/shout/message:send",
+        "/agents/shout/blue/message:send",
+    ] {
         let answer = server.post(path, &body).await.json();
-        assert_eq!(answer["task"]["artifacts"][0]["parts"][0]["text"], "HI", "{path}");
+        assert_eq!(
+            answer["task"]["artifacts"][0]["parts"][0]["text"], "HI",
+            "{path}"
+        );
     }
     // There is no such agent; a tenant that is not there says no more than a task that is not.
     for (path, status) in [
@@ -52,38 +80,82 @@ async fn each_agent_is_at_its_path_and_by_its_name() {
         ("/whisper/message:send", "NOT_FOUND"),
     ] {
         let answer = server.post(path, &body).await;
-        assert_eq!((answer.status, &answer.json()["error"]["status"]), (404, &json!(status)), "{path}");
+        assert_eq!(
+            (answer.status, &answer.json()["error"]["status"]),
+            (404, &json!(status)),
+            "{path}"
+        );
     }
 }
 
 #[tokio::test]
 async fn s10_tasks_of_agents_and_tenants_are_apart() {
     let server = start_with(Echo, shouting).await;
-    let sent = server.post("/agents/shout", &send("hi", &json!({}))).await.json();
+    let sent = server
+        .post("/agents/shout", &send("hi", &json!({})))
+        .await
+        .json();
     let id = &sent["result"]["task"]["id"];
     let get = |more: Value| {
         let mut params = json!({"id": id});
-        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         request("GetTask", &params)
     };
     let code = |answer: Answer| answer.json()["error"]["code"].clone();
-    assert_eq!(server.post("/", &get(json!({"tenant": "shout"}))).await.json()["result"]["id"], *id);
+    assert_eq!(
+        server
+            .post("/", &get(json!({"tenant": "shout"})))
+            .await
+            .json()["result"]["id"],
+        *id
+    );
     assert_eq!(code(server.post("/", &get(json!({}))).await), -32001);
-    assert_eq!(code(server.post("/agents/shout", &get(json!({"tenant": "blue"}))).await), -32001);
+    assert_eq!(
+        code(
+            server
+                .post("/agents/shout", &get(json!({"tenant": "blue"})))
+                .await
+        ),
+        -32001
+    );
     // The tenants of one agent are nothing to another, and from one agent no way leads to the next.
-    assert_eq!(code(server.post("/", &get(json!({"tenant": "blue"}))).await), -32001);
-    assert_eq!(code(server.post("/agents/shout", &get(json!({"tenant": "Echo"}))).await), -32001);
+    assert_eq!(
+        code(server.post("/", &get(json!({"tenant": "blue"}))).await),
+        -32001
+    );
+    assert_eq!(
+        code(
+            server
+                .post("/agents/shout", &get(json!({"tenant": "Echo"})))
+                .await
+        ),
+        -32001
+    );
 }
 
 #[tokio::test]
 async fn every_agent_has_a_card_and_all_are_in_the_catalog() {
     let server = start_with(Echo, shouting).await;
     let base = format!("http://{}/", server.address);
-    let card = server.get("/agents/shout/.well-known/agent-card.json").await.json();
-    assert_eq!((&card["name"], &card["url"]), (&json!("Shout"), &json!(format!("{base}agents/shout/"))));
+    let card = server
+        .get("/agents/shout/.well-known/agent-card.json")
+        .await
+        .json();
+    assert_eq!(
+        (&card["name"], &card["url"]),
+        (&json!("Shout"), &json!(format!("{base}agents/shout/")))
+    );
     let catalog = server.get("/.well-known/ai-catalog.json").await.json();
     assert_eq!(catalog["specVersion"], "1.0");
-    let urls: Vec<_> = catalog["entries"].as_array().unwrap().iter().map(|entry| &entry["url"]).collect();
+    let urls: Vec<_> = catalog["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| &entry["url"])
+        .collect();
     assert_eq!(
         urls,
         [
@@ -91,8 +163,11 @@ async fn every_agent_has_a_card_and_all_are_in_the_catalog() {
             &json!(format!("{base}agents/shout/.well-known/agent-card.json"))
         ]
     );
-    let named =
-        catalog["entries"][1]["url"].as_str().unwrap().strip_prefix(base.trim_end_matches('/')).unwrap();
+    let named = catalog["entries"][1]["url"]
+        .as_str()
+        .unwrap()
+        .strip_prefix(base.trim_end_matches('/'))
+        .unwrap();
     assert_eq!(server.get(named).await.json()["name"], "Shout");
 }
 
@@ -100,7 +175,10 @@ async fn every_agent_has_a_card_and_all_are_in_the_catalog() {
 async fn two_agents_of_one_name_are_refused() {
     let again = Served::new("Echo", AgentCard::new("Other", "Of the same name"), shout);
     let server = Server::new(AgentCard::new("Echo", "Says it back"), Echo).agent(again);
-    let refused = soon(server.bind("127.0.0.1:0")).await.err().expect("one name is one agent");
+    let refused = soon(server.bind("127.0.0.1:0"))
+        .await
+        .err()
+        .expect("one name is one agent");
     assert!(refused.message().contains("`Echo` is taken"), "{refused}");
 }
 
@@ -118,7 +196,10 @@ async fn s33_only_a_trusted_proxy_says_where_we_are() {
     let server = start_with(Echo, |server| server.serving(settings.clone())).await;
     assert_eq!(ask(&server).await, "https://agents.example.com/a/");
     // What a caller says that we are called is no reason to say so, on an address that others can reach too.
-    let bound = Server::new(AgentCard::new("Echo", "Says it back"), Echo).bind("0.0.0.0:0").await.unwrap();
+    let bound = Server::new(AgentCard::new("Echo", "Says it back"), Echo)
+        .bind("0.0.0.0:0")
+        .await
+        .unwrap();
     let at = SocketAddr::from(([127, 0, 0, 1], bound.local_addr().port()));
     let mut open = JoinSet::new();
     open.spawn(bound.serve());
@@ -127,8 +208,15 @@ async fn s33_only_a_trusted_proxy_says_where_we_are() {
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut text = String::new();
     soon(stream.read_to_string(&mut text)).await.unwrap();
-    assert!(text.contains(&format!("http://{at}/")) && !text.contains("evil"), "{text}");
-    let fixed = |server: Server| server.serving(settings).public_url("https://fixed.example.com");
+    assert!(
+        text.contains(&format!("http://{at}/")) && !text.contains("evil"),
+        "{text}"
+    );
+    let fixed = |server: Server| {
+        server
+            .serving(settings)
+            .public_url("https://fixed.example.com")
+    };
     let server = start_with(Echo, fixed).await;
     assert_eq!(ask(&server).await, "https://fixed.example.com/");
 }
@@ -138,7 +226,10 @@ async fn an_agent_that_keeps_no_tasks_answers_with_messages() {
     let server = start_with(Echo, |server| server.store(Memory::null())).await;
     let card = server.get("/.well-known/agent-card.json").await.json();
     assert_eq!(card["capabilities"]["streaming"], false);
-    for more in [json!({}), json!({"configuration": {"returnImmediately": true}})] {
+    for more in [
+        json!({}),
+        json!({"configuration": {"returnImmediately": true}}),
+    ] {
         let answer = server.post("/", &send("hi", &more)).await.json();
         let message = &answer["result"]["message"];
         assert_eq!(message["parts"], json!([{"text": "hi"}]), "{answer}");
@@ -146,10 +237,19 @@ async fn an_agent_that_keeps_no_tasks_answers_with_messages() {
         assert_eq!(message.get("taskId"), None);
     }
     assert_eq!(server.result("ListTasks", json!({})).await["totalSize"], 0);
-    assert_eq!(server.error("GetTask", json!({"id": "any"})).await["code"], -32001);
-    assert_eq!(server.error("CancelTask", json!({"id": "any"})).await["code"], -32001);
+    assert_eq!(
+        server.error("GetTask", json!({"id": "any"})).await["code"],
+        -32001
+    );
+    assert_eq!(
+        server.error("CancelTask", json!({"id": "any"})).await["code"],
+        -32001
+    );
     let stream = json!({"message": message("hi", json!({}))});
-    assert_eq!(server.error("SendStreamingMessage", stream).await["code"], -32004);
+    assert_eq!(
+        server.error("SendStreamingMessage", stream).await["code"],
+        -32004
+    );
 }
 
 #[tokio::test]
@@ -158,16 +258,22 @@ async fn a_failure_without_a_task_says_so_in_its_message() {
     let server = start_with(fails, |server| server.store(Memory::null())).await;
     let answer = server.post("/", &send("hi", &json!({}))).await.json();
     let message = &answer["result"]["message"];
-    assert_eq!(message["metadata"]["attache.state"], "TASK_STATE_FAILED", "{answer}");
+    assert_eq!(
+        message["metadata"]["attache.state"], "TASK_STATE_FAILED",
+        "{answer}"
+    );
     assert!(!answer.to_string().contains("secret"));
 }
 
 #[tokio::test]
 async fn a_tenant_has_a_name_that_nobody_else_has() {
     for tenants in [&["shout"][..], &["v1"], &[".x"], &[""]] {
-        let first =
-            Server::new(AgentCard::new("Echo", "Says it back"), Echo).tenants(tenants.iter().copied());
-        assert!(soon(shouting(first).bind("127.0.0.1:0")).await.is_err(), "{tenants:?}");
+        let first = Server::new(AgentCard::new("Echo", "Says it back"), Echo)
+            .tenants(tenants.iter().copied());
+        assert!(
+            soon(shouting(first).bind("127.0.0.1:0")).await.is_err(),
+            "{tenants:?}"
+        );
     }
 }
 

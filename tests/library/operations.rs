@@ -19,7 +19,10 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn new(started: mpsc::Sender<String>) -> Self {
-        Self { started, gate: Arc::new(Semaphore::new(0)) }
+        Self {
+            started,
+            gate: Arc::new(Semaphore::new(0)),
+        }
     }
 
     pub(crate) fn release(&self) {
@@ -73,7 +76,11 @@ impl Agent for Obeys {
 }
 
 fn piece(id: &str) -> Artifact {
-    Artifact { artifact_id: id.into(), parts: vec!["x".into()], ..Artifact::default() }
+    Artifact {
+        artifact_id: id.into(),
+        parts: vec!["x".into()],
+        ..Artifact::default()
+    }
 }
 
 async fn get(server: &Running, id: &Value) -> Value {
@@ -83,7 +90,12 @@ async fn get(server: &Running, id: &Value) -> Value {
 #[tokio::test]
 async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
     let server = start(Obeys).await;
-    let error = server.error("SendMessage", json!({"message": message("break", json!({}))})).await;
+    let error = server
+        .error(
+            "SendMessage",
+            json!({"message": message("break", json!({}))}),
+        )
+        .await;
     assert_eq!(error["code"], -32006);
     let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
@@ -94,14 +106,22 @@ async fn an_agent_that_breaks_the_protocol_is_an_invalid_response() {
 #[tokio::test]
 async fn an_agent_that_appends_to_what_is_not_there_breaks_the_protocol() {
     let server = start(Obeys).await;
-    let error = server.error("SendMessage", json!({"message": message("stray", json!({}))})).await;
+    let error = server
+        .error(
+            "SendMessage",
+            json!({"message": message("stray", json!({}))}),
+        )
+        .await;
     assert_eq!(error["code"], -32006);
     let task = get(&server, &error["data"][0]["metadata"]["taskId"]).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     assert_eq!(task["metadata"]["attache.reason"], "invalid-agent-response");
     // What was right before it stands.
     let artifacts = task["artifacts"].as_array().unwrap();
-    assert_eq!((artifacts.len(), &artifacts[0]["artifactId"]), (1, &json!("a")));
+    assert_eq!(
+        (artifacts.len(), &artifacts[0]["artifactId"]),
+        (1, &json!("a"))
+    );
     assert_eq!(artifacts[0]["parts"], json!([{"text": "xx"}]));
 }
 
@@ -116,19 +136,36 @@ async fn a_client_of_the_first_days_knows_its_task_by_the_name_it_gave() {
         server.result("tasks/send", params).await
     };
     let hooked = async || {
-        let read = server.result("tasks/pushNotification/get", json!({"id": "mine"})).await;
+        let read = server
+            .result("tasks/pushNotification/get", json!({"id": "mine"}))
+            .await;
         read["pushNotificationConfig"]["url"].clone()
     };
     let task = send("first").await;
-    assert_eq!((&task["id"], &task["metadata"]["a2a.legacyTaskId"]), (&json!("mine"), &json!("mine")));
+    assert_eq!(
+        (&task["id"], &task["metadata"]["a2a.legacyTaskId"]),
+        (&json!("mine"), &json!("mine"))
+    );
     let set = json!({"id": "mine", "pushNotificationConfig": hook("second")});
     server.result("tasks/pushNotification/set", set).await;
-    assert_eq!(hooked().await, hook("second")["url"], "the one that is named after the task");
+    assert_eq!(
+        hooked().await,
+        hook("second")["url"],
+        "the one that is named after the task"
+    );
     send("third").await;
-    assert_eq!(hooked().await, hook("third")["url"], "and one without a name takes its place");
+    assert_eq!(
+        hooked().await,
+        hook("third")["url"],
+        "and one without a name takes its place"
+    );
     for method in ["tasks/get", "tasks/cancel"] {
         let task = server.result(method, json!({"id": "mine"})).await;
-        assert_eq!((&task["id"], &task["contextId"]), (&json!("mine"), &task["sessionId"]), "{method}");
+        assert_eq!(
+            (&task["id"], &task["contextId"]),
+            (&json!("mine"), &task["sessionId"]),
+            "{method}"
+        );
     }
 }
 
@@ -156,8 +193,14 @@ async fn an_older_caller_is_answered_in_its_own_version() {
     let server = start(Echo).await;
     let old = json!({"role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "hi"}]});
     let task = server.result("message/send", json!({"message": old})).await;
-    assert_eq!((&task["kind"], &task["status"]["state"]), (&json!("task"), &json!("completed")));
-    assert_eq!(task["artifacts"][0]["parts"][0], json!({"kind": "text", "text": "hi"}));
+    assert_eq!(
+        (&task["kind"], &task["status"]["state"]),
+        (&json!("task"), &json!("completed"))
+    );
+    assert_eq!(
+        task["artifacts"][0]["parts"][0],
+        json!({"kind": "text", "text": "hi"})
+    );
     let first = json!({"id": "mine", "sessionId": "s", "message": {"role": "user", "parts": [{"type": "text", "text": "hi"}]}});
     let task = server.result("tasks/send", first).await;
     assert_eq!(
@@ -176,15 +219,27 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     async fn send(&self, name: &str, text: &str, more: Value) -> Value {
-        let (id, key) =
-            if self.by_key { ("m", format!("\r\nIdempotency-Key: {name}")) } else { (name, String::new()) };
+        let (id, key) = if self.by_key {
+            ("m", format!("\r\nIdempotency-Key: {name}"))
+        } else {
+            (name, String::new())
+        };
         let head = format!("POST / HTTP/1.1\r\nContent-Type: application/json{key}");
         let mut params = json!({"message": message(text, json!({"messageId": id}))});
         let tenant = more.get("tenant").cloned();
-        params["message"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params["message"]
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         params["message"].as_object_mut().unwrap().remove("tenant");
-        params.as_object_mut().unwrap().extend(tenant.map(|tenant| ("tenant".to_owned(), tenant)));
-        self.server.send(&head, request("SendMessage", &params).as_bytes()).await.json()
+        params
+            .as_object_mut()
+            .unwrap()
+            .extend(tenant.map(|tenant| ("tenant".to_owned(), tenant)));
+        self.server
+            .send(&head, request("SendMessage", &params).as_bytes())
+            .await
+            .json()
     }
 
     async fn task(&self, name: &str, text: &str, more: Value) -> Value {
@@ -195,7 +250,10 @@ impl Sender<'_> {
 }
 
 async fn keyed() -> Running {
-    let settings = Settings { idempotent_message_ids: true, ..Settings::default() };
+    let settings = Settings {
+        idempotent_message_ids: true,
+        ..Settings::default()
+    };
     start_with(Obeys, |server| server.settings(settings).tenants(["blue"])).await
 }
 
@@ -203,7 +261,10 @@ async fn keyed() -> Running {
 async fn r14_r15_s75_what_is_sent_again_is_answered_with_the_task_it_made() {
     let server = keyed().await;
     for by_key in [true, false] {
-        let sender = Sender { server: &server, by_key };
+        let sender = Sender {
+            server: &server,
+            by_key,
+        };
         let first = sender.task("one", "ask", json!({})).await;
         assert_eq!(sender.task("one", "ask", json!({})).await, first);
         let other = sender.task("two", "ask", json!({})).await;
@@ -220,7 +281,10 @@ async fn r14_r15_s75_what_is_sent_again_is_answered_with_the_task_it_made() {
 async fn r16_another_body_under_the_same_name_is_refused() {
     let server = keyed().await;
     for (by_key, field) in [(true, "Idempotency-Key"), (false, "message.messageId")] {
-        let sender = Sender { server: &server, by_key };
+        let sender = Sender {
+            server: &server,
+            by_key,
+        };
         let first = sender.task("one", "ask", json!({})).await;
         for more in [json!({}), json!({"taskId": first["id"]})] {
             let refused = sender.send("one", "other", more).await["error"].clone();
@@ -236,7 +300,10 @@ async fn r16_another_body_under_the_same_name_is_refused() {
 async fn r17_an_answer_that_is_sent_again_is_applied_once() {
     let server = keyed().await;
     for by_key in [true, false] {
-        let sender = Sender { server: &server, by_key };
+        let sender = Sender {
+            server: &server,
+            by_key,
+        };
         let asked = sender.task("one", "ask", json!({})).await;
         for (name, text) in [("two", "ask"), ("three", "done")] {
             let to = json!({"taskId": asked["id"]});
@@ -244,9 +311,14 @@ async fn r17_an_answer_that_is_sent_again_is_applied_once() {
             assert_eq!(sender.task(name, text, to).await, first);
         }
         let task = get(&server, &asked["id"]).await;
-        let said = task["history"].as_array().unwrap().iter().filter(|said| said["role"] == "ROLE_USER");
+        let said = task["history"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|said| said["role"] == "ROLE_USER");
         assert_eq!(
-            said.map(|said| said["parts"][0]["text"].clone()).collect::<Vec<_>>(),
+            said.map(|said| said["parts"][0]["text"].clone())
+                .collect::<Vec<_>>(),
             ["ask", "ask", "done"]
         );
     }
@@ -255,8 +327,16 @@ async fn r17_an_answer_that_is_sent_again_is_applied_once() {
 #[tokio::test]
 async fn a_key_and_a_message_id_of_the_same_text_are_two_names() {
     let server = keyed().await;
-    let (by_key, by_id) =
-        (Sender { server: &server, by_key: true }, Sender { server: &server, by_key: false });
+    let (by_key, by_id) = (
+        Sender {
+            server: &server,
+            by_key: true,
+        },
+        Sender {
+            server: &server,
+            by_key: false,
+        },
+    );
     let first = by_key.task("same", "ask", json!({})).await;
     let second = by_id.task("same", "done", json!({})).await;
     assert_ne!(first["id"], second["id"]);
@@ -267,9 +347,15 @@ async fn a_key_and_a_message_id_of_the_same_text_are_two_names() {
 #[tokio::test]
 async fn a_message_id_alone_says_nothing_unless_it_is_asked_to() {
     let server = start(Obeys).await;
-    let sender = Sender { server: &server, by_key: false };
+    let sender = Sender {
+        server: &server,
+        by_key: false,
+    };
     let first = sender.task("one", "ask", json!({})).await;
-    assert_ne!(sender.task("one", "done", json!({})).await["id"], first["id"]);
+    assert_ne!(
+        sender.task("one", "done", json!({})).await["id"],
+        first["id"]
+    );
 }
 
 /// Answers at once the first time it is asked, and never again.
@@ -281,14 +367,19 @@ impl Agent for Fickle {
     }
 
     async fn reply(&self, _: &Message, _: &Call) -> Option<Message> {
-        self.0.swap(true, Ordering::SeqCst).then(|| Message::agent("changed my mind"))
+        self.0
+            .swap(true, Ordering::SeqCst)
+            .then(|| Message::agent("changed my mind"))
     }
 }
 
 #[tokio::test]
 async fn r14_an_agent_is_not_asked_again_for_a_plain_answer_where_a_task_is() {
     let server = start(Fickle(AtomicBool::new(false))).await;
-    let sender = Sender { server: &server, by_key: true };
+    let sender = Sender {
+        server: &server,
+        by_key: true,
+    };
     let first = sender.task("one", "hi", json!({})).await;
     assert_eq!(sender.task("one", "hi", json!({})).await, first);
     assert!(sender.send("two", "hi", json!({})).await["result"]["message"].is_object());
@@ -315,12 +406,24 @@ async fn s84_the_version_may_stand_in_the_header_or_the_query_but_not_differ() {
     let server = start(Echo).await;
     let code = async |path: &str, header: &str| {
         let head = format!("POST {path} HTTP/1.1\r\nContent-Type: application/json{header}");
-        let answer = server.send(&head, request("GetTask", &json!({"id": "gone"})).as_bytes()).await.json();
+        let answer = server
+            .send(&head, request("GetTask", &json!({"id": "gone"})).as_bytes())
+            .await
+            .json();
         answer["error"]["code"].clone()
     };
     assert_eq!(code("/?A2A-Version=1.0", "").await, -32001);
     assert_eq!(code("/?A2A-Version=9.9", "").await, -32009);
-    assert_eq!(code("/?A2A-Version=1.0", "\r\nA2A-Version: 1.0").await, -32001);
-    assert_eq!(code("/?A2A-Version=0.3", "\r\nA2A-Version: 1.0").await, -32009);
-    assert_eq!(code("/", "\r\nA2A-Version: 1.0\r\nA2A-Version: 0.3").await, -32009);
+    assert_eq!(
+        code("/?A2A-Version=1.0", "\r\nA2A-Version: 1.0").await,
+        -32001
+    );
+    assert_eq!(
+        code("/?A2A-Version=0.3", "\r\nA2A-Version: 1.0").await,
+        -32009
+    );
+    assert_eq!(
+        code("/", "\r\nA2A-Version: 1.0\r\nA2A-Version: 0.3").await,
+        -32009
+    );
 }

@@ -2,11 +2,12 @@
 
 use attache::Error;
 use attache::model::{
-    AgentCapabilities, AgentCard, AgentExtension, Artifact, CancelTaskRequest, DeletePushConfigRequest,
-    GetExtendedAgentCardRequest, GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest,
-    ListPushConfigsResponse, ListTasksRequest, ListTasksResponse, Message, Part, PushConfig, Request,
-    Response, SendMessageRequest, SendMessageResponse, StreamResponse, SubscribeToTaskRequest, Task,
-    TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent, Version,
+    AgentCapabilities, AgentCard, AgentExtension, Artifact, CancelTaskRequest,
+    DeletePushConfigRequest, GetExtendedAgentCardRequest, GetPushConfigRequest, GetTaskRequest,
+    ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest, ListTasksResponse, Message,
+    Part, PushConfig, Request, Response, SendMessageRequest, SendMessageResponse, StreamResponse,
+    SubscribeToTaskRequest, Task, TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent,
+    Version,
 };
 use attache::wire::{grpc, proto_v03};
 use attache_proto::{v1, v03};
@@ -30,7 +31,9 @@ where
     P: prost::Message + Default,
     M: TryFrom<P, Error = Error>,
 {
-    P::decode(bytes).map_err(|fault| Error::invalid("", fault.to_string())).and_then(M::try_from)
+    P::decode(bytes)
+        .map_err(|fault| Error::invalid("", fault.to_string()))
+        .and_then(M::try_from)
 }
 
 macro_rules! requests {
@@ -183,7 +186,10 @@ fn requests_come_back_from_the_bytes_of_both_versions() {
                 prop_assert!(matches!(request, Request::ListTasks(_)) && version == Version::V03);
                 continue;
             };
-            prop_assert_eq!(said(read_request(&request, version, &bytes))?, request.after(form(version)));
+            prop_assert_eq!(
+                said(read_request(&request, version, &bytes))?,
+                request.after(form(version))
+            );
         }
         Ok(())
     });
@@ -200,11 +206,16 @@ fn answers_come_back_from_the_bytes_of_both_versions() {
                         prop_assert!(card_after(card, card_form(form(version))).is_none());
                     }
                     Response::Empty => {}
-                    other => prop_assert!(matches!(other, Response::ListTasks(_)) && version == Version::V03),
+                    other => prop_assert!(
+                        matches!(other, Response::ListTasks(_)) && version == Version::V03
+                    ),
                 }
                 continue;
             };
-            prop_assert_eq!(said(read_response(&response, version, &bytes))?, response.after(form(version)));
+            prop_assert_eq!(
+                said(read_response(&response, version, &bytes))?,
+                response.after(form(version))
+            );
         }
         Ok(())
     });
@@ -216,7 +227,10 @@ fn events_come_back_from_the_bytes_of_both_versions() {
     generate::check(2 * CASES, events, |(event, closes)| {
         for version in Version::ALL {
             let (_, bytes) = write_event(&event, closes, version);
-            prop_assert_eq!(said(read_event(version, &bytes))?, event.after(form(version)));
+            prop_assert_eq!(
+                said(read_event(version, &bytes))?,
+                event.after(form(version))
+            );
         }
         Ok(())
     });
@@ -226,9 +240,14 @@ fn events_come_back_from_the_bytes_of_both_versions() {
 fn equal_values_are_equal_bytes() {
     generate::check(CASES, generate::response(Fit::Protobuf), |response| {
         for version in Version::ALL {
-            let Some((_, once)) = write_response(&response, version) else { continue };
+            let Some((_, once)) = write_response(&response, version) else {
+                continue;
+            };
             let read = said(read_response(&response, version, &once))?;
-            prop_assert_eq!(write_response(&read, version).map(|(_, twice)| twice), Some(once));
+            prop_assert_eq!(
+                write_response(&read, version).map(|(_, twice)| twice),
+                Some(once)
+            );
         }
         Ok(())
     });
@@ -261,7 +280,9 @@ where
     P: prost::Message + Default,
     M: TryFrom<P, Error = Error> + PartialEq + std::fmt::Debug,
 {
-    let Ok(first) = read::<P, M>(bytes) else { return };
+    let Ok(first) = read::<P, M>(bytes) else {
+        return;
+    };
     let Some(once) = write(&first) else { return };
     let second = read::<P, M>(&once.encode_to_vec()).expect("we read what we write");
     let again = write(&second).expect("what was written once can be written again");
@@ -327,9 +348,15 @@ const PROBES: &[Probe] = probes! {
 
 fn probe_all(bytes: &[u8]) {
     PROBES.iter().for_each(|probe| probe(bytes));
-    probe_with(bytes, |event: &StreamResponse| Some(proto_v03::stream_response(event, true)));
-    probe_with(bytes, |event: &TaskStatusUpdateEvent| Some(proto_v03::status_event(event, false)));
-    probe_with(bytes, |card: &AgentCard| v03::AgentCard::try_from(card).ok());
+    probe_with(bytes, |event: &StreamResponse| {
+        Some(proto_v03::stream_response(event, true))
+    });
+    probe_with(bytes, |event: &TaskStatusUpdateEvent| {
+        Some(proto_v03::status_event(event, false))
+    });
+    probe_with(bytes, |card: &AgentCard| {
+        v03::AgentCard::try_from(card).ok()
+    });
 }
 
 #[test]
@@ -391,12 +418,20 @@ fn deep_nesting_is_refused_and_not_followed() {
             value = tagged(6, &tagged(1, &value));
         }
         let data = v1::part::Content::Data(prost_types::Value::default());
-        let part = v1::Part { content: Some(data), ..Default::default() }.encode_to_vec();
+        let part = v1::Part {
+            content: Some(data),
+            ..Default::default()
+        }
+        .encode_to_vec();
         let tag = part[0];
         let mut bytes = vec![tag];
         prost::encoding::encode_varint(value.len() as u64, &mut bytes);
         bytes.extend(value);
-        assert_eq!(read::<v1::Part, Part>(&bytes).is_ok(), depth < 50, "{depth}");
+        assert_eq!(
+            read::<v1::Part, Part>(&bytes).is_ok(),
+            depth < 50,
+            "{depth}"
+        );
         probe_all(&bytes);
     }
 }

@@ -43,7 +43,10 @@ fn beside(name: &str, agent: impl Agent) -> Served {
 }
 
 async fn say(client: &Client) -> attache::Result<Task> {
-    match client.send_message(SendMessageRequest::new(Message::user("hello"))).await? {
+    match client
+        .send_message(SendMessageRequest::new(Message::user("hello")))
+        .await?
+    {
         SendMessageResponse::Task(task) => Ok(task),
         SendMessageResponse::Message(message) => panic!("{message:?}"),
     }
@@ -51,7 +54,10 @@ async fn say(client: &Client) -> attache::Result<Task> {
 
 async fn begin(client: &Client) -> Task {
     let request = SendMessageRequest {
-        configuration: Some(SendMessageConfiguration { return_immediately: true, ..Default::default() }),
+        configuration: Some(SendMessageConfiguration {
+            return_immediately: true,
+            ..Default::default()
+        }),
         ..SendMessageRequest::new(Message::user("hello"))
     };
     match client.send_message(request).await.unwrap() {
@@ -61,24 +67,60 @@ async fn begin(client: &Client) -> Task {
 }
 
 async fn find(client: &Client, task: &Task) -> attache::Result<Task> {
-    client.get_task(GetTaskRequest { id: task.id.clone(), ..Default::default() }).await
+    client
+        .get_task(GetTaskRequest {
+            id: task.id.clone(),
+            ..Default::default()
+        })
+        .await
 }
 
 #[tokio::test]
 async fn r47_a_removed_agent_drains_and_is_gone() {
     let go = Arc::new(Notify::new());
-    let local = server().agent(beside("slow", waiting(&go))).local().await.unwrap();
-    let slow = local.client(Binding::JsonRpc, Version::V1).unwrap().with_tenant("slow");
+    let local = server()
+        .agent(beside("slow", waiting(&go)))
+        .local()
+        .await
+        .unwrap();
+    let slow = local
+        .client(Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_tenant("slow");
     let (task, other) = (begin(&slow).await, begin(&slow).await);
-    let subscribe = SubscribeToTaskRequest { id: task.id.clone(), ..Default::default() };
+    let subscribe = SubscribeToTaskRequest {
+        id: task.id.clone(),
+        ..Default::default()
+    };
     let mut stream = soon(slow.subscribe_to_task(subscribe, None)).await.unwrap();
     local.running().replace(server()).unwrap();
-    assert_eq!(soon(say(&slow)).await.unwrap_err().kind(), ErrorKind::TaskNotFound, "nothing new");
-    assert!(!soon(find(&slow, &task)).await.unwrap().status.state.is_terminal(), "what runs can be read");
-    let cancel = CancelTaskRequest { id: other.id.clone(), ..Default::default() };
-    assert_eq!(soon(slow.cancel_task(cancel)).await.unwrap().status.state, TaskState::Canceled);
+    assert_eq!(
+        soon(say(&slow)).await.unwrap_err().kind(),
+        ErrorKind::TaskNotFound,
+        "nothing new"
+    );
+    assert!(
+        !soon(find(&slow, &task))
+            .await
+            .unwrap()
+            .status
+            .state
+            .is_terminal(),
+        "what runs can be read"
+    );
+    let cancel = CancelTaskRequest {
+        id: other.id.clone(),
+        ..Default::default()
+    };
+    assert_eq!(
+        soon(slow.cancel_task(cancel)).await.unwrap().status.state,
+        TaskState::Canceled
+    );
     // Another change meanwhile changes nothing about it.
-    local.running().replace(server().agent(beside("new", Echo))).unwrap();
+    local
+        .running()
+        .replace(server().agent(beside("new", Echo)))
+        .unwrap();
     assert!(soon(find(&slow, &task)).await.is_ok());
     go.notify_waiters();
     let mut ended = false;
@@ -93,18 +135,35 @@ async fn r47_a_removed_agent_drains_and_is_gone() {
         }
     };
     soon(gone).await;
-    assert_eq!(soon(find(&slow, &task)).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
+    assert_eq!(
+        soon(find(&slow, &task)).await.unwrap_err().kind(),
+        ErrorKind::TaskNotFound
+    );
     // Should it come back, its tasks are there.
-    local.running().replace(server().agent(beside("slow", Echo))).unwrap();
-    assert_eq!(soon(find(&slow, &task)).await.unwrap().status.state, TaskState::Completed);
+    local
+        .running()
+        .replace(server().agent(beside("slow", Echo)))
+        .unwrap();
+    assert_eq!(
+        soon(find(&slow, &task)).await.unwrap().status.state,
+        TaskState::Completed
+    );
 }
 
 #[tokio::test]
 async fn an_agent_that_is_called_otherwise_keeps_its_tasks() {
     let local = server().agent(beside("old", Echo)).local().await.unwrap();
-    let client = |name: &str| local.client(Binding::JsonRpc, Version::V1).unwrap().with_tenant(name);
+    let client = |name: &str| {
+        local
+            .client(Binding::JsonRpc, Version::V1)
+            .unwrap()
+            .with_tenant(name)
+    };
     let task = soon(say(&client("old"))).await.unwrap();
-    local.running().replace(server().agent(beside("new", saying("changed")).namespace("old"))).unwrap();
+    local
+        .running()
+        .replace(server().agent(beside("new", saying("changed")).namespace("old")))
+        .unwrap();
     assert_eq!(soon(find(&client("new"), &task)).await.unwrap().id, task.id);
     assert_eq!(soon(say(&client("new"))).await.unwrap().text(), "changed");
     // The runner lets go of the agent a moment after its last word.
@@ -114,9 +173,16 @@ async fn an_agent_that_is_called_otherwise_keeps_its_tasks() {
         }
     };
     soon(gone).await;
-    let twice = server().agent(beside("new", Echo).namespace("old")).agent(beside("old", Echo));
+    let twice = server()
+        .agent(beside("new", Echo).namespace("old"))
+        .agent(beside("old", Echo));
     assert!(
-        local.running().replace(twice).unwrap_err().to_string().contains("has the tasks of another agent")
+        local
+            .running()
+            .replace(twice)
+            .unwrap_err()
+            .to_string()
+            .contains("has the tasks of another agent")
     );
 }
 
@@ -125,7 +191,9 @@ async fn r47_the_card_of_a_removed_agent_goes_and_that_of_a_new_one_comes() {
     let (served, running) = changing(server().agent(beside("old", Echo))).await;
     let status = async |path: &str| served.get(path).await.status;
     assert_eq!(status("/agents/old/.well-known/agent-card.json").await, 200);
-    running.replace(server().agent(beside("new", Echo))).unwrap();
+    running
+        .replace(server().agent(beside("new", Echo)))
+        .unwrap();
     assert_eq!(status("/agents/old/.well-known/agent-card.json").await, 404);
     assert_eq!(status("/agents/old/tasks").await, 404);
     assert_eq!(status("/agents/new/.well-known/agent-card.json").await, 200);
@@ -134,22 +202,55 @@ async fn r47_the_card_of_a_removed_agent_goes_and_that_of_a_new_one_comes() {
 
 #[tokio::test]
 async fn r47_what_cannot_be_served_changes_nothing() {
-    let local = server().agent(beside("one", saying("one"))).local().await.unwrap();
-    let one = local.client(Binding::JsonRpc, Version::V1).unwrap().with_tenant("one");
-    let twice = server().agent(beside("two", Echo)).agent(beside("two", Echo));
-    assert!(local.running().replace(twice).unwrap_err().message().contains("two"));
-    let nowhere = server().agent(beside("one", saying("another"))).public_url("nowhere");
-    assert!(local.running().replace(nowhere).unwrap_err().message().contains("public_url"));
+    let local = server()
+        .agent(beside("one", saying("one")))
+        .local()
+        .await
+        .unwrap();
+    let one = local
+        .client(Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_tenant("one");
+    let twice = server()
+        .agent(beside("two", Echo))
+        .agent(beside("two", Echo));
+    assert!(
+        local
+            .running()
+            .replace(twice)
+            .unwrap_err()
+            .message()
+            .contains("two")
+    );
+    let nowhere = server()
+        .agent(beside("one", saying("another")))
+        .public_url("nowhere");
+    assert!(
+        local
+            .running()
+            .replace(nowhere)
+            .unwrap_err()
+            .message()
+            .contains("public_url")
+    );
     assert_eq!(soon(say(&one)).await.unwrap().text(), "one");
 }
 
 #[tokio::test]
 async fn r47_no_request_is_lost_while_agents_change() {
-    let local = server().agent(beside("word", saying("word 0"))).local().await.unwrap();
+    let local = server()
+        .agent(beside("word", saying("word 0")))
+        .local()
+        .await
+        .unwrap();
     let client = local.client(Binding::JsonRpc, Version::V1).unwrap();
     let mut callers = JoinSet::new();
     for caller in 0..8 {
-        let client = if caller % 2 == 0 { client.clone() } else { client.clone().with_tenant("word") };
+        let client = if caller % 2 == 0 {
+            client.clone()
+        } else {
+            client.clone().with_tenant("word")
+        };
         callers.spawn(async move {
             let mut texts = Vec::new();
             for _ in 0..50 {
@@ -160,23 +261,45 @@ async fn r47_no_request_is_lost_while_agents_change() {
     }
     let words = ["word 1", "word 2", "word 3", "word 4"];
     for word in words.iter().cycle().take(100) {
-        local.running().replace(server().agent(beside("word", saying(word)))).unwrap();
+        local
+            .running()
+            .replace(server().agent(beside("word", saying(word))))
+            .unwrap();
         tokio::task::yield_now().await;
     }
     let said = soon(callers.join_all()).await;
     assert_eq!(said.iter().flatten().count(), 400);
-    assert!(said.iter().flatten().all(|text| text == "hello" || text.starts_with("word ")), "{said:?}");
-    assert_eq!(soon(say(&client.with_tenant("word"))).await.unwrap().text(), "word 4", "the newest");
+    assert!(
+        said.iter()
+            .flatten()
+            .all(|text| text == "hello" || text.starts_with("word ")),
+        "{said:?}"
+    );
+    assert_eq!(
+        soon(say(&client.with_tenant("word"))).await.unwrap().text(),
+        "word 4",
+        "the newest"
+    );
 }
 
 /// A turn that has begun is not given to another, and the next one is.
 #[tokio::test]
 async fn r47_a_changed_agent_works_on_what_comes_next() {
     let go = Arc::new(Notify::new());
-    let local = server().agent(beside("word", waiting(&go))).local().await.unwrap();
-    let word = local.client(Binding::JsonRpc, Version::V1).unwrap().with_tenant("word");
+    let local = server()
+        .agent(beside("word", waiting(&go)))
+        .local()
+        .await
+        .unwrap();
+    let word = local
+        .client(Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_tenant("word");
     let task = begin(&word).await;
-    local.running().replace(server().agent(beside("word", saying("new")))).unwrap();
+    local
+        .running()
+        .replace(server().agent(beside("word", saying("new"))))
+        .unwrap();
     assert_eq!(soon(say(&word)).await.unwrap().text(), "new");
     go.notify_waiters();
     let ended = async {

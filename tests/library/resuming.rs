@@ -20,23 +20,41 @@ use crate::streaming::{Scene, next, opening, rest};
 #[tokio::test]
 async fn r01_a_reader_that_was_cut_off_misses_nothing_and_hears_nothing_twice() {
     for form in FORMS {
-        let Scene { server, strings, reader, id, .. } = Scene::new(form).await;
+        let Scene {
+            server,
+            strings,
+            reader,
+            id,
+            ..
+        } = Scene::new(form).await;
         drop(reader);
         strings.write("one").await;
         strings.write("two").await;
         // In another form than it began with: positions are the same everywhere.
         for form in [form, form.other()] {
             let mut reader = server.read(&form.subscribe(&id).resuming(5)).await;
-            assert_eq!(next(form, &mut reader).await, (6, Seen::Artifact("one".into(), false)));
-            assert_eq!(next(form, &mut reader).await, (7, Seen::Artifact("two".into(), true)));
+            assert_eq!(
+                next(form, &mut reader).await,
+                (6, Seen::Artifact("one".into(), false))
+            );
+            assert_eq!(
+                next(form, &mut reader).await,
+                (7, Seen::Artifact("two".into(), true))
+            );
         }
         let mut last = server.read(&form.subscribe(&id).resuming(6)).await;
         strings.end(Outcome::Completed).await;
         let end = (8, form.status("completed", "", true));
-        assert_eq!(rest(form, &mut last).await, [(7, Seen::Artifact("two".into(), true)), end]);
+        assert_eq!(
+            rest(form, &mut last).await,
+            [(7, Seen::Artifact("two".into(), true)), end]
+        );
         // Nobody who left has stopped anything.
         let task = server.ask(&form.ask("GetTask", json!({"id": id}))).await;
-        assert!(task.body.to_ascii_lowercase().contains("completed"), "{task:?}");
+        assert!(
+            task.body.to_ascii_lowercase().contains("completed"),
+            "{task:?}"
+        );
     }
 }
 
@@ -54,7 +72,10 @@ async fn a_snapshot_can_be_resumed_from_too() {
         drop(reader);
         let mut reader = scene.resume(form, at).await;
         scene.strings.write("one").await;
-        assert_eq!(next(form, &mut reader).await, (6, Seen::Artifact("one".into(), false)));
+        assert_eq!(
+            next(form, &mut reader).await,
+            (6, Seen::Artifact("one".into(), false))
+        );
     }
 }
 
@@ -63,11 +84,28 @@ async fn what_is_no_position_of_ours_gets_the_task_as_it_stands() {
     for form in FORMS {
         let scene = Scene::new(form).await;
         let uuid = "0b1e7a52-8b7b-4a53-9e0e-3f1d9f6a7f10";
-        for seen in ["", "x", "0", "-1", "5.0", "6", "99", "18446744073709551616", uuid] {
+        for seen in [
+            "",
+            "x",
+            "0",
+            "-1",
+            "5.0",
+            "6",
+            "99",
+            "18446744073709551616",
+            uuid,
+        ] {
             let mut reader = scene.resume(form, seen).await;
-            assert_eq!(next(form, &mut reader).await, (5, task("working", &["go"])), "{seen}");
+            assert_eq!(
+                next(form, &mut reader).await,
+                (5, task("working", &["go"])),
+                "{seen}"
+            );
         }
-        let mut two = scene.server.read(&form.subscribe(&scene.id).resuming(2).resuming(3)).await;
+        let mut two = scene
+            .server
+            .read(&form.subscribe(&scene.id).resuming(2).resuming(3))
+            .await;
         assert_eq!(next(form, &mut two).await, (5, task("working", &["go"])));
     }
 }
@@ -76,7 +114,10 @@ async fn what_is_no_position_of_ours_gets_the_task_as_it_stands() {
 async fn s68_what_is_too_long_ago_is_not_told_again() {
     for form in FORMS {
         let (agent, mut strings) = Puppet::new();
-        let limits = Limits { max_replayed_entries: 3, ..Limits::default() };
+        let limits = Limits {
+            max_replayed_entries: 3,
+            ..Limits::default()
+        };
         let server = start_with(agent, |server| server.limits(limits)).await;
         let mut reader = server.read(&form.stream("go", json!({}))).await;
         let id = strings.began().await;
@@ -87,7 +128,10 @@ async fn s68_what_is_too_long_ago_is_not_told_again() {
             reader.one().await;
         }
         let mut within = server.read(&form.subscribe(&id).resuming(5)).await;
-        assert_eq!(next(form, &mut within).await, (6, Seen::Artifact("two".into(), true)));
+        assert_eq!(
+            next(form, &mut within).await,
+            (6, Seen::Artifact("two".into(), true))
+        );
         let mut beyond = server.read(&form.subscribe(&id).resuming(4)).await;
         assert_eq!(next(form, &mut beyond).await, (8, task("working", &["go"])));
     }
@@ -102,14 +146,24 @@ async fn r04_the_end_that_a_reader_missed_is_told_and_nothing_more() {
         scene.reader.rest().await;
         let end = (7, form.status("completed", "", true));
         let mut tail = scene.resume(form, 5).await;
-        assert_eq!(rest(form, &mut tail).await, [(6, Seen::Artifact("one".into(), false)), end.clone()]);
+        assert_eq!(
+            rest(form, &mut tail).await,
+            [(6, Seen::Artifact("one".into(), false)), end.clone()]
+        );
         assert_eq!(rest(form, &mut scene.resume(form, 6).await).await, [end]);
         // 7 is the end and 8 the end of the turn, which nobody is told of.
         for seen in ["7", "8", "9", "x"] {
-            let answer = scene.server.ask(&form.subscribe(&scene.id).resuming(seen)).await;
+            let answer = scene
+                .server
+                .ask(&form.subscribe(&scene.id).resuming(seen))
+                .await;
             assert_eq!(form.refusal(&answer).0, -32004, "{seen}");
         }
-        assert_eq!(form.refusal(&scene.server.ask(&form.subscribe(&scene.id)).await).0, -32004);
+        assert_eq!(
+            form.refusal(&scene.server.ask(&form.subscribe(&scene.id)).await)
+                .0,
+            -32004
+        );
     }
 }
 
@@ -138,11 +192,19 @@ async fn r14_the_same_key_twice_is_the_stream_of_the_same_task() {
         // Also when all is over.
         let mut third = server.read(&ask).await;
         assert_eq!(rest(form, &mut third).await, [&told[..], &[end]].concat());
-        let other = form.stream("something else", json!({})).with("Idempotency-Key", "k-1");
+        let other = form
+            .stream("something else", json!({}))
+            .with("Idempotency-Key", "k-1");
         assert_eq!(form.refusal(&server.ask(&other).await).0, -32602);
-        let list = server.ask(&Form::Rpc1.ask("ListTasks", json!({}))).await.json();
+        let list = server
+            .ask(&Form::Rpc1.ask("ListTasks", json!({})))
+            .await
+            .json();
         assert_eq!(
-            (&list["result"]["totalSize"], &list["result"]["tasks"][0]["id"]),
+            (
+                &list["result"]["totalSize"],
+                &list["result"]["tasks"][0]["id"]
+            ),
             (&json!(1), &json!(id))
         );
     }
@@ -154,17 +216,28 @@ async fn r14_a_message_that_continues_a_task_is_taken_once() {
         let mut scene = Scene::new(form).await;
         scene.strings.end(Outcome::ask("which?")).await;
         scene.reader.rest().await;
-        let ask = form.stream("this", json!({"taskId": scene.id})).with("Idempotency-Key", "k-2");
+        let ask = form
+            .stream("this", json!({"taskId": scene.id}))
+            .with("Idempotency-Key", "k-2");
         let mut first = scene.server.read(&ask).await;
         scene.strings.began().await;
         scene.strings.auth("log in").await;
-        assert_eq!(next(form, &mut first).await, (10, task("working", &["go", "on it", "which?", "this"])));
-        assert_eq!(next(form, &mut first).await, (11, form.status("auth-required", "log in", false)));
+        assert_eq!(
+            next(form, &mut first).await,
+            (10, task("working", &["go", "on it", "which?", "this"]))
+        );
+        assert_eq!(
+            next(form, &mut first).await,
+            (11, form.status("auth-required", "log in", false))
+        );
         // Sent again while the agent waits for credentials: its turn goes on, and so does the stream.
         let mut second = scene.server.read(&ask).await;
         assert_eq!(
             next(form, &mut second).await,
-            (11, task("auth-required", &["go", "on it", "which?", "this"]))
+            (
+                11,
+                task("auth-required", &["go", "on it", "which?", "this"])
+            )
         );
         scene.strings.end(Outcome::Completed).await;
         let end = (12, form.status("completed", "", true));
@@ -173,7 +246,10 @@ async fn r14_a_message_that_continues_a_task_is_taken_once() {
         }
         let mut third = scene.server.read(&ask).await;
         let texts = ["go", "on it", "which?", "this", "log in"];
-        assert_eq!(rest(form, &mut third).await, [(13, task("completed", &texts))]);
+        assert_eq!(
+            rest(form, &mut third).await,
+            [(13, task("completed", &texts))]
+        );
     }
 }
 
@@ -203,7 +279,11 @@ async fn r03_no_hand_over_loses_or_repeats_an_event() {
         let mut first = server.read(&form.stream("go", json!({}))).await;
         let event = first.one().await;
         let payload = form.payload(&event.data);
-        let id = if form == Form::Rpc03 { &payload["id"] } else { &payload["task"]["id"] };
+        let id = if form == Form::Rpc03 {
+            &payload["id"]
+        } else {
+            &payload["task"]["id"]
+        };
         let id = id.as_str().unwrap();
         for _ in 0..round % 7 {
             first.one().await;
@@ -214,15 +294,30 @@ async fn r03_no_hand_over_loses_or_repeats_an_event() {
         gate.add_permits(1);
         let at: u64 = begun.id.unwrap().parse().unwrap();
         let text = artifact_text(form, &form.payload(&begun.data));
-        assert_eq!(told(text, at, &rest(form, &mut snapshot).await), whole, "round {round}");
-        assert_eq!(told(String::new(), 2, &rest(form, &mut resumed).await), whole, "round {round}");
+        assert_eq!(
+            told(text, at, &rest(form, &mut snapshot).await),
+            whole,
+            "round {round}"
+        );
+        assert_eq!(
+            told(String::new(), 2, &rest(form, &mut resumed).await),
+            whole,
+            "round {round}"
+        );
     }
 }
 
 fn artifact_text(form: Form, payload: &Value) -> String {
-    let task = if form == Form::Rpc03 { payload } else { &payload["task"] };
+    let task = if form == Form::Rpc03 {
+        payload
+    } else {
+        &payload["task"]
+    };
     match task.get("artifacts") {
-        Some(artifacts) => artifacts[0]["parts"][0]["text"].as_str().unwrap().to_owned(),
+        Some(artifacts) => artifacts[0]["parts"][0]["text"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
         None => String::new(),
     }
 }
@@ -256,7 +351,10 @@ async fn a_server_that_is_to_stop_sends_calls_elsewhere_before_it_takes_no_more(
         }
     })
     .await;
-    assert_eq!((refusal.status, &*refusal.body), (503, "not ready: the server is about to stop\n"));
+    assert_eq!(
+        (refusal.status, &*refusal.body),
+        (503, "not ready: the server is about to stop\n")
+    );
     assert_eq!(server.get("/healthz").await.status, 200);
     let task = server.say("still here?", json!({})).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
@@ -281,7 +379,10 @@ async fn r11_a_reader_whose_server_stops_goes_on_at_the_next_one() {
         for told in &opening(form)[..2] {
             assert_eq!(next(form, &mut reader).await, *told);
         }
-        assert_eq!(next(form, &mut reader).await, (5, Seen::Artifact("one".into(), false)));
+        assert_eq!(
+            next(form, &mut reader).await,
+            (5, Seen::Artifact("one".into(), false))
+        );
         let (rest_of_it, ()) = tokio::join!(reader.rest(), server.stop());
         assert!(rest_of_it.is_empty());
         drop(server);
@@ -290,7 +391,10 @@ async fn r11_a_reader_whose_server_stops_goes_on_at_the_next_one() {
         let server = start_with(agent, |server| server.store(store())).await;
         let mut reader = server.read(&form.subscribe(&id).resuming(5)).await;
         let failed = form.status("failed", "Agent execution failed (interrupted)", true);
-        assert_eq!(rest(form, &mut reader).await.pop().map(|(_, seen)| seen), Some(failed));
+        assert_eq!(
+            rest(form, &mut reader).await.pop().map(|(_, seen)| seen),
+            Some(failed)
+        );
     }
 }
 
@@ -315,7 +419,10 @@ async fn pass(listener: TcpListener, server: SocketAddr) {
 
 #[tokio::test]
 async fn r02_a_stream_that_a_proxy_ends_in_good_order_is_taken_up_where_it_was() {
-    for &(binding, version) in CELLS.iter().filter(|(binding, _)| *binding != Binding::Grpc) {
+    for &(binding, version) in CELLS
+        .iter()
+        .filter(|(binding, _)| *binding != Binding::Grpc)
+    {
         let (agent, mut strings) = Puppet::new();
         let server = start(agent).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -336,14 +443,26 @@ async fn r02_a_stream_that_a_proxy_ends_in_good_order_is_taken_up_where_it_was()
             seen.push((at.unwrap(), everywhere::told(&event)));
         }
         // It ended as if all were said, and it is not: no event said so.
-        let all = [(Seq(2), "task active"), (Seq(4), "status active"), (Seq(5), "status working: on it")];
+        let all = [
+            (Seq(2), "task active"),
+            (Seq(4), "status active"),
+            (Seq(5), "status working: on it"),
+        ];
         assert_eq!(seen, all.map(|(at, text)| (at, text.to_owned())));
         strings.write("more").await;
         strings.end(Outcome::Completed).await;
         let client = Client::new(&format!("http://{}/", server.address), binding, version).unwrap();
-        let request = SubscribeToTaskRequest { id: id.as_str().into(), ..Default::default() };
-        let rest = soon(open(client.subscribe_to_task(request, Some(Seq(5))))).await.unwrap();
-        assert_eq!(soon(rest.story()).await, ["artifact more", "status completed"]);
+        let request = SubscribeToTaskRequest {
+            id: id.as_str().into(),
+            ..Default::default()
+        };
+        let rest = soon(open(client.subscribe_to_task(request, Some(Seq(5)))))
+            .await
+            .unwrap();
+        assert_eq!(
+            soon(rest.story()).await,
+            ["artifact more", "status completed"]
+        );
     }
 }
 
@@ -362,6 +481,9 @@ async fn a_call_that_is_cut_by_the_end_of_the_server_names_its_task() {
         let (code, words) = form.refusal(&answer);
         assert_eq!((code, answer.status), (-32000, 503), "{answer:?}");
         assert!(words.contains(&id), "{words}");
-        assert!(answer.body.contains(&format!(r#""taskId":"{id}""#)), "{answer:?}");
+        assert!(
+            answer.body.contains(&format!(r#""taskId":"{id}""#)),
+            "{answer:?}"
+        );
     }
 }

@@ -33,9 +33,13 @@ fn blames_the_sender(error: &Error) -> Result<(), String> {
 
 /// All that the caller reads of an error.
 fn said(error: &Error) -> impl Iterator<Item = &str> {
-    let violations =
-        error.violations().iter().flat_map(|violation| [violation.field(), violation.description()]);
-    std::iter::once(error.message()).chain(violations).chain(error.metadata().map(|(_, value)| value))
+    let violations = error
+        .violations()
+        .iter()
+        .flat_map(|violation| [violation.field(), violation.description()]);
+    std::iter::once(error.message())
+        .chain(violations)
+        .chain(error.metadata().map(|(_, value)| value))
 }
 
 fn feed(reader: &Reader, input: &[u8], what: &str) {
@@ -71,8 +75,12 @@ impl Dice {
 
 /// Each input with the readers that take it as it is.
 fn natural(readers: &[Reader]) -> Vec<(String, Vec<&Reader>)> {
-    let takes =
-        |input: &String| readers.iter().filter(|reader| reader.read(input.as_bytes()).is_none()).collect();
+    let takes = |input: &String| {
+        readers
+            .iter()
+            .filter(|reader| reader.read(input.as_bytes()).is_none())
+            .collect()
+    };
     corpus()
         .into_iter()
         .map(|input| (takes(&input), input))
@@ -131,8 +139,12 @@ fn mutate(dice: &mut Dice, input: &[u8]) -> Vec<u8> {
 /// `ATTACHE_SEED` and `ATTACHE_ROUNDS` look elsewhere and longer.
 #[test]
 fn s62_no_mutation_of_a_real_body_breaks_a_reader() {
-    let setting = |name: &str, default| std::env::var(name).map_or(default, |value| value.parse().unwrap());
-    let (seed, rounds) = (setting("ATTACHE_SEED", 0xA2A), setting("ATTACHE_ROUNDS", 20_000));
+    let setting =
+        |name: &str, default| std::env::var(name).map_or(default, |value| value.parse().unwrap());
+    let (seed, rounds) = (
+        setting("ATTACHE_SEED", 0xA2A),
+        setting("ATTACHE_ROUNDS", 20_000),
+    );
     let readers = readers();
     let corpus = natural(&readers);
     let mut dice = Dice(seed);
@@ -140,7 +152,14 @@ fn s62_no_mutation_of_a_real_body_breaks_a_reader() {
         let (input, takers) = dice.of(&corpus);
         let input = mutate(&mut dice, input.as_bytes());
         let what = format!("round {round} of seed {seed}");
-        for reader in [if takers.is_empty() { &readers[0] } else { dice.of(takers) }, dice.of(&readers)] {
+        for reader in [
+            if takers.is_empty() {
+                &readers[0]
+            } else {
+                dice.of(takers)
+            },
+            dice.of(&readers),
+        ] {
             feed(reader, &input, &what);
         }
     }
@@ -153,18 +172,28 @@ const CANARY: &str = "CANARY-hunter2";
 fn s81_no_error_repeats_a_value_that_was_sent() {
     let readers = readers();
     let mut refused = BTreeMap::new();
-    for (input, takers) in natural(&readers).iter().filter(|(_, takers)| !takers.is_empty()) {
-        let Ok(body) = serde_json::from_str::<Value>(input) else { continue };
+    for (input, takers) in natural(&readers)
+        .iter()
+        .filter(|(_, takers)| !takers.is_empty())
+    {
+        let Ok(body) = serde_json::from_str::<Value>(input) else {
+            continue;
+        };
         let mut places = Vec::new();
         list_places(&body, String::new(), &mut places);
         for (at, place) in places.iter().enumerate() {
-            for (turn, secret) in [json!(CANARY), json!([CANARY]), json!({"x": CANARY})].iter().enumerate() {
+            for (turn, secret) in [json!(CANARY), json!([CANARY]), json!({"x": CANARY})]
+                .iter()
+                .enumerate()
+            {
                 let mut body = body.clone();
                 *body.pointer_mut(place).unwrap() = secret.clone();
                 let body = body.to_string();
                 let reader = takers[(at + turn) % takers.len()];
                 feed(reader, body.as_bytes(), place);
-                let Some(error) = reader.read(body.as_bytes()) else { continue };
+                let Some(error) = reader.read(body.as_bytes()) else {
+                    continue;
+                };
                 assert!(
                     !said(&error).any(|text| text.contains(CANARY)),
                     "{} at {place}: {error:?}",
@@ -198,7 +227,10 @@ fn survive(families: families::Families) {
     let readers = readers();
     for (name, body) in families {
         assert!(body.len() <= 64 * 1024, "{name} has {} bytes", body.len());
-        readers.iter().filter(|reader| !reader.twin).for_each(|reader| feed(reader, &body, name));
+        readers
+            .iter()
+            .filter(|reader| !reader.twin)
+            .for_each(|reader| feed(reader, &body, name));
     }
 }
 

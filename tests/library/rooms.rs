@@ -50,7 +50,15 @@ const ASSEMBLE: &[&str] = &[
 const STRANGERS: &[(&[&str], &[&str])] = &[
     (
         &["model", "wire"],
-        &["tokio", "http", "hyper", "rusqlite", "std::net", "std::fs", "std::time::SystemTime"],
+        &[
+            "tokio",
+            "http",
+            "hyper",
+            "rusqlite",
+            "std::net",
+            "std::fs",
+            "std::time::SystemTime",
+        ],
     ),
     (&["engine"], &["http", "hyper", "tonic", "serde_json"]),
     (&["service"], &["http", "hyper", "tonic", "rusqlite"]),
@@ -64,18 +72,35 @@ fn every_arrow_is_in_the_table() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut findings = Vec::new();
     for file in rust_files(&src) {
-        let name = file.strip_prefix(&src).expect("listed under src").to_string_lossy().replace('\\', "/");
-        findings.extend(check(&name, &fs::read_to_string(&file).expect("a source file is readable")));
+        let name = file
+            .strip_prefix(&src)
+            .expect("listed under src")
+            .to_string_lossy()
+            .replace('\\', "/");
+        findings.extend(check(
+            &name,
+            &fs::read_to_string(&file).expect("a source file is readable"),
+        ));
     }
-    let list: String = findings.iter().map(|finding| format!("\n  {finding}")).collect();
-    assert!(findings.is_empty(), "{list}\nthe tables are at the top of {}", file!());
+    let list: String = findings
+        .iter()
+        .map(|finding| format!("\n  {finding}"))
+        .collect();
+    assert!(
+        findings.is_empty(),
+        "{list}\nthe tables are at the top of {}",
+        file!()
+    );
 }
 
 #[test]
 fn arrows_never_point_back() {
     for (line, (room, others)) in ARROWS.iter().enumerate() {
         for other in *others {
-            assert!(ARROWS[..line].iter().any(|(above, _)| above == other), "{room} -> {other} points back");
+            assert!(
+                ARROWS[..line].iter().any(|(above, _)| above == other),
+                "{room} -> {other} points back"
+            );
         }
     }
 }
@@ -83,41 +108,117 @@ fn arrows_never_point_back() {
 #[test]
 fn the_checker_catches_what_it_should() {
     let table: &[(&str, &str, &[&str])] = &[
-        ("store/memory.rs", "use crate::engine::Journal;", &["1: store -> engine"]),
-        ("store/memory.rs", "\n\nfn f() { crate::service::g() }", &["3: store -> service"]),
-        ("bus/mod.rs", "use crate::{\n  model::{Seq, TaskId},\n  store::Store,\n};", &["3: bus -> store"]),
-        ("bus/mod.rs", "use crate::{bus::local, model, store};", &["1: bus -> store"]),
+        (
+            "store/memory.rs",
+            "use crate::engine::Journal;",
+            &["1: store -> engine"],
+        ),
+        (
+            "store/memory.rs",
+            "\n\nfn f() { crate::service::g() }",
+            &["3: store -> service"],
+        ),
+        (
+            "bus/mod.rs",
+            "use crate::{\n  model::{Seq, TaskId},\n  store::Store,\n};",
+            &["3: bus -> store"],
+        ),
+        (
+            "bus/mod.rs",
+            "use crate::{bus::local, model, store};",
+            &["1: bus -> store"],
+        ),
         (
             "bus/mod.rs",
             "use {std::fmt, crate::store::{self, Store}};",
             &["1: bus -> store", "1: bus -> store"],
         ),
-        ("agent.rs", "pub(crate) use crate::engine as e;", &["1: agent -> engine"]),
-        ("agent.rs", "use super::engine::Engine;", &["1: agent -> engine"]),
-        ("agent.rs", "mod tests {\n  use super::super::bus;\n}", &["2: agent -> bus"]),
-        ("agent.rs", "mod tests { }\nuse super::bus;", &["2: agent -> bus"]),
-        ("wire/v03/task.rs", "use super::super::super::engine;", &["1: wire -> engine"]),
-        ("wire/v03/mod.rs", "use super::super::engine;", &["1: wire -> engine"]),
-        ("server/rest.rs", "fn f(_: Vec<crate::engine::E>) {}", &["1: server -> engine"]),
-        ("server/rest.rs", "const C: char = '\"'; use crate::push::P;", &["1: server -> push"]),
+        (
+            "agent.rs",
+            "pub(crate) use crate::engine as e;",
+            &["1: agent -> engine"],
+        ),
+        (
+            "agent.rs",
+            "use super::engine::Engine;",
+            &["1: agent -> engine"],
+        ),
+        (
+            "agent.rs",
+            "mod tests {\n  use super::super::bus;\n}",
+            &["2: agent -> bus"],
+        ),
+        (
+            "agent.rs",
+            "mod tests { }\nuse super::bus;",
+            &["2: agent -> bus"],
+        ),
+        (
+            "wire/v03/task.rs",
+            "use super::super::super::engine;",
+            &["1: wire -> engine"],
+        ),
+        (
+            "wire/v03/mod.rs",
+            "use super::super::engine;",
+            &["1: wire -> engine"],
+        ),
+        (
+            "server/rest.rs",
+            "fn f(_: Vec<crate::engine::E>) {}",
+            &["1: server -> engine"],
+        ),
+        (
+            "server/rest.rs",
+            "const C: char = '\"'; use crate::push::P;",
+            &["1: server -> push"],
+        ),
         (
             "server/rest.rs",
             "fn f<'a>(_: &'a str) { crate::push::p::<crate::store::S>() }",
             &["1: server -> push", "1: server -> store"],
         ),
-        ("client/mod.rs", "use crate::Task;", &["1: client -> `Task`, by way of lib.rs"]),
+        (
+            "client/mod.rs",
+            "use crate::Task;",
+            &["1: client -> `Task`, by way of lib.rs"],
+        ),
         ("utils.rs", "", &["1: `utils` is no room"]),
-        ("model/task.rs", "use tokio::sync::watch;", &["1: `tokio` may not enter model"]),
-        ("model/task.rs", "use tokio;", &["1: `tokio` may not enter model"]),
-        ("model/task.rs", "use ::tokio::sync;", &["1: `tokio` may not enter model"]),
-        ("wire/mod.rs", "#[tokio::test]\nasync fn f() {}", &["1: `tokio` may not enter wire"]),
+        (
+            "model/task.rs",
+            "use tokio::sync::watch;",
+            &["1: `tokio` may not enter model"],
+        ),
+        (
+            "model/task.rs",
+            "use tokio;",
+            &["1: `tokio` may not enter model"],
+        ),
+        (
+            "model/task.rs",
+            "use ::tokio::sync;",
+            &["1: `tokio` may not enter model"],
+        ),
+        (
+            "wire/mod.rs",
+            "#[tokio::test]\nasync fn f() {}",
+            &["1: `tokio` may not enter wire"],
+        ),
         (
             "wire/mod.rs",
             "use std::{fmt, time::{Duration, SystemTime}};",
             &["1: `std::time::SystemTime` may not enter wire"],
         ),
-        ("wire/mod.rs", "fn f() { std::fs::read(p) }", &["1: `std::fs` may not enter wire"]),
-        ("wire/mod.rs", "use std::{io, net};", &["1: `std::net` may not enter wire"]),
+        (
+            "wire/mod.rs",
+            "fn f() { std::fs::read(p) }",
+            &["1: `std::fs` may not enter wire"],
+        ),
+        (
+            "wire/mod.rs",
+            "use std::{io, net};",
+            &["1: `std::net` may not enter wire"],
+        ),
         (
             "service.rs",
             "match v { Version::V03 => 1, Version::V1 => 2 }",
@@ -134,7 +235,10 @@ fn the_checker_catches_what_it_should() {
     ];
     for (file, source, expected) in table {
         let findings: Vec<String> = check(file, source).iter().map(Finding::to_string).collect();
-        let expected: Vec<String> = expected.iter().map(|line| format!("src/{file}:{line}")).collect();
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|line| format!("src/{file}:{line}"))
+            .collect();
         assert_eq!(findings, expected, "{source}");
     }
 }
@@ -142,25 +246,58 @@ fn the_checker_catches_what_it_should() {
 #[test]
 fn the_checker_lets_the_rest_pass() {
     let table: &[(&str, &str)] = &[
-        ("lib.rs", "pub use crate::engine::Engine; pub use model::Task;"),
-        ("server/mod.rs", "use crate::{engine, push, store}; use crate::Result;"),
-        ("engine/journal.rs", "use crate::{bus::Bus, engine::runner, model::Seq, store};"),
-        ("push.rs", "use crate::store::Store; pub(crate) fn f() {} pub(in crate::push) fn g() {}"),
-        ("store/memory.rs", "// use crate::engine::E;\n/* crate::engine /* nested */ crate::engine */"),
-        ("store/memory.rs", "/// See [`crate::engine`].\n//! crate::engine::E\nstruct S;"),
-        ("store/memory.rs", "const A: &str = \"crate::engine \\\" crate::engine\"; const B: char = '\\'';"),
+        (
+            "lib.rs",
+            "pub use crate::engine::Engine; pub use model::Task;",
+        ),
+        (
+            "server/mod.rs",
+            "use crate::{engine, push, store}; use crate::Result;",
+        ),
+        (
+            "engine/journal.rs",
+            "use crate::{bus::Bus, engine::runner, model::Seq, store};",
+        ),
+        (
+            "push.rs",
+            "use crate::store::Store; pub(crate) fn f() {} pub(in crate::push) fn g() {}",
+        ),
+        (
+            "store/memory.rs",
+            "// use crate::engine::E;\n/* crate::engine /* nested */ crate::engine */",
+        ),
+        (
+            "store/memory.rs",
+            "/// See [`crate::engine`].\n//! crate::engine::E\nstruct S;",
+        ),
+        (
+            "store/memory.rs",
+            "const A: &str = \"crate::engine \\\" crate::engine\"; const B: char = '\\'';",
+        ),
         (
             "store/memory.rs",
             "const A: &str = r#\"crate::\"engine\" crate::engine::E\"#; const B: &[u8] = b\"\\\\\";",
         ),
-        ("store/memory.rs", "mod tests { use super::*; use super::super::Store; }"),
-        ("model/card.rs", "enum E { Http } fn f(http: &str) { g(http, E::Http); tokio_like::f() }"),
+        (
+            "store/memory.rs",
+            "mod tests { use super::*; use super::super::Store; }",
+        ),
+        (
+            "model/card.rs",
+            "enum E { Http } fn f(http: &str) { g(http, E::Http); tokio_like::f() }",
+        ),
         (
             "model/card.rs",
             "use crate::model::http; use super::http::X; use serde::de; use std::time::Duration;",
         ),
-        ("wire/errors.rs", "match v { Version::V03 => 1, Version::V1 => 2 }"),
-        ("server/rest.rs", "match v { http::Version::HTTP_11 => 1, _ => f(Version::V03) }"),
+        (
+            "wire/errors.rs",
+            "match v { Version::V03 => 1, Version::V1 => 2 }",
+        ),
+        (
+            "server/rest.rs",
+            "match v { http::Version::HTTP_11 => 1, _ => f(Version::V03) }",
+        ),
     ];
     for (file, source) in table {
         assert_eq!(check(file, source), [], "{source}");
@@ -201,7 +338,11 @@ fn check(file: &str, source: &str) -> Vec<Finding> {
     }
     let module = module_of(file);
     let room = module.first().map_or("", String::as_str);
-    let finding = |line, what| Finding { file: file.to_owned(), line, what };
+    let finding = |line, what| Finding {
+        file: file.to_owned(),
+        line,
+        what,
+    };
     let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == room) else {
         return vec![finding(1, format!("`{room}` is no room"))];
     };
@@ -226,7 +367,10 @@ fn module_of(file: &str) -> Vec<String> {
 }
 
 fn wrong_arrow(room: &str, allowed: &[&str], target: &str) -> Option<String> {
-    if target == room || ["model", "metrics", "trace"].contains(&target) || allowed.contains(&target) {
+    if target == room
+        || ["model", "metrics", "trace"].contains(&target)
+        || allowed.contains(&target)
+    {
         return None;
     }
     if ARROWS.iter().any(|(name, _)| *name == target) {
@@ -237,17 +381,29 @@ fn wrong_arrow(room: &str, allowed: &[&str], target: &str) -> Option<String> {
 }
 
 fn stranger(room: &str, path: &CodePath) -> Option<String> {
-    let names = STRANGERS.iter().filter(|(rooms, _)| rooms.contains(&room)).flat_map(|(_, names)| *names);
+    let names = STRANGERS
+        .iter()
+        .filter(|(rooms, _)| rooms.contains(&room))
+        .flat_map(|(_, names)| *names);
     let mut met = names.filter(|name| path.starts_with(name));
-    met.next().map(|name| format!("`{name}` may not enter {room}"))
+    met.next()
+        .map(|name| format!("`{name}` may not enter {room}"))
 }
 
 fn version_match(room: &str, path: &CodePath) -> Option<String> {
-    let [.., enumeration, variant] = path.segments.as_slice() else { return None };
+    let [.., enumeration, variant] = path.segments.as_slice() else {
+        return None;
+    };
     let is_version = enumeration == "Version"
-        && variant.strip_prefix('V').is_some_and(|rest| rest.starts_with(char::is_numeric));
-    (is_version && path.is_pattern && !VERSIONED.contains(&room))
-        .then(|| format!("`Version::{variant}` is matched outside {}", VERSIONED.join(" and ")))
+        && variant
+            .strip_prefix('V')
+            .is_some_and(|rest| rest.starts_with(char::is_numeric));
+    (is_version && path.is_pattern && !VERSIONED.contains(&room)).then(|| {
+        format!(
+            "`Version::{variant}` is matched outside {}",
+            VERSIONED.join(" and ")
+        )
+    })
 }
 
 /// One path as the code spells it, groups taken apart; `crate`, `self` and `super` resolved.
@@ -264,19 +420,27 @@ struct CodePath {
 impl CodePath {
     /// What it names at the root of this crate, if it points there.
     fn inside(&self) -> Option<&str> {
-        self.segments.first().filter(|_| self.ours).map(String::as_str)
+        self.segments
+            .first()
+            .filter(|_| self.ours)
+            .map(String::as_str)
     }
 
     fn starts_with(&self, name: &str) -> bool {
         let mut segments = self.segments.iter();
-        name.split("::").all(|part| segments.next().is_some_and(|segment| segment == part))
+        name.split("::")
+            .all(|part| segments.next().is_some_and(|segment| segment == part))
     }
 }
 
 /// Every path in the code: what `use` imports, and whatever else has a `::` in it.
 fn paths(tokens: &[Token], module: &[String]) -> Vec<CodePath> {
     let mut found = Vec::new();
-    let mut modules = Modules { path: module.to_vec(), opened_at: Vec::new(), depth: 0 };
+    let mut modules = Modules {
+        path: module.to_vec(),
+        opened_at: Vec::new(),
+        depth: 0,
+    };
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
         modules.follow(tokens, at);
@@ -290,7 +454,11 @@ fn paths(tokens: &[Token], module: &[String]) -> Vec<CodePath> {
         let after = tokens.get(next).map_or("", |token| &token.text);
         let is_pattern = before == "let" || ["=>", "|", "if"].contains(&after);
         leaves.retain(|(segments, _)| segments.len() > 1 || before == "use");
-        found.extend(leaves.into_iter().map(|(segments, line)| modules.resolve(segments, line, is_pattern)));
+        found.extend(
+            leaves
+                .into_iter()
+                .map(|(segments, line)| modules.resolve(segments, line, is_pattern)),
+        );
         at = next.max(at + 1);
     }
     found
@@ -364,7 +532,11 @@ impl Modules {
             }
             "}" => {
                 self.depth = self.depth.saturating_sub(1);
-                if self.opened_at.pop_if(|depth| *depth == self.depth).is_some() {
+                if self
+                    .opened_at
+                    .pop_if(|depth| *depth == self.depth)
+                    .is_some()
+                {
                     self.path.pop();
                 }
             }
@@ -373,8 +545,11 @@ impl Modules {
     }
 
     fn resolve(&self, segments: Vec<String>, line: usize, is_pattern: bool) -> CodePath {
-        let supers =
-            segments.iter().skip_while(|name| *name == "self").take_while(|name| *name == "super").count();
+        let supers = segments
+            .iter()
+            .skip_while(|name| *name == "self")
+            .take_while(|name| *name == "super")
+            .count();
         let start = match segments[0].as_str() {
             "crate" => Some(Vec::new()),
             "self" | "super" => Some(self.path[..self.path.len().saturating_sub(supers)].to_vec()),
@@ -423,9 +598,13 @@ fn tokens(code: &str) -> Vec<Token> {
             let (token, after) = rest.split_at(length);
             let begins = text.len() - rest.len();
             // The `::` of `::tokio::sync` begins a path and says nothing.
-            let leading = token == "::" && !text[..begins].ends_with(|c| is_name_char(c) || c == '>');
+            let leading =
+                token == "::" && !text[..begins].ends_with(|c| is_name_char(c) || c == '>');
             if !c.is_whitespace() && !leading {
-                tokens.push(Token { text: token.to_owned(), line });
+                tokens.push(Token {
+                    text: token.to_owned(),
+                    line,
+                });
             }
             rest = after;
         }
@@ -439,7 +618,11 @@ fn blank(source: &str) -> String {
     let mut rest = source;
     while let Some(c) = rest.chars().next() {
         let in_name = code.ends_with(is_name_char);
-        let skipped = if in_name { quoted(rest) } else { raw_string(rest).or_else(|| quoted(rest)) };
+        let skipped = if in_name {
+            quoted(rest)
+        } else {
+            raw_string(rest).or_else(|| quoted(rest))
+        };
         let length = skipped.unwrap_or(c.len_utf8()).min(rest.len());
         let (piece, after) = rest.split_at(length);
         match skipped {
@@ -506,10 +689,18 @@ fn until_quote(text: &str, quote: char) -> usize {
 /// The length of the raw string that begins here: `r"…"`, `br#"…"#` and so on.
 fn raw_string(text: &str) -> Option<usize> {
     let prefix = ["r", "br", "cr"].iter().find(|prefix| {
-        text.strip_prefix(**prefix).is_some_and(|rest| rest.trim_start_matches('#').starts_with('"'))
+        text.strip_prefix(**prefix)
+            .is_some_and(|rest| rest.trim_start_matches('#').starts_with('"'))
     })?;
-    let hashes = text[prefix.len()..].bytes().take_while(|byte| *byte == b'#').count();
+    let hashes = text[prefix.len()..]
+        .bytes()
+        .take_while(|byte| *byte == b'#')
+        .count();
     let begin = prefix.len() + hashes + 1;
     let end = format!("\"{}", "#".repeat(hashes));
-    Some(text[begin..].find(&end).map_or(text.len(), |at| begin + at + end.len()))
+    Some(
+        text[begin..]
+            .find(&end)
+            .map_or(text.len(), |at| begin + at + end.len()),
+    )
 }

@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 
 use attache::Error;
-use attache::model::{Operation, Part, Request, Response, SendMessageResponse, StreamResponse, Version};
+use attache::model::{
+    Operation, Part, Request, Response, SendMessageResponse, StreamResponse, Version,
+};
 use attache::wire::card::{CardForm, read_card, write_card};
 use attache::wire::errors::{JsonRpcError, RestError, http_status, read_jsonrpc, read_rest};
 use attache::wire::jsonrpc::{self, Id};
@@ -36,7 +38,9 @@ fn same<T: PartialEq + Debug>(read: &T, wanted: &T) -> Tried {
 #[test]
 fn params_of_every_call_come_back_in_both_versions() {
     generate::check(CASES, generate::request(Fit::Json), |request| {
-        [Form::V1, Form::V03].into_iter().try_for_each(|form| call_comes_back(&request, form))
+        [Form::V1, Form::V03]
+            .into_iter()
+            .try_for_each(|form| call_comes_back(&request, form))
     });
 }
 
@@ -47,7 +51,10 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
     let Some(name) = name(operation, version) else {
         // 08 §2: 0.3 cannot list tasks.
         prop_assert_eq!((operation, form), (Operation::ListTasks, Form::V03));
-        prop_assert_eq!(written.unwrap_err().kind(), attache::ErrorKind::UnsupportedOperation);
+        prop_assert_eq!(
+            written.unwrap_err().kind(),
+            attache::ErrorKind::UnsupportedOperation
+        );
         return Ok(());
     };
     said(written)?;
@@ -58,13 +65,21 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
     };
     shape::check(Shapes::Of(form), &shape, &params)?;
     let mut body = Vec::new();
-    jsonrpc::write_request(&mut body, &Id::from(7), name, |out| out.extend_from_slice(&params));
-    let call = jsonrpc::read_request(&body).map_err(|no| TestCaseError::fail(format!("{:?}", no.error)))?;
-    let (read, dialect) = said(wire::read_params(method(&call.method).unwrap(), call.params))?;
+    jsonrpc::write_request(&mut body, &Id::from(7), name, |out| {
+        out.extend_from_slice(&params)
+    });
+    let call = jsonrpc::read_request(&body)
+        .map_err(|no| TestCaseError::fail(format!("{:?}", no.error)))?;
+    let (read, dialect) = said(wire::read_params(
+        method(&call.method).unwrap(),
+        call.params,
+    ))?;
     prop_assert_eq!((call.id, dialect), (Id::from(7), form.dialect()));
     use Request::{GetTask, SendMessage, SendStreamingMessage};
     if let (Form::V1, SendMessage(_) | SendStreamingMessage(_) | GetTask(_)) = (form, &read) {
-        let Some(quick) = read_quickly(&body) else { return Err(TestCaseError::fail("not read in one go")) };
+        let Some(quick) = read_quickly(&body) else {
+            return Err(TestCaseError::fail("not read in one go"));
+        };
         prop_assert_eq!((quick.id, quick.method.operation), (Id::from(7), operation));
         same(&quick.request, &request.after(form))?;
     }
@@ -74,8 +89,12 @@ fn call_comes_back(request: &Request, form: Form) -> Tried {
 #[test]
 fn a_call_that_is_mostly_a_file_comes_back() {
     generate::check(CASES / 4, generate::request(Fit::Json), |mut request| {
-        let Request::SendMessage(send) = &mut request else { return Ok(()) };
-        send.message.parts.insert(0, Part::file(vec![7; LARGE], "image/png"));
+        let Request::SendMessage(send) = &mut request else {
+            return Ok(());
+        };
+        send.message
+            .parts
+            .insert(0, Part::file(vec![7; LARGE], "image/png"));
         let mut params = Vec::new();
         said(wire::write_params(&mut params, &request, Version::V1))?;
         let mut body = Vec::new();
@@ -111,12 +130,17 @@ pub(crate) fn operation(request: &Request) -> Operation {
 #[test]
 fn path_query_and_body_of_every_request_come_back_in_both_versions() {
     generate::check(CASES, generate::request(Fit::Json), |request| {
-        [Form::V1, Form::V03Rest].into_iter().try_for_each(|form| rest_comes_back(&request, form))
+        [Form::V1, Form::V03Rest]
+            .into_iter()
+            .try_for_each(|form| rest_comes_back(&request, form))
     });
 }
 
 fn rest_comes_back(request: &Request, form: Form) -> Tried {
-    let written = match (wire::write_rest(request, form.version()), operation(request)) {
+    let written = match (
+        wire::write_rest(request, form.version()),
+        operation(request),
+    ) {
         (Err(error), Operation::ListTasks) if form == Form::V03Rest => {
             prop_assert_eq!(error.kind(), attache::ErrorKind::UnsupportedOperation);
             return Ok(());
@@ -131,10 +155,19 @@ fn rest_comes_back(request: &Request, form: Form) -> Tried {
         };
         shape::check(Shapes::Of(form), &shape, body)?;
     }
-    prop_assert!(written.path.bytes().all(|byte| byte.is_ascii_graphic()), "{}", written.path);
+    prop_assert!(
+        written.path.bytes().all(|byte| byte.is_ascii_graphic()),
+        "{}",
+        written.path
+    );
     let (path, query) = written.path.split_once('?').unwrap_or((&written.path, ""));
-    let route = route(written.method, path).map_err(|no| TestCaseError::fail(format!("{path}: {no:?}")))?;
-    let (read, dialect) = said(wire::read_rest(&route, query, &written.body.unwrap_or_default()))?;
+    let route =
+        route(written.method, path).map_err(|no| TestCaseError::fail(format!("{path}: {no:?}")))?;
+    let (read, dialect) = said(wire::read_rest(
+        &route,
+        query,
+        &written.body.unwrap_or_default(),
+    ))?;
     prop_assert_eq!(dialect, form.dialect());
     same(&read, &request.after(form))
 }
@@ -142,7 +175,9 @@ fn rest_comes_back(request: &Request, form: Form) -> Tried {
 #[test]
 fn results_and_bodies_of_every_answer_come_back_in_every_dialect() {
     generate::check(CASES, generate::response(Fit::Json), |response| {
-        Form::ALL.into_iter().try_for_each(|form| answer_comes_back(&response, form))
+        Form::ALL
+            .into_iter()
+            .try_for_each(|form| answer_comes_back(&response, form))
     });
 }
 
@@ -154,7 +189,10 @@ fn answer_comes_back(response: &Response, form: Form) -> Tried {
         && card_after(card, card_form(form)).is_none()
     {
         // 03 §7: an older card only of an agent that speaks an older version.
-        prop_assert_eq!(written.unwrap_err().kind(), attache::ErrorKind::UnsupportedOperation);
+        prop_assert_eq!(
+            written.unwrap_err().kind(),
+            attache::ErrorKind::UnsupportedOperation
+        );
         return Ok(());
     }
     said(written)?;
@@ -170,8 +208,18 @@ fn answer_comes_back(response: &Response, form: Form) -> Tried {
     let read = said(said(jsonrpc::read_response(&answer))?.result)?;
     let wanted = response.after(form);
     for operation in answered(response) {
-        same(&said(wire::read_reply(*operation, read, &dialect))?, &wanted)?;
-        same(&said(wire::read_reply(*operation, std::str::from_utf8(&body).unwrap(), &dialect))?, &wanted)?;
+        same(
+            &said(wire::read_reply(*operation, read, &dialect))?,
+            &wanted,
+        )?;
+        same(
+            &said(wire::read_reply(
+                *operation,
+                std::str::from_utf8(&body).unwrap(),
+                &dialect,
+            ))?,
+            &wanted,
+        )?;
     }
     Ok(())
 }
@@ -196,7 +244,9 @@ fn shape_of(response: &Response, form: Form) -> Option<(Shapes, &'static str)> {
         Response::SendMessage(SendMessageResponse::Message(_)) if bare => "Message",
         Response::SendMessage(_) => "Event",
         Response::Task(_) => "Task",
-        Response::ListTasks(_) if form == Form::V03Rest => return Some((Shapes::Of(Form::V03), "Tasks")),
+        Response::ListTasks(_) if form == Form::V03Rest => {
+            return Some((Shapes::Of(Form::V03), "Tasks"));
+        }
         Response::ListTasks(_) => "Tasks",
         Response::PushConfig(_) => "PushConfig",
         Response::ListPushConfigs(_) => "PushConfigs",
@@ -208,9 +258,15 @@ fn shape_of(response: &Response, form: Form) -> Option<(Shapes, &'static str)> {
 
 #[test]
 fn events_and_webhooks_come_back_through_sse_in_every_dialect() {
-    generate::check(CASES, (generate::stream_response(Fit::Json), any::<bool>()), |(event, closes)| {
-        Form::ALL.into_iter().try_for_each(|form| event_comes_back(&event, closes, form))
-    });
+    generate::check(
+        CASES,
+        (generate::stream_response(Fit::Json), any::<bool>()),
+        |(event, closes)| {
+            Form::ALL
+                .into_iter()
+                .try_for_each(|form| event_comes_back(&event, closes, form))
+        },
+    );
 }
 
 fn event_comes_back(event: &StreamResponse, closes: bool, form: Form) -> Tried {
@@ -241,29 +297,46 @@ fn event_comes_back(event: &StreamResponse, closes: bool, form: Form) -> Tried {
 
 #[test]
 fn a_client_of_the_first_days_reads_its_own_name_for_the_task() {
-    generate::check(CASES, (generate::task(Fit::Json), generate::id()), |(task, alias)| {
-        let dialect = Dialect::V01 { alias: Some(alias.clone().into()) };
-        let mut out = Vec::new();
-        wire::write_event(&mut out, &StreamResponse::Task(task), false, &dialect);
-        prop_assert!(shape::is_unique(std::str::from_utf8(&out).unwrap()));
-        let StreamResponse::Task(read) =
-            said(wire::read_event(std::str::from_utf8(&out).unwrap(), &dialect))?
-        else {
-            return Err(TestCaseError::fail("no task"));
-        };
-        prop_assert_eq!(read.id.as_str(), alias);
-        Ok(())
-    });
+    generate::check(
+        CASES,
+        (generate::task(Fit::Json), generate::id()),
+        |(task, alias)| {
+            let dialect = Dialect::V01 {
+                alias: Some(alias.clone().into()),
+            };
+            let mut out = Vec::new();
+            wire::write_event(&mut out, &StreamResponse::Task(task), false, &dialect);
+            prop_assert!(shape::is_unique(std::str::from_utf8(&out).unwrap()));
+            let StreamResponse::Task(read) = said(wire::read_event(
+                std::str::from_utf8(&out).unwrap(),
+                &dialect,
+            ))?
+            else {
+                return Err(TestCaseError::fail("no task"));
+            };
+            prop_assert_eq!(read.id.as_str(), alias);
+            Ok(())
+        },
+    );
 }
 
 #[test]
 fn cards_come_back_in_every_form() {
     generate::check(CASES, generate::card(Fit::Json), |card| {
-        for form in [CardForm::V1, CardForm::V03, CardForm::V03Wrapped, CardForm::V02, CardForm::Union] {
+        for form in [
+            CardForm::V1,
+            CardForm::V03,
+            CardForm::V03Wrapped,
+            CardForm::V02,
+            CardForm::Union,
+        ] {
             let mut out = Vec::new();
             let written = write_card(&mut out, &card, form);
             let Some(wanted) = card_after(&card, form) else {
-                prop_assert_eq!(written.unwrap_err().kind(), attache::ErrorKind::UnsupportedOperation);
+                prop_assert_eq!(
+                    written.unwrap_err().kind(),
+                    attache::ErrorKind::UnsupportedOperation
+                );
                 continue;
             };
             said(written)?;
@@ -284,7 +357,10 @@ fn errors_come_back_on_every_binding_and_in_both_versions() {
             prop_assert_eq!(read, error_after(&error, Carrier::JsonRpc, version));
             let mut out = Vec::new();
             wire::write(&mut out, &RestError(&error, version));
-            let read = read_rest(http_status(error.kind(), version), std::str::from_utf8(&out).unwrap());
+            let read = read_rest(
+                http_status(error.kind(), version),
+                std::str::from_utf8(&out).unwrap(),
+            );
             prop_assert_eq!(read, error_after(&error, Carrier::Rest, version));
         }
         Ok(())
@@ -294,21 +370,26 @@ fn errors_come_back_on_every_binding_and_in_both_versions() {
 #[test]
 fn fields_at_fault_are_read_from_printers_that_escape_slashes() {
     let text = r#"{"code":-32602,"data":[{"@type":"type.googleapis.com\/google.rpc.BadRequest","fieldViolations":[{"field":"id","description":"must not be empty"}]}]}"#;
-    assert_eq!(read_jsonrpc(text).violations(), Error::invalid("id", "must not be empty").violations());
+    assert_eq!(
+        read_jsonrpc(text).violations(),
+        Error::invalid("id", "must not be empty").violations()
+    );
 }
 
 /// 08 §4: a scheme of several flows becomes several schemes, and each of them meets the requirement.
 #[test]
 fn a_requirement_is_met_by_any_flow_of_its_scheme() {
-    let two =
-        r#"{"type":"oauth2","flows":{"password":{"tokenUrl":"p"},"implicit":{"authorizationUrl":"i"}}}"#;
+    let two = r#"{"type":"oauth2","flows":{"password":{"tokenUrl":"p"},"implicit":{"authorizationUrl":"i"}}}"#;
     let card = format!(
         r#"{{"url":"u","securitySchemes":{{"a":{two},"b":{two},"c":{{"type":"http"}}}},"security":[{{"a":["s"],"b":[],"c":[]}}]}}"#
     );
     let read = read_card(card.as_bytes()).unwrap();
     let names: Vec<_> = read.security_schemes.keys().map(String::as_str).collect();
     assert_eq!(names, ["a", "a.password", "b", "b.password", "c"]);
-    let ways = read.security_requirements.iter().map(|way| way.schemes.keys().map(String::as_str).collect());
+    let ways = read
+        .security_requirements
+        .iter()
+        .map(|way| way.schemes.keys().map(String::as_str).collect());
     let mut ways: Vec<Vec<_>> = ways.collect();
     ways.sort_unstable();
     assert_eq!(
@@ -320,5 +401,9 @@ fn a_requirement_is_met_by_any_flow_of_its_scheme() {
             ["a.password", "b.password", "c"]
         ]
     );
-    assert!(read.security_requirements.iter().all(|way| way.schemes.values().flatten().count() == 1));
+    assert!(
+        read.security_requirements
+            .iter()
+            .all(|way| way.schemes.values().flatten().count() == 1)
+    );
 }

@@ -74,12 +74,17 @@ struct Job {
 impl Led {
     fn new() -> Self {
         let (turns, begun) = mpsc::channel(16);
-        Self { turns, begun: Arc::new(Mutex::new(begun)) }
+        Self {
+            turns,
+            begun: Arc::new(Mutex::new(begun)),
+        }
     }
 
     /// The next turn, once it has begun.
     async fn next(&self) -> Job {
-        soon(async { self.begun.lock().await.recv().await }).await.unwrap()
+        soon(async { self.begun.lock().await.recv().await })
+            .await
+            .unwrap()
     }
 
     /// Whether no turn has begun that the test has not seen.
@@ -91,7 +96,10 @@ impl Led {
 impl Agent for Led {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let (end, ended) = oneshot::channel();
-        self.turns.send(Job { turn, end }).await.map_err(|_| std::io::Error::other("the test is over"))?;
+        self.turns
+            .send(Job { turn, end })
+            .await
+            .map_err(|_| std::io::Error::other("the test is over"))?;
         Ok(ended.await?)
     }
 }
@@ -114,12 +122,24 @@ fn to(task: &Task, text: &str) -> SendMessageRequest {
     SendMessageRequest::new(Message::user(text).in_task(task.id.clone()))
 }
 
-fn configured(request: SendMessageRequest, configuration: SendMessageConfiguration) -> SendMessageRequest {
-    SendMessageRequest { configuration: Some(configuration), ..request }
+fn configured(
+    request: SendMessageRequest,
+    configuration: SendMessageConfiguration,
+) -> SendMessageRequest {
+    SendMessageRequest {
+        configuration: Some(configuration),
+        ..request
+    }
 }
 
 fn at_once(request: SendMessageRequest) -> SendMessageRequest {
-    configured(request, SendMessageConfiguration { return_immediately: true, ..Default::default() })
+    configured(
+        request,
+        SendMessageConfiguration {
+            return_immediately: true,
+            ..Default::default()
+        },
+    )
 }
 
 /// Sends what makes or continues a task.
@@ -144,7 +164,10 @@ async fn stream(client: &Client, request: SendMessageRequest) -> Events {
 }
 
 async fn subscribe(client: &Client, id: &TaskId) -> Result<Events> {
-    let request = SubscribeToTaskRequest { id: id.clone(), ..Default::default() };
+    let request = SubscribeToTaskRequest {
+        id: id.clone(),
+        ..Default::default()
+    };
     open(client.subscribe_to_task(request, None)).await
 }
 
@@ -153,11 +176,21 @@ async fn get(client: &Client, task: &Task) -> Task {
 }
 
 async fn find(client: &Client, id: &TaskId) -> Result<Task> {
-    client.get_task(GetTaskRequest { id: id.clone(), ..Default::default() }).await
+    client
+        .get_task(GetTaskRequest {
+            id: id.clone(),
+            ..Default::default()
+        })
+        .await
 }
 
 async fn cancel(client: &Client, id: &TaskId) -> Result<Task> {
-    client.cancel_task(CancelTaskRequest { id: id.clone(), ..Default::default() }).await
+    client
+        .cancel_task(CancelTaskRequest {
+            id: id.clone(),
+            ..Default::default()
+        })
+        .await
 }
 
 /// The task when it has ended.

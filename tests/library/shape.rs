@@ -33,36 +33,57 @@ pub(crate) fn is_unique(text: &str) -> bool {
         let items: Vec<&RawValue> = serde_json::from_str(text).unwrap();
         return items.iter().all(|item| is_unique(item.get()));
     }
-    let Ok(Members(members)) = serde_json::from_str(text) else { return true };
+    let Ok(Members(members)) = serde_json::from_str(text) else {
+        return true;
+    };
     let mut seen = BTreeSet::new();
-    members.iter().all(|(name, value)| seen.insert(name) && is_unique(value.get()))
+    members
+        .iter()
+        .all(|(name, value)| seen.insert(name) && is_unique(value.get()))
 }
 
 fn walk(shapes: Shapes, shape: &str, text: &str) -> Result<(), String> {
     if text.starts_with('[') {
         let items: Vec<&RawValue> = serde_json::from_str(text).unwrap();
-        return items.iter().try_for_each(|item| walk(shapes, shape, item.get()));
+        return items
+            .iter()
+            .try_for_each(|item| walk(shapes, shape, item.get()));
     }
-    let Ok(Members(members)) = serde_json::from_str(text) else { return Err(" is no object".to_owned()) };
+    let Ok(Members(members)) = serde_json::from_str(text) else {
+        return Err(" is no object".to_owned());
+    };
     if let Some(shape) = shape.strip_prefix('*') {
-        return members.iter().try_for_each(|(_, value)| walk(shapes, shape, value.get()));
+        return members
+            .iter()
+            .try_for_each(|(_, value)| walk(shapes, shape, value.get()));
     }
-    let kind = members.iter().find(|(name, _)| name == "kind").map(|(_, kind)| kind.get());
-    let Some(spelled) = spelled(shapes, shape, kind) else { return Ok(()) };
+    let kind = members
+        .iter()
+        .find(|(name, _)| name == "kind")
+        .map(|(_, kind)| kind.get());
+    let Some(spelled) = spelled(shapes, shape, kind) else {
+        return Ok(());
+    };
     let known: Vec<_> = spelled.split_whitespace().map(Member::new).collect();
     let mut seen = BTreeSet::new();
     for (at, (name, value)) in members.iter().enumerate() {
         let Some(member) = known.iter().find(|known| known.name == name) else {
             return Err(format!(".{name} is not one of {spelled}"));
         };
-        if !seen.insert(name) || (name == "kind" && at > 0) || value.get() == "null" && name != "data" {
+        if !seen.insert(name)
+            || (name == "kind" && at > 0)
+            || value.get() == "null" && name != "data"
+        {
             return Err(format!(".{name} is there twice, null, or late"));
         }
         if let Some(shape) = member.shape {
             walk(shapes, shape, value.get()).map_err(|fault| format!(".{name}{fault}"))?;
         }
     }
-    match known.iter().find(|known| known.required && !seen.contains(&known.name.to_owned())) {
+    match known
+        .iter()
+        .find(|known| known.required && !seen.contains(&known.name.to_owned()))
+    {
         Some(missing) => Err(format!(".{} is missing", missing.name)),
         None => Ok(()),
     }
@@ -76,8 +97,14 @@ struct Member<'a> {
 
 impl<'a> Member<'a> {
     fn new(token: &'a str) -> Self {
-        let (name, shape) = token.split_once(':').map_or((token, None), |(name, shape)| (name, Some(shape)));
-        Self { name: name.trim_start_matches('!'), required: name.starts_with('!'), shape }
+        let (name, shape) = token
+            .split_once(':')
+            .map_or((token, None), |(name, shape)| (name, Some(shape)));
+        Self {
+            name: name.trim_start_matches('!'),
+            required: name.starts_with('!'),
+            shape,
+        }
     }
 }
 
@@ -116,10 +143,14 @@ fn spelled(shapes: Shapes, shape: &str, kind: Option<&str>) -> Option<&'static s
 
 fn v1(shape: &str) -> &'static str {
     match shape {
-        "Event" => "task:Task message:Message statusUpdate:StatusEvent artifactUpdate:ArtifactEvent",
+        "Event" => {
+            "task:Task message:Message statusUpdate:StatusEvent artifactUpdate:ArtifactEvent"
+        }
         "Task" => "!id !status:Status contextId artifacts:Artifact history:Message metadata",
         "Status" => "!state message:Message timestamp",
-        "Message" => "!messageId !role !parts:Part contextId taskId referenceTaskIds extensions metadata",
+        "Message" => {
+            "!messageId !role !parts:Part contextId taskId referenceTaskIds extensions metadata"
+        }
         "Part" => "text raw url data filename mediaType metadata",
         "Artifact" => "!artifactId !parts:Part name description extensions metadata",
         "StatusEvent" => "!taskId !contextId !status:Status metadata",
@@ -166,13 +197,19 @@ fn v03(shape: &str) -> &'static str {
         "File" => "bytes uri mimeType name",
         "Artifact" => "!artifactId !parts:Part name description extensions metadata",
         "StatusEvent" => "!kind !taskId !contextId !status:Status !final metadata",
-        "ArtifactEvent" => "!kind !taskId !contextId !artifact:Artifact !append !lastChunk metadata",
+        "ArtifactEvent" => {
+            "!kind !taskId !contextId !artifact:Artifact !append !lastChunk metadata"
+        }
         "Tasks" => "!tasks:Task !nextPageToken !pageSize !totalSize",
-        "PushConfigs" | "PushConfig" | "CreatePushConfig" => "!taskId !pushNotificationConfig:Nested",
+        "PushConfigs" | "PushConfig" | "CreatePushConfig" => {
+            "!taskId !pushNotificationConfig:Nested"
+        }
         "Nested" => "!url id token authentication:Authentication",
         "Authentication" => "!schemes credentials",
         "SendMessage" => "!message:Message configuration:Configuration metadata",
-        "Configuration" => "!blocking historyLength acceptedOutputModes pushNotificationConfig:Nested",
+        "Configuration" => {
+            "!blocking historyLength acceptedOutputModes pushNotificationConfig:Nested"
+        }
         "GetTask" => "!id historyLength",
         "CancelTask" => "!id metadata",
         "SubscribeToTask" | "ListPushConfigs" => "!id",
@@ -184,7 +221,9 @@ fn v03(shape: &str) -> &'static str {
 
 fn v03_rest(shape: &str) -> &'static str {
     match shape {
-        "Event" => "task:Task message:Message statusUpdate:StatusEvent artifactUpdate:ArtifactEvent",
+        "Event" => {
+            "task:Task message:Message statusUpdate:StatusEvent artifactUpdate:ArtifactEvent"
+        }
         "Task" => "!id !contextId !status:Status artifacts:Artifact history:Message metadata",
         "Status" => "!state message:Message timestamp",
         "Message" => "!messageId !role !content:Part contextId taskId extensions metadata",

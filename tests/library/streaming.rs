@@ -30,7 +30,13 @@ impl Scene {
         for told in opening(form) {
             assert_eq!(next(form, &mut reader).await, told);
         }
-        Self { form, server, strings, reader, id }
+        Self {
+            form,
+            server,
+            strings,
+            reader,
+            id,
+        }
     }
 
     /// The next event of the stream that began the task.
@@ -43,7 +49,9 @@ impl Scene {
     }
 
     pub(crate) async fn resume(&self, form: Form, seen: impl std::fmt::Display) -> Reader {
-        self.server.read(&form.subscribe(&self.id).resuming(seen)).await
+        self.server
+            .read(&form.subscribe(&self.id).resuming(seen))
+            .await
     }
 }
 
@@ -60,13 +68,24 @@ pub(crate) fn opening(form: Form) -> [(u64, Seen); 3] {
 /// The next event: its position, and what it says.
 pub(crate) async fn next(form: Form, reader: &mut Reader) -> (u64, Seen) {
     let event = reader.one().await;
-    (event.id.expect("a position").parse().unwrap(), form.seen(&event.data))
+    (
+        event.id.expect("a position").parse().unwrap(),
+        form.seen(&event.data),
+    )
 }
 
 /// All that follows, up to the end.
 pub(crate) async fn rest(form: Form, reader: &mut Reader) -> Vec<(u64, Seen)> {
     let events = reader.rest().await;
-    events.iter().map(|event| (event.id.as_ref().unwrap().parse().unwrap(), form.seen(&event.data))).collect()
+    events
+        .iter()
+        .map(|event| {
+            (
+                event.id.as_ref().unwrap().parse().unwrap(),
+                form.seen(&event.data),
+            )
+        })
+        .collect()
 }
 
 fn working() -> Seen {
@@ -98,11 +117,17 @@ async fn every_frame_is_exact() {
         let events = scene.reader.rest().await;
         assert_eq!(events.len(), 3);
         let text = &scene.reader.text;
-        let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let data: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .collect();
         // Created, the message, the start of the turn and its end are no events of a stream.
         let positions = [2, 4, 5, 6, 7, 8];
-        let frames: String =
-            positions.iter().zip(&data).map(|(at, data)| format!("id: {at}\ndata: {data}\n\n")).collect();
+        let frames: String = positions
+            .iter()
+            .zip(&data)
+            .map(|(at, data)| format!("id: {at}\ndata: {data}\n\n"))
+            .collect();
         assert_eq!(*text, frames);
         let payloads: Vec<Value> = data.iter().map(|data| form.payload(data)).collect();
         assert_eq!(payloads, expected(form, &scene.id, &payloads), "{form:?}");
@@ -111,26 +136,52 @@ async fn every_frame_is_exact() {
 
 /// What the frames must hold; what nobody can know before is taken from them.
 fn expected(form: Form, id: &str, found: &[Value]) -> Vec<Value> {
-    let inner =
-        |at: usize, name: &str| if form == Form::Rpc03 { found[at].clone() } else { found[at][name].clone() };
+    let inner = |at: usize, name: &str| {
+        if form == Form::Rpc03 {
+            found[at].clone()
+        } else {
+            found[at][name].clone()
+        }
+    };
     let context = inner(0, "task")["contextId"].clone();
     let time = |at: usize, name: &str| inner(at, name)["status"]["timestamp"].clone();
     let said = inner(2, "statusUpdate")["status"]["message"]["messageId"].clone();
     let artifact = inner(3, "artifactUpdate")["artifact"]["artifactId"].clone();
-    let times = [time(0, "task"), time(1, "statusUpdate"), time(2, "statusUpdate"), time(5, "statusUpdate")];
+    let times = [
+        time(0, "task"),
+        time(1, "statusUpdate"),
+        time(2, "statusUpdate"),
+        time(5, "statusUpdate"),
+    ];
     for known in [&context, &said, &artifact].into_iter().chain(&times) {
-        assert!(known.as_str().is_some_and(|text| !text.is_empty()), "{found:?}");
+        assert!(
+            known.as_str().is_some_and(|text| !text.is_empty()),
+            "{found:?}"
+        );
     }
     let ids = json!({"taskId": id, "contextId": context});
     let with = |mut value: Value, more: &Value| {
-        value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        value
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         value
     };
     let (role, state) = match form {
         Form::Rpc03 => ("agent", ["submitted", "working", "completed"]),
-        _ => ("ROLE_AGENT", ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]),
+        _ => (
+            "ROLE_AGENT",
+            [
+                "TASK_STATE_SUBMITTED",
+                "TASK_STATE_WORKING",
+                "TASK_STATE_COMPLETED",
+            ],
+        ),
     };
-    let agent = with(form.message("on it", json!({"messageId": said, "role": role})), &ids);
+    let agent = with(
+        form.message("on it", json!({"messageId": said, "role": role})),
+        &ids,
+    );
     let part = |text: &str| match form {
         Form::Rpc03 => json!([{"kind": "text", "text": text}]),
         _ => json!([{"text": text}]),
@@ -147,12 +198,18 @@ fn expected(form: Form, id: &str, found: &[Value]) -> Vec<Value> {
         (
             "statusUpdate",
             "status-update",
-            with(json!({"status": {"state": state[1], "timestamp": times[1]}}), &ids),
+            with(
+                json!({"status": {"state": state[1], "timestamp": times[1]}}),
+                &ids,
+            ),
         ),
         (
             "statusUpdate",
             "status-update",
-            with(json!({"status": {"state": state[1], "message": agent, "timestamp": times[2]}}), &ids),
+            with(
+                json!({"status": {"state": state[1], "message": agent, "timestamp": times[2]}}),
+                &ids,
+            ),
         ),
         (
             "artifactUpdate",
@@ -177,7 +234,10 @@ fn expected(form: Form, id: &str, found: &[Value]) -> Vec<Value> {
         (
             "statusUpdate",
             "status-update",
-            with(json!({"status": {"state": state[2], "timestamp": times[3]}}), &ids),
+            with(
+                json!({"status": {"state": state[2], "timestamp": times[3]}}),
+                &ids,
+            ),
         ),
     ];
     let last = events.len() - 1;
@@ -185,7 +245,9 @@ fn expected(form: Form, id: &str, found: &[Value]) -> Vec<Value> {
         let map = event.as_object_mut().unwrap();
         match (form, name) {
             (Form::Rpc03, "statusUpdate") => drop(map.insert("final".into(), json!(at == last))),
-            (Form::Rest03, "statusUpdate") if at == last => drop(map.insert("final".into(), json!(true))),
+            (Form::Rest03, "statusUpdate") if at == last => {
+                drop(map.insert("final".into(), json!(true)))
+            }
             (Form::Rpc03, "artifactUpdate") => {
                 map.entry("append").or_insert(json!(false));
                 map.entry("lastChunk").or_insert(json!(false));
@@ -206,7 +268,11 @@ async fn a_stream_closes_with_the_end_of_its_task_and_says_so_in_0_3() {
     for form in FORMS {
         for (outcome, state, text) in [
             (Outcome::Completed, "completed", ""),
-            (Outcome::failed("the tide is out"), "failed", "the tide is out"),
+            (
+                Outcome::failed("the tide is out"),
+                "failed",
+                "the tide is out",
+            ),
             (Outcome::rejected("not today"), "rejected", "not today"),
         ] {
             let mut scene = Scene::new(form).await;
@@ -218,10 +284,16 @@ async fn a_stream_closes_with_the_end_of_its_task_and_says_so_in_0_3() {
             assert_eq!(rest(form, &mut subscriber).await, end);
         }
         let mut scene = Scene::new(form).await;
-        let canceled = scene.server.ask(&form.ask("CancelTask", json!({"id": scene.id}))).await;
+        let canceled = scene
+            .server
+            .ask(&form.ask("CancelTask", json!({"id": scene.id})))
+            .await;
         assert_eq!(canceled.status, 200, "{canceled:?}");
         // The wish to cancel is an entry, but none that callers are told of.
-        assert_eq!(rest(form, &mut scene.reader).await, [(7, form.status("canceled", "", true))]);
+        assert_eq!(
+            rest(form, &mut scene.reader).await,
+            [(7, form.status("canceled", "", true))]
+        );
     }
 }
 
@@ -232,18 +304,36 @@ async fn a_question_closes_the_stream_of_its_message_and_no_subscription() {
         let mut subscriber = scene.subscribe(form).await;
         assert_eq!(next(form, &mut subscriber).await, (5, working()));
         scene.strings.end(Outcome::ask("which?")).await;
-        assert_eq!(rest(form, &mut scene.reader).await, [(6, form.status("input-required", "which?", true))]);
-        assert_eq!(next(form, &mut subscriber).await, (6, form.status("input-required", "which?", false)));
+        assert_eq!(
+            rest(form, &mut scene.reader).await,
+            [(6, form.status("input-required", "which?", true))]
+        );
+        assert_eq!(
+            next(form, &mut subscriber).await,
+            (6, form.status("input-required", "which?", false))
+        );
         // 8: the message; 9: the turn; 10: working again. The stream begins with the task that has the message.
         let more = json!({"taskId": scene.id});
         let mut second = scene.server.read(&form.stream("this one", more)).await;
         assert_eq!(scene.strings.began().await, scene.id);
         let (at, first) = next(form, &mut second).await;
-        assert_eq!((at, first), (10, task("working", &["go", "on it", "which?", "this one"])));
+        assert_eq!(
+            (at, first),
+            (10, task("working", &["go", "on it", "which?", "this one"]))
+        );
         scene.strings.end(Outcome::Completed).await;
-        assert_eq!(rest(form, &mut second).await, [(11, form.status("completed", "", true))]);
+        assert_eq!(
+            rest(form, &mut second).await,
+            [(11, form.status("completed", "", true))]
+        );
         let rest = rest(form, &mut subscriber).await;
-        assert_eq!(rest, [(10, form.status("working", "", false)), (11, form.status("completed", "", true))]);
+        assert_eq!(
+            rest,
+            [
+                (10, form.status("working", "", false)),
+                (11, form.status("completed", "", true))
+            ]
+        );
     }
 }
 
@@ -252,15 +342,33 @@ async fn asking_for_credentials_closes_a_stream_only_when_the_agent_yields() {
     for form in FORMS {
         let mut scene = Scene::new(form).await;
         scene.strings.auth("log in").await;
-        assert_eq!(scene.next().await, (6, form.status("auth-required", "log in", false)));
+        assert_eq!(
+            scene.next().await,
+            (6, form.status("auth-required", "log in", false))
+        );
         let mut subscriber = scene.subscribe(form).await;
-        assert_eq!(next(form, &mut subscriber).await, (6, task("auth-required", &["go", "on it"])));
+        assert_eq!(
+            next(form, &mut subscriber).await,
+            (6, task("auth-required", &["go", "on it"]))
+        );
         scene.strings.say("thank you").await;
-        assert_eq!(scene.next().await, (7, form.status("working", "thank you", false)));
+        assert_eq!(
+            scene.next().await,
+            (7, form.status("working", "thank you", false))
+        );
         scene.strings.end(Outcome::needs_auth("again")).await;
-        assert_eq!(rest(form, &mut scene.reader).await, [(8, form.status("auth-required", "again", true))]);
-        assert_eq!(next(form, &mut subscriber).await, (7, form.status("working", "thank you", false)));
-        assert_eq!(next(form, &mut subscriber).await, (8, form.status("auth-required", "again", false)));
+        assert_eq!(
+            rest(form, &mut scene.reader).await,
+            [(8, form.status("auth-required", "again", true))]
+        );
+        assert_eq!(
+            next(form, &mut subscriber).await,
+            (7, form.status("working", "thank you", false))
+        );
+        assert_eq!(
+            next(form, &mut subscriber).await,
+            (8, form.status("auth-required", "again", false))
+        );
     }
 }
 
@@ -268,16 +376,31 @@ async fn asking_for_credentials_closes_a_stream_only_when_the_agent_yields() {
 async fn a_message_that_waits_for_its_turn_has_a_stream_of_its_own() {
     for form in FORMS {
         let mut scene = Scene::new(form).await;
-        let mut second = scene.server.read(&form.stream("and then", json!({"taskId": scene.id}))).await;
-        assert_eq!(next(form, &mut second).await, (6, task("working", &["go", "on it", "and then"])));
+        let mut second = scene
+            .server
+            .read(&form.stream("and then", json!({"taskId": scene.id})))
+            .await;
+        assert_eq!(
+            next(form, &mut second).await,
+            (6, task("working", &["go", "on it", "and then"]))
+        );
         scene.strings.end(Outcome::ask("which?")).await;
-        assert_eq!(rest(form, &mut scene.reader).await, [(7, form.status("input-required", "which?", true))]);
+        assert_eq!(
+            rest(form, &mut scene.reader).await,
+            [(7, form.status("input-required", "which?", true))]
+        );
         assert_eq!(scene.strings.began().await, scene.id);
         scene.strings.end(Outcome::ask("really?")).await;
         // The end of the turn before it is not the end of this one.
         let told = rest(form, &mut second).await;
-        assert_eq!(told.first(), Some(&(7, form.status("input-required", "which?", false))));
-        assert_eq!(told.last().unwrap().1, form.status("input-required", "really?", true));
+        assert_eq!(
+            told.first(),
+            Some(&(7, form.status("input-required", "which?", false)))
+        );
+        assert_eq!(
+            told.last().unwrap().1,
+            form.status("input-required", "really?", true)
+        );
     }
 }
 
@@ -289,7 +412,10 @@ async fn a_plain_reply_is_one_event_without_a_position() {
         let mut reader = server.read(&form.stream("ping", json!({}))).await;
         let events = reader.rest().await;
         assert_eq!(events.len(), 1);
-        assert_eq!((&events[0].id, form.seen(&events[0].data)), (&None, Seen::Message("pong".into())));
+        assert_eq!(
+            (&events[0].id, form.seen(&events[0].data)),
+            (&None, Seen::Message("pong".into()))
+        );
     }
 }
 
@@ -300,14 +426,25 @@ async fn the_first_event_has_as_much_history_as_was_asked_for() {
         scene.strings.end(Outcome::ask("which?")).await;
         scene.reader.rest().await;
         // 0.3 has no way to ask for none: 0 is all there is.
-        let none: &[&str] = if form.is_v1() { &[] } else { &["go", "on it", "which?", "x"] };
+        let none: &[&str] = if form.is_v1() {
+            &[]
+        } else {
+            &["go", "on it", "which?", "x"]
+        };
         for (length, texts) in [(0, none), (2, &["which?", "y"])] {
             let text = if length == 0 { "x" } else { "y" };
             let message = form.message(text, json!({"taskId": scene.id}));
             let params = json!({"message": message, "configuration": {"historyLength": length}});
-            let mut reader = scene.server.read(&form.ask("SendStreamingMessage", params)).await;
+            let mut reader = scene
+                .server
+                .read(&form.ask("SendStreamingMessage", params))
+                .await;
             scene.strings.began().await;
-            assert_eq!(next(form, &mut reader).await.1, task("working", texts), "{form:?} {length}");
+            assert_eq!(
+                next(form, &mut reader).await.1,
+                task("working", texts),
+                "{form:?} {length}"
+            );
             scene.strings.end(Outcome::ask("which?")).await;
             reader.rest().await;
         }
@@ -346,12 +483,28 @@ async fn what_cannot_be_streamed_is_refused_in_the_way_of_the_version() {
                 (code, status),
                 "{form:?} {ask:?} {answer:?}"
             );
-            assert_eq!(answer.header("a2a-version"), Some(form.version()), "{answer:?}");
-            let media_type = if form == Form::Rpc03 { "text/event-stream" } else { "application/json" };
+            assert_eq!(
+                answer.header("a2a-version"),
+                Some(form.version()),
+                "{answer:?}"
+            );
+            let media_type = if form == Form::Rpc03 {
+                "text/event-stream"
+            } else {
+                "application/json"
+            };
             assert_eq!(answer.header("content-type"), Some(media_type));
             if form == Form::Rpc03 {
-                let event = answer.body.strip_prefix("data: ").unwrap().strip_suffix("\n\n").unwrap();
-                assert!(!event.contains('\n') && event.contains(r#""id":"call-1""#), "{event}");
+                let event = answer
+                    .body
+                    .strip_prefix("data: ")
+                    .unwrap()
+                    .strip_suffix("\n\n")
+                    .unwrap();
+                assert!(
+                    !event.contains('\n') && event.contains(r#""id":"call-1""#),
+                    "{event}"
+                );
             }
         }
     }
@@ -431,8 +584,10 @@ async fn a_stream_of_another_tenant_is_as_good_as_none() {
         };
         for tenant in ["", "red", "green"] {
             // Word for word what is said of a task that nobody has, but for its name.
-            let (foreign, none) =
-                (server.ask(&subscribe(tenant, &id)).await, server.ask(&subscribe(tenant, "gone")).await);
+            let (foreign, none) = (
+                server.ask(&subscribe(tenant, &id)).await,
+                server.ask(&subscribe(tenant, "gone")).await,
+            );
             assert_eq!(form.refusal(&foreign).0, -32001);
             assert_eq!(
                 (foreign.status, foreign.body.replace(&id, "gone")),
@@ -452,12 +607,21 @@ async fn every_event_answers_the_call_by_its_id() {
     let (agent, _strings) = Puppet::new();
     let server = start(agent).await;
     for form in [Form::Rpc1, Form::Rpc03] {
-        for id in ["7", "null", "\"é \\\" \\u0007\"", "-9223372036854775808", "\"\""] {
+        for id in [
+            "7",
+            "null",
+            "\"é \\\" \\u0007\"",
+            "-9223372036854775808",
+            "\"\"",
+        ] {
             let mut ask = form.stream("ping", json!({}));
             ask.body = ask.body.replace("\"call-1\"", id);
             let mut reader = server.read(&ask).await;
             let data = reader.one().await.data;
-            assert!(data.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#)), "{data}");
+            assert!(
+                data.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#)),
+                "{data}"
+            );
         }
     }
 }
@@ -472,20 +636,37 @@ async fn a_client_of_the_first_days_streams_by_the_name_it_gave_the_task() {
         ask
     };
     let message = json!({"role": "user", "parts": [{"type": "text", "text": "go"}]});
-    let begin = call("tasks/sendSubscribe", json!({"id": "mine", "sessionId": "s", "message": message}));
+    let begin = call(
+        "tasks/sendSubscribe",
+        json!({"id": "mine", "sessionId": "s", "message": message}),
+    );
     let mut reader = server.read(&begin).await;
     strings.began().await;
     strings.say("on it").await;
     let payload = async |reader: &mut Reader| Form::Rpc03.payload(&reader.one().await.data);
     let first = payload(&mut reader).await;
-    assert_eq!((&first["id"], &first["sessionId"]), (&json!("mine"), &json!("s")));
+    assert_eq!(
+        (&first["id"], &first["sessionId"]),
+        (&json!("mine"), &json!("s"))
+    );
     let second = payload(&mut reader).await;
-    assert_eq!((&second["id"], &second["final"]), (&json!("mine"), &json!(false)));
-    assert_eq!((&second["status"]["state"], second["status"].get("message")), (&json!("working"), None));
+    assert_eq!(
+        (&second["id"], &second["final"]),
+        (&json!("mine"), &json!(false))
+    );
+    assert_eq!(
+        (&second["status"]["state"], second["status"].get("message")),
+        (&json!("working"), None)
+    );
     let third = payload(&mut reader).await;
-    assert_eq!((&third["id"], &third["final"]), (&json!("mine"), &json!(false)));
+    assert_eq!(
+        (&third["id"], &third["final"]),
+        (&json!("mine"), &json!(false))
+    );
     assert_eq!(third["status"]["message"]["parts"][0]["type"], "text");
-    let mut again = server.read(&call("tasks/resubscribe", json!({"id": "mine"})).resuming(2)).await;
+    let mut again = server
+        .read(&call("tasks/resubscribe", json!({"id": "mine"})).resuming(2))
+        .await;
     for told in &opening(Form::Rpc03)[1..] {
         assert_eq!(next(Form::Rpc03, &mut again).await, *told);
     }

@@ -20,27 +20,49 @@ async fn begin(server: &Running, text: &str) -> Value {
 async fn a_server_with_all_turns_taken_keeps_some_waiting_and_refuses_the_rest() {
     let (started, mut heard) = mpsc::channel(4);
     let held = Held::new(started);
-    let settings = Settings { max_turns: 1, max_waiting_turns: 1, ..Settings::default() };
+    let settings = Settings {
+        max_turns: 1,
+        max_waiting_turns: 1,
+        ..Settings::default()
+    };
     let server = start_with(held.clone(), |server| server.settings(settings)).await;
     let first = begin(&server, "one").await;
-    assert_eq!(soon(heard.recv()).await.unwrap(), first["id"].as_str().unwrap());
+    assert_eq!(
+        soon(heard.recv()).await.unwrap(),
+        first["id"].as_str().unwrap()
+    );
     let second = begin(&server, "two").await;
     assert_eq!(second["status"]["state"], "TASK_STATE_SUBMITTED");
-    let refused =
-        server.post("/", &request("SendMessage", &json!({"message": message("three", json!({}))}))).await;
+    let refused = server
+        .post(
+            "/",
+            &request(
+                "SendMessage",
+                &json!({"message": message("three", json!({}))}),
+            ),
+        )
+        .await;
     assert_eq!(refused.json()["error"]["data"][0]["reason"], "UNAVAILABLE");
     assert_eq!(refused.status, 503);
     assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
     held.release();
-    assert_eq!(soon(heard.recv()).await.unwrap(), second["id"].as_str().unwrap());
-    let canceled = server.result("CancelTask", json!({"id": second["id"]})).await;
+    assert_eq!(
+        soon(heard.recv()).await.unwrap(),
+        second["id"].as_str().unwrap()
+    );
+    let canceled = server
+        .result("CancelTask", json!({"id": second["id"]}))
+        .await;
     assert_eq!(canceled["status"]["state"], "TASK_STATE_CANCELED");
 }
 
 #[tokio::test]
 async fn r44_a_turn_without_end_fails_at_its_deadline() {
     let hangs = |_: Turn| std::future::pending::<Result<Outcome, Failure>>();
-    let settings = Settings { max_turn_time: Some(Duration::from_millis(20)), ..Settings::default() };
+    let settings = Settings {
+        max_turn_time: Some(Duration::from_millis(20)),
+        ..Settings::default()
+    };
     let server = start_with(hangs, |server| server.settings(settings)).await;
     let task = server.say("go", json!({})).await;
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");

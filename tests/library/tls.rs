@@ -33,13 +33,16 @@ async fn connect(server: &Running, issued: &Issued, protocol: &[u8]) -> TlsStrea
     let mut roots = RootCertStore::empty();
     roots.add(issued.der.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![protocol.to_vec()];
     let stream = TcpStream::connect(server.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    soon(TlsConnector::from(Arc::new(config)).connect(name, stream)).await.unwrap()
+    soon(TlsConnector::from(Arc::new(config)).connect(name, stream))
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -53,13 +56,21 @@ async fn calls_are_answered_within_tls_and_not_without() {
     let head = format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
     );
-    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .await
+        .unwrap();
     let mut answer = String::new();
     soon(stream.read_to_string(&mut answer)).await.unwrap();
     let answer = Answer::read(&answer).json();
-    assert_eq!(answer["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(
+        answer["result"]["task"]["status"]["state"],
+        "TASK_STATE_COMPLETED"
+    );
 
-    let mut bare = server.begin("GET /.well-known/agent-card.json HTTP/1.1", b"").await;
+    let mut bare = server
+        .begin("GET /.well-known/agent-card.json HTTP/1.1", b"")
+        .await;
     let mut read = Vec::new();
     // The refusal is an alert, or just the end.
     let _ = soon(bare.read_to_end(&mut read)).await;
@@ -74,11 +85,15 @@ async fn http_2_is_chosen_in_the_handshake_and_the_card_says_https() {
     let stream = connect(&server, &issued, b"h2").await;
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let mut stream = connect(&server, &issued, b"http/1.1").await;
-    let head = "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let head =
+        "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = String::new();
     soon(stream.read_to_string(&mut answer)).await.unwrap();
-    assert_eq!(Answer::read(&answer).json()["url"], format!("https://{}/", server.address));
+    assert_eq!(
+        Answer::read(&answer).json()["url"],
+        format!("https://{}/", server.address)
+    );
 }
 
 #[test]
@@ -92,7 +107,10 @@ fn what_is_no_certificate_is_refused_by_name() {
         (one.certificate.as_str(), other.key.as_str(), "key"),
     ] {
         let error = Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err();
-        assert_eq!((error.kind(), error.violations()[0].field()), (ErrorKind::InvalidParams, field));
+        assert_eq!(
+            (error.kind(), error.violations()[0].field()),
+            (ErrorKind::InvalidParams, field)
+        );
     }
 }
 
@@ -108,23 +126,35 @@ impl Authority {
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let key = rcgen::KeyPair::generate().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: rcgen::Issuer::new(params, key), pem }
+        Self {
+            issuer: rcgen::Issuer::new(params, key),
+            pem,
+        }
     }
 
     /// A client's certificate with these names, good until a year.
-    fn vouch(&self, names: &[&str], until: i32) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    fn vouch(
+        &self,
+        names: &[&str],
+        until: i32,
+    ) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let mut params = rcgen::CertificateParams::default();
         for name in names {
             let name = (*name).try_into().unwrap();
             params.subject_alt_names.push(rcgen::SanType::URI(name));
         }
-        params.distinguished_name.push(rcgen::DnType::CommonName, "spiffe://example.com/ci");
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "spiffe://example.com/ci");
         params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        (certificate.der().clone(), PrivatePkcs8KeyDer::from(key.serialize_der()).into())
+        (
+            certificate.der().clone(),
+            PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        )
     }
 }
 
@@ -137,16 +167,21 @@ async fn ask(
     let mut roots = RootCertStore::empty();
     roots.add(issued.der.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
     let builder = builder.with_root_certificates(roots);
     let config = match own {
-        Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key).unwrap(),
+        Some((certificate, key)) => builder
+            .with_client_auth_cert(vec![certificate], key)
+            .unwrap(),
         None => builder.with_no_client_auth(),
     };
     let stream = TcpStream::connect(server.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    let mut stream = soon(TlsConnector::from(Arc::new(config)).connect(name, stream)).await.ok()?;
+    let mut stream = soon(TlsConnector::from(Arc::new(config)).connect(name, stream))
+        .await
+        .ok()?;
     let head = "GET /tasks/none HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\nConnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await.ok()?;
     let mut answer = String::new();
@@ -164,12 +199,24 @@ async fn s39_a_certificate_is_of_whom_its_alternative_name_says() {
         let access = Access::by(known.clone());
         let server = start_with(Echo, |server| server.tls(tls).access(access)).await;
         for (own, expected) in [
-            (Some(authority.vouch(&["spiffe://example.com/ci"], 2999)), Some(404)),
+            (
+                Some(authority.vouch(&["spiffe://example.com/ci"], 2999)),
+                Some(404),
+            ),
             // The common name says the same in all of them, and means nothing.
-            (Some(authority.vouch(&["spiffe://example.com/other"], 2999)), Some(401)),
+            (
+                Some(authority.vouch(&["spiffe://example.com/other"], 2999)),
+                Some(401),
+            ),
             (Some(authority.vouch(&[], 2999)), Some(401)),
-            (Some(authority.vouch(&["spiffe://example.com/ci"], 2001)), None),
-            (Some(stranger.vouch(&["spiffe://example.com/ci"], 2999)), None),
+            (
+                Some(authority.vouch(&["spiffe://example.com/ci"], 2001)),
+                None,
+            ),
+            (
+                Some(stranger.vouch(&["spiffe://example.com/ci"], 2999)),
+                None,
+            ),
             (None, anonymous),
         ] {
             assert_eq!(ask(&server, &issued, own).await, expected, "{required}");
@@ -187,17 +234,31 @@ async fn r48_certificates_and_keys_are_renewed_and_no_stream_is_cut() {
     let (access, own) = (Access::by(keys.clone()), tls.clone());
     let server = start_with(puppet, |server| server.tls(own).access(access)).await;
     let mut stream = connect(&server, &old, b"http/1.1").await;
-    let body = request("SendStreamingMessage", &json!({"message": message("hi", json!({}))}));
+    let body = request(
+        "SendStreamingMessage",
+        &json!({"message": message("hi", json!({}))}),
+    );
     let head = format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {}\r\nContent-Length: {}\r\n\r\n",
         first.expose(),
         body.len()
     );
-    stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .await
+        .unwrap();
     strings.began().await;
-    assert!(tls.renew(new.certificate.as_bytes(), old.key.as_bytes()).is_err());
-    assert_eq!(ask(&server, &old, None).await, Some(401), "what does not belong together changes nothing");
-    tls.renew(new.certificate.as_bytes(), new.key.as_bytes()).unwrap();
+    assert!(
+        tls.renew(new.certificate.as_bytes(), old.key.as_bytes())
+            .is_err()
+    );
+    assert_eq!(
+        ask(&server, &old, None).await,
+        Some(401),
+        "what does not belong together changes nothing"
+    );
+    tls.renew(new.certificate.as_bytes(), new.key.as_bytes())
+        .unwrap();
     assert_eq!(ask(&server, &new, None).await, Some(401));
     assert_eq!(ask(&server, &old, None).await, None);
     // Two keys of one caller overlap for as long as it takes.

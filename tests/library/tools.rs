@@ -8,25 +8,38 @@ use crate::harness::{Running, start};
 
 async fn agent(turn: Turn) -> Result<Outcome, Failure> {
     let is_result = |kind: Json| kind.get() == r#""tool-result""#;
-    if turn.message().parts.iter().filter_map(|part| part.metadata()?.get("kind")).any(is_result) {
+    if turn
+        .message()
+        .parts
+        .iter()
+        .filter_map(|part| part.metadata()?.get("kind"))
+        .any(is_result)
+    {
         turn.write("used", "thank you").await;
         return Ok(Outcome::Completed);
     }
     let request = json!({"kind": "input-request", "requestId": turn.text()});
     let request = Json::parse(&request.to_string()).expect("it is JSON");
-    Ok(Outcome::InputRequired(Question { message: Message::agent("use it"), request: Some(request) }))
+    Ok(Outcome::InputRequired(Question {
+        message: Message::agent("use it"),
+        request: Some(request),
+    }))
 }
 
 async fn ask(server: &Running, request: &str) -> Value {
     let message = json!({"kind": "message", "messageId": "m", "role": "user",
         "parts": [{"kind": "text", "text": request}]});
-    server.result("message/send", json!({"message": message})).await
+    server
+        .result("message/send", json!({"message": message}))
+        .await
 }
 
 async fn answer(server: &Running, used: &str, tasks: &[&Value]) -> Value {
     let message = json!({"kind": "message", "messageId": "m", "role": "user", "referenceTaskIds": tasks,
         "parts": [{"kind": "tool-result", "toolUseId": used, "result": {"ok": true}}]});
-    server.result("message/send", json!({"message": message})).await
+    server
+        .result("message/send", json!({"message": message}))
+        .await
 }
 
 #[tokio::test]
@@ -34,7 +47,10 @@ async fn a_result_goes_on_with_the_task_that_waits_for_it() {
     let server = start(agent).await;
     let (one, two) = (ask(&server, "one").await, ask(&server, "two").await);
     let done = answer(&server, "two", &[&one["id"], &two["id"]]).await;
-    assert_eq!((&done["id"], &done["status"]["state"]), (&two["id"], &json!("completed")));
+    assert_eq!(
+        (&done["id"], &done["status"]["state"]),
+        (&two["id"], &json!("completed"))
+    );
     // Nobody waits for it any more.
     let new = answer(&server, "two", &[&one["id"], &two["id"]]).await;
     assert!(new["id"] != one["id"] && new["id"] != two["id"]);
@@ -46,7 +62,12 @@ async fn a_result_goes_on_with_the_task_that_waits_for_it() {
 async fn a_result_that_two_tasks_wait_for_is_a_task_of_its_own() {
     let server = start(agent).await;
     let (one, two) = (ask(&server, "same").await, ask(&server, "same").await);
-    let new = answer(&server, "same", &[&one["id"], &two["id"], &json!("unknown")]).await;
+    let new = answer(
+        &server,
+        "same",
+        &[&one["id"], &two["id"], &json!("unknown")],
+    )
+    .await;
     assert!(new["id"] != one["id"] && new["id"] != two["id"]);
     let one_alone = answer(&server, "same", &[&one["id"]]).await;
     assert_eq!(one_alone["id"], one["id"]);
@@ -59,15 +80,27 @@ async fn what_is_asked_of_a_tool_is_an_input_request_to_those_who_run_tools() {
     let asked = ask(&server, "one").await;
     let message = &asked["status"]["message"];
     let request = json!({"kind": "input-request", "requestId": "one"});
-    assert_eq!(message["metadata"]["urn:attache:ext:input-request:v1"], request);
+    assert_eq!(
+        message["metadata"]["urn:attache:ext:input-request:v1"],
+        request
+    );
     assert_eq!(message.get("inputRequest"), None);
-    let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": asked["id"]}});
+    let get =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": asked["id"]}});
     let head = "POST / HTTP/1.1\r\nContent-Type: application/json\r\nX-A2A-Extensions: urn:attache:ext:input-request:v1";
     let told = server.send(head, get.to_string().as_bytes()).await.json();
-    assert_eq!(told["result"]["status"]["message"]["inputRequest"], request, "{told}");
+    assert_eq!(
+        told["result"]["status"]["message"]["inputRequest"], request,
+        "{told}"
+    );
     // One who tells of tools runs them.
     let message = json!({"kind": "message", "messageId": "m", "role": "user",
         "parts": [{"kind": "text", "text": "two"}, {"kind": "tool-list", "tools": []}]});
-    let told = server.result("message/send", json!({"message": message})).await;
-    assert_eq!(told["status"]["message"]["inputRequest"]["kind"], "input-request", "{told}");
+    let told = server
+        .result("message/send", json!({"message": message}))
+        .await;
+    assert_eq!(
+        told["status"]["message"]["inputRequest"]["kind"], "input-request",
+        "{told}"
+    );
 }

@@ -23,40 +23,66 @@ struct Tells;
 impl Agent for Tells {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         tokio::task::yield_now().await;
-        let trace = turn.trace().map(|trace| format!("{} {:?}", trace.parent(), trace.state()));
-        Ok(Outcome::CompletedWith(Message::agent(trace.unwrap_or_else(|| "none".to_owned()))))
+        let trace = turn
+            .trace()
+            .map(|trace| format!("{} {:?}", trace.parent(), trace.state()));
+        Ok(Outcome::CompletedWith(Message::agent(
+            trace.unwrap_or_else(|| "none".to_owned()),
+        )))
     }
 }
 
 /// What the agent says when it is called over a binding, as part of a trace.
 fn told(binding: Binding, trace: Option<Trace>) -> String {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let called = async {
-        let server = Server::new(AgentCard::new("Tells", "Says where it is"), Tells).local().await.unwrap();
+        let server = Server::new(AgentCard::new("Tells", "Says where it is"), Tells)
+            .local()
+            .await
+            .unwrap();
         let client = server.client(binding, Version::V1).unwrap();
         let client = trace.into_iter().fold(client, Client::with_trace);
-        match client.send_message(Message::user("where?").into()).await.unwrap() {
+        match client
+            .send_message(Message::user("where?").into())
+            .await
+            .unwrap()
+        {
             SendMessageResponse::Task(task) => task.status.message.unwrap().text(),
             SendMessageResponse::Message(message) => message.text(),
         }
     };
-    runtime.block_on(async { timeout(Duration::from_secs(10), called).await.expect("within the deadline") })
+    runtime.block_on(async {
+        timeout(Duration::from_secs(10), called)
+            .await
+            .expect("within the deadline")
+    })
 }
 
 #[test]
 fn without_opentelemetry_what_came_is_passed_on() {
     for binding in BINDINGS {
         let told = told(binding, Trace::read(PARENT, Some("vendor=value")));
-        assert_eq!(told, format!("{PARENT} Some(\"vendor=value\")"), "{binding:?}");
+        assert_eq!(
+            told,
+            format!("{PARENT} Some(\"vendor=value\")"),
+            "{binding:?}"
+        );
     }
 }
 
 /// Calls the agent within a subscriber of OpenTelemetry; gives what it says, and all spans.
 fn traced(binding: Binding, trace: Option<Trace>) -> (String, Vec<SpanData>) {
     let spans = InMemorySpanExporter::default();
-    let provider = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
+    let provider = SdkTracerProvider::builder()
+        .with_simple_exporter(spans.clone())
+        .build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
-    let told = with_default(tracing_subscriber::registry().with(layer), || told(binding, trace));
+    let told = with_default(tracing_subscriber::registry().with(layer), || {
+        told(binding, trace)
+    });
     let mut spans = spans.get_finished_spans().unwrap();
     spans.retain(|span| span.name.starts_with("a2a."));
     (told, spans)
@@ -67,28 +93,60 @@ fn a_turn_is_below_the_call_that_caused_it_over_every_binding() {
     for binding in BINDINGS {
         let (told, spans) = traced(binding, Trace::read(PARENT, Some("vendor=value")));
         let find = |name: &str, kind: &str| {
-            let is_it = |span: &&SpanData| span.name == name && format!("{:?}", span.span_kind) == kind;
-            spans.iter().find(is_it).unwrap_or_else(|| panic!("no {name} {kind} in {spans:#?}"))
+            let is_it =
+                |span: &&SpanData| span.name == name && format!("{:?}", span.span_kind) == kind;
+            spans
+                .iter()
+                .find(is_it)
+                .unwrap_or_else(|| panic!("no {name} {kind} in {spans:#?}"))
         };
         let [client, server, turn] = [
             find("a2a.SendMessage", "Client"),
             find("a2a.SendMessage", "Server"),
             find("a2a.turn", "Internal"),
         ];
-        assert_eq!(client.parent_span_id.to_string(), PARENT[36..52], "{binding:?}");
-        assert_eq!(server.parent_span_id, client.span_context.span_id(), "{binding:?}");
-        assert_eq!(turn.parent_span_id, server.span_context.span_id(), "{binding:?}");
-        assert!(spans.iter().all(|span| span.span_context.trace_id().to_string() == PARENT[3..35]));
-        let place =
-            format!("00-{}-{}-01 Some(\"vendor=value\")", &PARENT[3..35], turn.span_context.span_id());
-        assert_eq!(told, place, "{binding:?}: the agent passes its own place on");
+        assert_eq!(
+            client.parent_span_id.to_string(),
+            PARENT[36..52],
+            "{binding:?}"
+        );
+        assert_eq!(
+            server.parent_span_id,
+            client.span_context.span_id(),
+            "{binding:?}"
+        );
+        assert_eq!(
+            turn.parent_span_id,
+            server.span_context.span_id(),
+            "{binding:?}"
+        );
+        assert!(
+            spans
+                .iter()
+                .all(|span| span.span_context.trace_id().to_string() == PARENT[3..35])
+        );
+        let place = format!(
+            "00-{}-{}-01 Some(\"vendor=value\")",
+            &PARENT[3..35],
+            turn.span_context.span_id()
+        );
+        assert_eq!(
+            told, place,
+            "{binding:?}: the agent passes its own place on"
+        );
     }
 }
 
 #[test]
 fn a_trace_that_is_not_sampled_stays_so() {
-    let (told, spans) = traced(Binding::JsonRpc, Trace::read(&PARENT.replace("-01", "-00"), None));
-    assert!(told.starts_with(&PARENT[..36]) && told.contains("-00 "), "{told}");
+    let (told, spans) = traced(
+        Binding::JsonRpc,
+        Trace::read(&PARENT.replace("-01", "-00"), None),
+    );
+    assert!(
+        told.starts_with(&PARENT[..36]) && told.contains("-00 "),
+        "{told}"
+    );
     assert!(spans.is_empty(), "{spans:?}");
 }
 
@@ -102,7 +160,10 @@ impl Subscriber for Log {
     }
 
     fn new_span(&self, span: &span::Attributes<'_>) -> Id {
-        self.0.fetch_add(usize::from(span.metadata().target() == TARGET), Ordering::Relaxed);
+        self.0.fetch_add(
+            usize::from(span.metadata().target() == TARGET),
+            Ordering::Relaxed,
+        );
         Id::from_u64(1)
     }
 

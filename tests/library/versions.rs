@@ -29,7 +29,9 @@ static NAMES: AtomicU64 = AtomicU64::new(0);
 
 const V03: [&str; 5] = ["0.3", "0.3.0", "0.3.9", "0.2", "0.2.5"];
 const V1: [&str; 3] = ["1.0", "1.0.0", "1.0.1"];
-const OTHER: [&str; 8] = ["1.1", "2.0", "0.1", "1", "v1.0", "latest", "1.0, 0.3", "1.0.0.0"];
+const OTHER: [&str; 8] = [
+    "1.1", "2.0", "0.1", "1", "v1.0", "latest", "1.0, 0.3", "1.0.0.0",
+];
 
 fn rows() -> [Row; 5] {
     use Cell::{Refused, Served};
@@ -39,7 +41,12 @@ fn rows() -> [Row; 5] {
     let (no_03, no_1) = (Refused(-32009, "0.3"), Refused(-32009, "1.0"));
     // To a caller of 1.0 there is no method with a slash.
     let unknown = Refused(-32601, "1.0");
-    let row = |form, path, body, cells| Row { form, path, body, cells };
+    let row = |form, path, body, cells| Row {
+        form,
+        path,
+        body,
+        cells,
+    };
     [
         row(
             Form::Rpc03,
@@ -47,10 +54,30 @@ fn rows() -> [Row; 5] {
             call("message/send", send(Form::Rpc03)),
             [Served, Served, unknown, no_03, Served],
         ),
-        row(Form::Rpc03, "/", call("tasks/send", first), [Served, Served, unknown, no_03, Served]),
-        row(Form::Rpc1, "/", call("SendMessage", send(Form::Rpc1)), [Served, no_1, Served, no_1, no_1]),
-        row(Form::Rest03, "/v1/message:send", send(Form::Rest03), [Served, Served, no_03, no_03, Served]),
-        row(Form::Rest1, "/message:send", send(Form::Rest1), [Served, no_1, Served, no_1, no_1]),
+        row(
+            Form::Rpc03,
+            "/",
+            call("tasks/send", first),
+            [Served, Served, unknown, no_03, Served],
+        ),
+        row(
+            Form::Rpc1,
+            "/",
+            call("SendMessage", send(Form::Rpc1)),
+            [Served, no_1, Served, no_1, no_1],
+        ),
+        row(
+            Form::Rest03,
+            "/v1/message:send",
+            send(Form::Rest03),
+            [Served, Served, no_03, no_03, Served],
+        ),
+        row(
+            Form::Rest1,
+            "/message:send",
+            send(Form::Rest1),
+            [Served, no_1, Served, no_1, no_1],
+        ),
     ]
 }
 
@@ -62,12 +89,18 @@ async fn server(strict: bool) -> Running {
 
 impl Row {
     async fn check(&self, server: &Running, header: &str, query: &str, cell: Cell) {
-        let head = format!("POST {}{query} HTTP/1.1\r\nContent-Type: application/json{header}", self.path);
+        let head = format!(
+            "POST {}{query} HTTP/1.1\r\nContent-Type: application/json{header}",
+            self.path
+        );
         // A client of the first days names its tasks, each by a name of its own.
         let name = NAMES.fetch_add(1, Ordering::Relaxed).to_string();
         let body = self.body.to_string().replace("mine", &name);
         let answer = server.send(&head, body.as_bytes()).await;
-        let asked = format!("{:?} {:?} {query} {header:?}: {answer:?}", self.form, self.body["method"]);
+        let asked = format!(
+            "{:?} {:?} {query} {header:?}: {answer:?}",
+            self.form, self.body["method"]
+        );
         match cell {
             Cell::Served => self.served(&answer, &asked),
             Cell::Refused(code, version) => self.refused(&answer, code, version, &asked),
@@ -76,21 +109,44 @@ impl Row {
 
     fn served(&self, answer: &Answer, asked: &str) {
         assert_eq!(answer.status, 200, "{asked}");
-        assert_eq!(answer.header("a2a-version"), Some(self.form.version()), "{asked}");
+        assert_eq!(
+            answer.header("a2a-version"),
+            Some(self.form.version()),
+            "{asked}"
+        );
         let payload = self.form.payload(&answer.body);
         let is_old = payload["kind"] == "task" && payload["status"]["state"] == "completed";
         assert_eq!(is_old, self.form == Form::Rpc03, "{asked}");
         if self.form != Form::Rpc03 {
-            assert_eq!(payload["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{asked}");
-            let parts = if self.form.is_v1() { "parts" } else { "content" };
-            assert_eq!(payload["task"]["history"][0][parts], json!([{"text": "hi"}]), "{asked}");
+            assert_eq!(
+                payload["task"]["status"]["state"], "TASK_STATE_COMPLETED",
+                "{asked}"
+            );
+            let parts = if self.form.is_v1() {
+                "parts"
+            } else {
+                "content"
+            };
+            assert_eq!(
+                payload["task"]["history"][0][parts],
+                json!([{"text": "hi"}]),
+                "{asked}"
+            );
         }
     }
 
     fn refused(&self, answer: &Answer, code: i64, version: &str, asked: &str) {
-        let form = if self.form.version() == version { self.form } else { self.form.other() };
+        let form = if self.form.version() == version {
+            self.form
+        } else {
+            self.form.other()
+        };
         assert_eq!(form.refusal(answer).0, code, "{asked}");
-        assert_eq!(answer.status, if form.is_rpc() { 200 } else { 400 }, "{asked}");
+        assert_eq!(
+            answer.status,
+            if form.is_rpc() { 200 } else { 400 },
+            "{asked}"
+        );
         if code == -32009 {
             let body: Value = serde_json::from_str(&answer.body).unwrap();
             let details = match form {
@@ -111,13 +167,17 @@ async fn the_version_matrix_holds_on_the_wire() {
             let [absent, v03, v1, other, when_strict] = row.cells;
             let absent = if strict { when_strict } else { absent };
             row.check(&server, "", "", absent).await;
-            row.check(&server, "\r\nA2A-Version:", "?A2A-Version=", absent).await;
+            row.check(&server, "\r\nA2A-Version:", "?A2A-Version=", absent)
+                .await;
             for (versions, cell) in [(&V03[..], v03), (&V1, v1), (&OTHER, other)] {
                 for version in versions {
-                    row.check(&server, &format!("\r\nA2A-Version: {version}"), "", cell).await;
-                    row.check(&server, &format!("\r\na2a-VERSION:  {version} "), "", cell).await;
+                    row.check(&server, &format!("\r\nA2A-Version: {version}"), "", cell)
+                        .await;
+                    row.check(&server, &format!("\r\na2a-VERSION:  {version} "), "", cell)
+                        .await;
                     let query = version.replace(' ', "%20");
-                    row.check(&server, "", &format!("?A2A-Version={query}"), cell).await;
+                    row.check(&server, "", &format!("?A2A-Version={query}"), cell)
+                        .await;
                 }
             }
         }
@@ -141,8 +201,12 @@ async fn s84_versions_that_disagree_are_never_chosen_from() {
         ] {
             row.check(&server, header, query, conflict).await;
         }
-        let (own, agreed) = (row.form.version(), row.cells[if row.form.is_v1() { 2 } else { 1 }]);
+        let (own, agreed) = (
+            row.form.version(),
+            row.cells[if row.form.is_v1() { 2 } else { 1 }],
+        );
         let twice = format!("\r\nA2A-Version: {own}\r\nA2A-Version: {own}");
-        row.check(&server, &twice, &format!("?A2A-Version={own}.0"), agreed).await;
+        row.check(&server, &twice, &format!("?A2A-Version={own}.0"), agreed)
+            .await;
     }
 }

@@ -19,7 +19,14 @@ impl Command {
         let lost = || "the command cannot be run".to_owned();
         let _place = self.processes.acquire().await.map_err(|_| lost())?;
         let started = Process::start(self, &args, turn);
-        let (mut process, Pipes { stdin, stdout, stderr }) = started.map_err(|error| {
+        let (
+            mut process,
+            Pipes {
+                stdin,
+                stdout,
+                stderr,
+            },
+        ) = started.map_err(|error| {
             tracing::warn!(task = %turn.task_id(), %error, "command not started");
             lost()
         })?;
@@ -27,18 +34,30 @@ impl Command {
         let mut complaints = Stderr::new(turn.task_id());
         let end = async {
             // A cancel drops the call, and so kills the command.
-            let how = process.end(&self.settings, std::future::pending(), enough.cancelled()).await;
+            let how = process
+                .end(&self.settings, std::future::pending(), enough.cancelled())
+                .await;
             ended.cancel();
             how
         };
         let gather = gather(stdout, self.settings.max_output, &ended, &enough);
-        let (how, output, (), ()) =
-            tokio::join!(end, gather, feed(stdin, input, &ended), complaints.take(stderr, &ended));
-        let output =
-            output.ok_or_else(|| format!("the output is larger than {} bytes", self.settings.max_output))?;
+        let (how, output, (), ()) = tokio::join!(
+            end,
+            gather,
+            feed(stdin, input, &ended),
+            complaints.take(stderr, &ended)
+        );
+        let output = output.ok_or_else(|| {
+            format!(
+                "the output is larger than {} bytes",
+                self.settings.max_output
+            )
+        })?;
         match how.map_err(|_| lost())? {
             Ended::Status(status) if status.success() => Ok(output),
-            Ended::Status(status) => Err([process::words(status), complaints.end(), output].join("\n")),
+            Ended::Status(status) => {
+                Err([process::words(status), complaints.end(), output].join("\n"))
+            }
             Ended::TooLate => Err("the command took too long".to_owned()),
         }
     }

@@ -21,13 +21,23 @@ pub(crate) struct Pipes {
 
 impl Group {
     /// Starts a program in a group of its own, with pipes to it.
-    pub(crate) fn start(mut command: Command, folder: Option<&Path>) -> io::Result<(Self, Child, Pipes)> {
+    pub(crate) fn start(
+        mut command: Command,
+        folder: Option<&Path>,
+    ) -> io::Result<(Self, Child, Pipes)> {
         if let Some(folder) = folder {
             command.current_dir(folder);
         }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut leader = command.process_group(0).kill_on_drop(true).spawn()?;
-        let group = Self(leader.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        let group = Self(
+            leader
+                .id()
+                .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)),
+        );
         let missing = || io::Error::other("a pipe of the program is missing");
         let pipes = Pipes {
             stdin: leader.stdin.take().ok_or_else(missing)?,

@@ -35,7 +35,13 @@ pub(super) struct JsonLines<'a> {
 
 impl<'a> JsonLines<'a> {
     pub(super) fn new(turn: &'a Turn) -> Self {
-        Self { turn, half: Vec::new(), count: 0, text: None, said: None }
+        Self {
+            turn,
+            half: Vec::new(),
+            count: 0,
+            text: None,
+            said: None,
+        }
     }
 
     /// Does what every whole line says.
@@ -44,7 +50,11 @@ impl<'a> JsonLines<'a> {
     /// A line makes no sense: which, in words for the caller.
     pub(super) async fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.half.extend_from_slice(bytes);
-        let whole = self.half.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let whole = self
+            .half
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
         let rest = self.half.split_off(whole);
         let lines = std::mem::replace(&mut self.half, rest);
         for line in lines.split(|byte| *byte == b'\n') {
@@ -71,14 +81,21 @@ impl<'a> JsonLines<'a> {
         let wrong = |why: &str| format!("line {} of the output makes no sense: {why}", self.count);
         let line: Line = serde_json::from_slice(line).map_err(|error| match error.classify() {
             serde_json::error::Category::Eof => wrong("it ends too early"),
-            serde_json::error::Category::Data => wrong("it has an unknown member, or one of another type"),
-            serde_json::error::Category::Syntax | serde_json::error::Category::Io => wrong("it is no JSON"),
+            serde_json::error::Category::Data => {
+                wrong("it has an unknown member, or one of another type")
+            }
+            serde_json::error::Category::Syntax | serde_json::error::Category::Io => {
+                wrong("it is no JSON")
+            }
         })?;
         if let Some(metadata) = line.metadata {
             self.turn.metadata(metadata).await;
         }
         if let Some(text) = line.text {
-            self.text.get_or_insert_with(|| self.turn.writer("output")).write(text).await;
+            self.text
+                .get_or_insert_with(|| self.turn.writer("output"))
+                .write(text)
+                .await;
         }
         if let Some(artifact) = line.artifact {
             if artifact.parts.is_empty() {
@@ -87,7 +104,10 @@ impl<'a> JsonLines<'a> {
             self.turn.artifact(artifact).await;
         }
         if let Some(question) = line.question {
-            let question = Question { request: line.request, ..Question::from(question) };
+            let question = Question {
+                request: line.request,
+                ..Question::from(question)
+            };
             self.said = Some(Outcome::InputRequired(question));
             return Ok(());
         }
@@ -118,6 +138,8 @@ fn end(state: Option<TaskState>, words: Option<&str>) -> End {
         Some(TaskState::AuthRequired) => Outcome::AuthRequired(message()),
         Some(TaskState::Rejected) => Outcome::Rejected(message()),
         Some(TaskState::Failed) => Outcome::Failed(message()),
-        Some(TaskState::Canceled | TaskState::Submitted | TaskState::Unspecified) => return End::Unknown,
+        Some(TaskState::Canceled | TaskState::Submitted | TaskState::Unspecified) => {
+            return End::Unknown;
+        }
     })
 }

@@ -30,18 +30,31 @@ enum Form<'a> {
 
 impl<'a> Output<'a> {
     pub(super) fn new(turn: &'a Turn, settings: &'a CommandSettings) -> Self {
-        let text = || Text { writer: turn.writer("output"), utf8: Utf8::default(), begun: false };
+        let text = || Text {
+            writer: turn.writer("output"),
+            utf8: Utf8::default(),
+            begun: false,
+        };
         let form = match settings.output {
             OutputForm::Text => Form::Text(text()),
             OutputForm::Lines => Form::Lines(text(), Vec::new()),
             OutputForm::JsonLines => Form::Json(JsonLines::new(turn)),
             OutputForm::File => Form::File(Vec::new(), settings),
         };
-        Self { turn, form, left: settings.max_output, wrong: None }
+        Self {
+            turn,
+            form,
+            left: settings.max_output,
+            wrong: None,
+        }
     }
 
     /// Takes all that comes; `false` when there may be no more.
-    pub(super) async fn take(&mut self, pipe: impl AsyncRead + Unpin, ended: &CancellationToken) -> bool {
+    pub(super) async fn take(
+        &mut self,
+        pipe: impl AsyncRead + Unpin,
+        ended: &CancellationToken,
+    ) -> bool {
         let limit = self.left;
         let (mut pipe, mut buffer) = (Pipe::new(pipe, ended), vec![0; BUFFER]);
         while let Some(bytes) = pipe.read(&mut buffer).await {
@@ -63,7 +76,9 @@ impl<'a> Output<'a> {
     /// # Errors
     /// What is wrong with the output, in words for the caller.
     pub(super) async fn finish(self) -> Result<Option<Outcome>, String> {
-        let Self { turn, form, wrong, .. } = self;
+        let Self {
+            turn, form, wrong, ..
+        } = self;
         match form {
             Form::Text(text) => text.finish().await,
             Form::Lines(mut text, half) => {
@@ -84,7 +99,10 @@ impl Form<'_> {
             Self::Text(text) => text.push(bytes).await,
             Self::Lines(text, half) => {
                 half.extend_from_slice(bytes);
-                let whole = half.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                let whole = half
+                    .iter()
+                    .rposition(|byte| *byte == b'\n')
+                    .map_or(0, |at| at + 1);
                 text.push(&half[..whole]).await;
                 half.drain(..whole);
             }

@@ -22,12 +22,22 @@ pub(super) struct Pipe<'a, P> {
 
 impl<'a, P: AsyncRead + Unpin> Pipe<'a, P> {
     pub(super) fn new(pipe: P, ended: &'a CancellationToken) -> Self {
-        Self { pipe, ended, until: None, late: 0 }
+        Self {
+            pipe,
+            ended,
+            until: None,
+            late: 0,
+        }
     }
 
     /// What comes next; `None` at its end, or when nothing more of the command itself is to be expected.
     pub(super) async fn read<'b>(&mut self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-        let Self { pipe, ended, until, late } = self;
+        let Self {
+            pipe,
+            ended,
+            until,
+            late,
+        } = self;
         let over = async {
             ended.cancelled().await;
             sleep_until(*until.get_or_insert_with(|| Instant::now() + LAST_WORDS)).await;

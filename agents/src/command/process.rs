@@ -33,14 +33,30 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the command in a group of its own.
-    pub(super) fn start(command: &Command, args: &[String], turn: &Turn) -> io::Result<(Self, Pipes)> {
+    pub(super) fn start(
+        command: &Command,
+        args: &[String],
+        turn: &Turn,
+    ) -> io::Result<(Self, Pipes)> {
         // Before the start: an end that comes at once is heard too.
         let children = unix::signal(SignalKind::child())?;
         let mut start = tokio::process::Command::new(&command.line.program);
-        start.args(args).env_clear().envs(command.environment.iter().map(|(name, value)| (name, value)));
+        start.args(args).env_clear().envs(
+            command
+                .environment
+                .iter()
+                .map(|(name, value)| (name, value)),
+        );
         start.envs(Command::about(turn));
         let (group, child, pipes) = Group::start(start, command.settings.folder.as_deref())?;
-        Ok((Self { group, child, children }, pipes))
+        Ok((
+            Self {
+                group,
+                child,
+                children,
+            },
+            pipes,
+        ))
     }
 
     /// Waits for the end of the command, then ends the rest of its group and says how it ended. Asks it to end when
@@ -60,7 +76,9 @@ impl Process {
             std::future::pending::<()>().await;
         };
         let overdue = async {
-            let Some(timeout) = settings.timeout else { return std::future::pending().await };
+            let Some(timeout) = settings.timeout else {
+                return std::future::pending().await;
+            };
             tokio::time::sleep(timeout).await;
             signal(id, Signal::TERM);
             tokio::time::sleep(settings.kill_after).await;
@@ -73,8 +91,14 @@ impl Process {
         }
         self.group.kill();
         let status = self.child.wait().await?;
-        let late = settings.timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
-        Ok(if late { Ended::TooLate } else { Ended::Status(status) })
+        let late = settings
+            .timeout
+            .is_some_and(|timeout| begun.elapsed() >= timeout);
+        Ok(if late {
+            Ended::TooLate
+        } else {
+            Ended::Status(status)
+        })
     }
 }
 

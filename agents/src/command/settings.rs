@@ -144,7 +144,8 @@ impl TryFrom<String> for ExitCode {
 
     fn try_from(text: String) -> Result<Self, &'static str> {
         let code = text.parse().ok().filter(|code| (1..=255).contains(code));
-        code.map(Self).ok_or("an exit code is a number between 1 and 255")
+        code.map(Self)
+            .ok_or("an exit code is a number between 1 and 255")
     }
 }
 

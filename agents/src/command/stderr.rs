@@ -23,7 +23,11 @@ pub(super) struct Stderr<'a> {
 
 impl<'a> Stderr<'a> {
     pub(super) fn new(task: &'a TaskId) -> Self {
-        Self { task, logged: 0, tail: Vec::new() }
+        Self {
+            task,
+            logged: 0,
+            tail: Vec::new(),
+        }
     }
 
     /// Takes all that comes, so that the command never waits for us.
@@ -52,11 +56,12 @@ impl<'a> Stderr<'a> {
 
 /// What would move the cursor of whoever reads the log is escaped, and nothing else: the log has its own quotes.
 pub(super) fn plain(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut plain, c| {
-        match c.is_control() {
-            true => plain.extend(c.escape_default()),
-            false => plain.push(c),
-        }
-        plain
-    })
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut plain, c| {
+            match c.is_control() {
+                true => plain.extend(c.escape_default()),
+                false => plain.push(c),
+            }
+            plain
+        })
 }

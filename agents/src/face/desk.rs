@@ -35,11 +35,17 @@ impl McpFace {
         if let Verb::Send(at) = verb {
             let mut message = given.message()?;
             message.context_id = given.text("context_id")?.map(Into::into);
-            let stream = self.agent(at).client.stream(SendMessageRequest::new(message)).await?;
+            let stream = self
+                .agent(at)
+                .client
+                .stream(SendMessageRequest::new(message))
+                .await?;
             return self.follow(at, stream, context).await;
         }
-        let task: TaskId =
-            given.text("task_id")?.ok_or_else(|| Error::invalid("task_id", "is missing"))?.into();
+        let task: TaskId = given
+            .text("task_id")?
+            .ok_or_else(|| Error::invalid("task_id", "is missing"))?
+            .into();
         let at = self.whose(&task).await?;
         let client = &self.agent(at).client;
         match verb {
@@ -56,10 +62,18 @@ impl McpFace {
                 self.follow(at, stream, context).await
             }
             Verb::Cancel => {
-                let task = client.cancel_task(CancelTaskRequest { id: task, ..Default::default() }).await?;
+                let task = client
+                    .cancel_task(CancelTaskRequest {
+                        id: task,
+                        ..Default::default()
+                    })
+                    .await?;
                 Ok(said::canceled(&self.agent(at).name, &task))
             }
-            Verb::Get | Verb::Send(_) => Ok(said::task(&self.agent(at).name, &self.look(at, &task).await?)),
+            Verb::Get | Verb::Send(_) => Ok(said::task(
+                &self.agent(at).name,
+                &self.look(at, &task).await?,
+            )),
         }
     }
 
@@ -84,7 +98,10 @@ impl McpFace {
     }
 
     async fn look(&self, at: usize, task: &TaskId) -> Result<attache::model::Task> {
-        let request = GetTaskRequest { id: task.clone(), ..GetTaskRequest::default() };
+        let request = GetTaskRequest {
+            id: task.clone(),
+            ..GetTaskRequest::default()
+        };
         let task = self.agent(at).client.get_task(request).await?;
         self.remember(&task.id, at);
         Ok(task)
@@ -140,13 +157,20 @@ impl McpFace {
 
 /// Tells whoever wants to know how the work goes.
 async fn tell(context: &RequestContext<RoleServer>, event: &StreamResponse, told: &mut u32) {
-    let Some(token) = context.meta.get_progress_token() else { return };
+    let Some(token) = context.meta.get_progress_token() else {
+        return;
+    };
     let words = match event {
-        StreamResponse::StatusUpdate(update) => update.status.message.as_ref().map(|message| message.text()),
+        StreamResponse::StatusUpdate(update) => {
+            update.status.message.as_ref().map(|message| message.text())
+        }
         StreamResponse::ArtifactUpdate(update) => Some(update.artifact.as_text()),
         StreamResponse::Task(_) | StreamResponse::Message(_) => None,
     };
-    let Some(words) = words.map(|words| clean(&words, MAX_WORDS)).filter(|words| !words.is_empty()) else {
+    let Some(words) = words
+        .map(|words| clean(&words, MAX_WORDS))
+        .filter(|words| !words.is_empty())
+    else {
         return;
     };
     *told += 1;
@@ -165,7 +189,9 @@ impl Given {
     }
 
     fn message(&self) -> Result<Message> {
-        let text = self.text("message")?.ok_or_else(|| Error::invalid("message", "is missing"))?;
+        let text = self
+            .text("message")?
+            .ok_or_else(|| Error::invalid("message", "is missing"))?;
         let message = Message::user(text);
         match self.0.get("data") {
             None | Some(Value::Null) => Ok(message),

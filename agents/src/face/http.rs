@@ -52,10 +52,16 @@ impl McpFace {
         config.cancellation_token = stop.child_token();
         config.max_request_body_bytes = MAX_REQUEST;
         let service = StreamableHttpService::new(move || Ok(self.clone()), Arc::default(), config);
-        let (key, tasks, places) =
-            (Arc::new(key), TaskTracker::new(), Arc::new(Semaphore::new(MAX_CONNECTIONS)));
+        let (key, tasks, places) = (
+            Arc::new(key),
+            TaskTracker::new(),
+            Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+        );
         let mut trouble = false;
-        while let Some(Ok(place)) = stop.run_until_cancelled(places.clone().acquire_owned()).await {
+        while let Some(Ok(place)) = stop
+            .run_until_cancelled(places.clone().acquire_owned())
+            .await
+        {
             let stream = match stop.run_until_cancelled(listener.accept()).await {
                 Some(Ok((stream, _))) => stream,
                 Some(Err(error)) => {
@@ -70,8 +76,9 @@ impl McpFace {
             trouble = false;
             let (service, key) = (service.clone(), key.clone());
             let serve = service_fn(move |request| answer(service.clone(), key.clone(), request));
-            let connection =
-                http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), serve);
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .serve_connection(TokioIo::new(stream), serve);
             tasks.spawn(stop.clone().run_until_cancelled_owned(async move {
                 // A connection that breaks is the caller's affair.
                 let _ = connection.await;
@@ -88,7 +95,9 @@ async fn answer(
 ) -> Result<Answer, Infallible> {
     if !is_known(key.as_ref().as_ref(), &request) {
         let mut answer = plain(StatusCode::UNAUTHORIZED);
-        answer.headers_mut().insert(WWW_AUTHENTICATE, ::http::HeaderValue::from_static("Bearer"));
+        answer
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, ::http::HeaderValue::from_static("Bearer"));
         return Ok(answer);
     }
     if request.uri().path().trim_end_matches('/') != PATH {
@@ -99,8 +108,10 @@ async fn answer(
 
 fn is_known(key: Option<&Secret>, request: &Request<Incoming>) -> bool {
     let Some(key) = key else { return true };
-    let shown =
-        request.headers().get(AUTHORIZATION).and_then(|shown| shown.as_bytes().strip_prefix(b"Bearer "));
+    let shown = request
+        .headers()
+        .get(AUTHORIZATION)
+        .and_then(|shown| shown.as_bytes().strip_prefix(b"Bearer "));
     shown.is_some_and(|shown| shown.ct_eq(key.expose().as_bytes()).into())
 }
 

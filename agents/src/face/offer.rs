@@ -31,7 +31,8 @@ pub(super) enum Verb {
 pub(super) fn tools(agents: &[Faced]) -> Vec<(Verb, Tool)> {
     let task = || json!({"type": "string", "description": "The id of the task, as a call gave it"});
     let message = || json!({"type": "string", "description": "What the agent is told"});
-    let data = || json!({"type": "object", "description": "Data that goes along, as the agent wants it"});
+    let data =
+        || json!({"type": "object", "description": "Data that goes along, as the agent wants it"});
     let mut tools = vec![
         (
             Verb::Get,
@@ -63,13 +64,27 @@ pub(super) fn tools(agents: &[Faced]) -> Vec<(Verb, Tool)> {
                 false,
             ),
         ),
-        (Verb::Cancel, tool("cancel_task", "Stops a task.", json!({"task_id": task()}), &["task_id"], false)),
+        (
+            Verb::Cancel,
+            tool(
+                "cancel_task",
+                "Stops a task.",
+                json!({"task_id": task()}),
+                &["task_id"],
+                false,
+            ),
+        ),
     ];
     for (at, agent) in agents.iter().enumerate() {
-        let name = free(&agent.name, |name| tools.iter().any(|(_, tool)| tool.name == name));
+        let name = free(&agent.name, |name| {
+            tools.iter().any(|(_, tool)| tool.name == name)
+        });
         let context = json!({"type": "string", "description": "The context id of an earlier call, to go on with that conversation"});
         let takes = json!({"message": message(), "data": data(), "context_id": context});
-        tools.push((Verb::Send(at), tool(name, about(agent), takes, &["message"], false)));
+        tools.push((
+            Verb::Send(at),
+            tool(name, about(agent), takes, &["message"], false),
+        ));
     }
     // The agents first: they are what people look for.
     tools.rotate_left(4);
@@ -96,7 +111,10 @@ fn about(agent: &Faced) -> String {
     let card = &agent.card;
     let mut about = clean(&card.description, MAX_ABOUT);
     for skill in card.skills.iter().take(MAX_SKILLS) {
-        let (name, does) = (clean(&skill.name, MAX_NAME), clean(&skill.description, MAX_SKILL));
+        let (name, does) = (
+            clean(&skill.name, MAX_NAME),
+            clean(&skill.description, MAX_SKILL),
+        );
         if does != about {
             about.push_str(&format!("\n- {name}: {does}"));
         }
@@ -106,7 +124,13 @@ fn about(agent: &Faced) -> String {
 
 /// A name that models can say and no other tool has.
 fn free(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let legal = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let legal = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
     let mut name: String = name.trim().chars().map(legal).take(MAX_NAME - 4).collect();
     name.make_ascii_lowercase();
     if name.is_empty() {
@@ -127,7 +151,8 @@ mod tests {
         let agent = |name: &str| Faced {
             name: name.to_owned(),
             card: AgentCard::new(name, "Helps\u{202e} you"),
-            client: attache::Client::new("http://127.0.0.1:1", Binding::JsonRpc, Version::V1).unwrap(),
+            client: attache::Client::new("http://127.0.0.1:1", Binding::JsonRpc, Version::V1)
+                .unwrap(),
         };
         let tools = tools(&[agent("Über Agent"), agent("über agent"), agent("get_task")]);
         let names: Vec<_> = tools.iter().map(|(_, tool)| tool.name.as_ref()).collect();

@@ -24,10 +24,17 @@ pub(super) fn message(agent: &str, message: &Message) -> CallToolResult {
 /// A task: what has come of it, how it stands, and how it goes on.
 pub(super) fn task(agent: &str, task: &Task) -> CallToolResult {
     let state = task.status.state;
-    let words =
-        task.status.message.as_ref().map(|message| clean(&message.text(), MAX_TEXT)).unwrap_or_default();
-    let mut content: Vec<_> =
-        task.artifacts.iter().flat_map(|artifact| blocks(agent, &artifact.parts)).collect();
+    let words = task
+        .status
+        .message
+        .as_ref()
+        .map(|message| clean(&message.text(), MAX_TEXT))
+        .unwrap_or_default();
+    let mut content: Vec<_> = task
+        .artifacts
+        .iter()
+        .flat_map(|artifact| blocks(agent, &artifact.parts))
+        .collect();
     let id = &task.id;
     let note = match state {
         TaskState::InputRequired if wants_approval(task) => {
@@ -53,7 +60,11 @@ pub(super) fn task(agent: &str, task: &Task) -> CallToolResult {
     };
     content.push(ContentBlock::text(note.trim().to_owned()));
     let failed = state.is_terminal() && state != TaskState::Completed;
-    let mut result = if failed { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    let mut result = if failed {
+        CallToolResult::error(content)
+    } else {
+        CallToolResult::success(content)
+    };
     result.structured_content = Some(json!({
         "agent": agent, "taskId": id, "contextId": task.context_id, "state": name(state),
         "text": clean(&task.text(), MAX_TEXT), "status": words,
@@ -63,8 +74,11 @@ pub(super) fn task(agent: &str, task: &Task) -> CallToolResult {
 
 /// Whether somebody has to agree to something first.
 fn wants_approval(task: &Task) -> bool {
-    let asked =
-        task.status.message.as_ref().and_then(|message| message.metadata.as_ref()?.get(INPUT_REQUEST));
+    let asked = task
+        .status
+        .message
+        .as_ref()
+        .and_then(|message| message.metadata.as_ref()?.get(INPUT_REQUEST));
     let asked = asked.and_then(|asked| asked.read::<Value>().ok());
     asked.is_some_and(|asked| asked["wants"] == "approval")
 }
@@ -77,7 +91,11 @@ pub(super) fn canceled(agent: &str, task: &Task) -> CallToolResult {
 }
 
 fn name(state: TaskState) -> String {
-    state.as_str().trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
+    state
+        .as_str()
+        .trim_start_matches("TASK_STATE_")
+        .to_lowercase()
+        .replace('_', "-")
 }
 
 fn blocks(agent: &str, parts: &[Part]) -> Vec<ContentBlock> {
@@ -116,16 +134,22 @@ mod tests {
     use attache::model::{Artifact, TaskStatus, Timestamp};
 
     fn told(state: TaskState, words: &str) -> Value {
-        let mut task = Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
+        let mut task =
+            Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
         task.status = TaskStatus::new(state).with_message(Message::agent(words));
-        task.artifacts.push(Artifact::text("answer", "forty\u{1b}[31m-two"));
+        task.artifacts
+            .push(Artifact::text("answer", "forty\u{1b}[31m-two"));
         serde_json::to_value(self::task("deep", &task)).unwrap()
     }
 
     #[test]
     fn a_result_says_how_the_task_stands_and_how_it_goes_on() {
         for (state, failed, note) in [
-            (TaskState::Completed, false, "ok\n[task_id t1, context_id c1]"),
+            (
+                TaskState::Completed,
+                false,
+                "ok\n[task_id t1, context_id c1]",
+            ),
             (
                 TaskState::InputRequired,
                 false,
@@ -140,16 +164,26 @@ mod tests {
         ] {
             let result = told(state, "ok");
             assert_eq!(result["isError"], failed);
-            assert_eq!(result["content"][0]["text"], "forty[31m-two", "S55: nothing that moves a cursor");
+            assert_eq!(
+                result["content"][0]["text"], "forty[31m-two",
+                "S55: nothing that moves a cursor"
+            );
             assert_eq!(result["content"][1]["text"], note);
             assert_eq!(result["structuredContent"]["taskId"], "t1");
         }
-        let mut asked = Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
+        let mut asked =
+            Task::submitted("t1".into(), "c1".into(), Timestamp::from_millis(0).unwrap());
         let mut words = Message::agent("May it?");
-        words.metadata.get_or_insert_default().insert(INPUT_REQUEST, json!({"wants": "approval"}));
+        words
+            .metadata
+            .get_or_insert_default()
+            .insert(INPUT_REQUEST, json!({"wants": "approval"}));
         asked.status = TaskStatus::new(TaskState::InputRequired).with_message(words);
         let result = serde_json::to_value(self::task("deep", &asked)).unwrap();
         let note = result["content"][0]["text"].as_str().unwrap();
-        assert!(note.contains("May it?") && note.contains("ask the user"), "{note}");
+        assert!(
+            note.contains("May it?") && note.contains("ask the user"),
+            "{note}"
+        );
     }
 }

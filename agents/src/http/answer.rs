@@ -31,7 +31,12 @@ enum Form {
 
 impl<'a> Answer<'a> {
     pub(super) fn new(turn: &'a Turn, settings: &'a HttpSettings) -> Self {
-        Self { turn, settings, left: settings.max_output, writer: None }
+        Self {
+            turn,
+            settings,
+            left: settings.max_output,
+            writer: None,
+        }
     }
 
     /// Takes the whole body. What came before it broke off stays.
@@ -53,7 +58,9 @@ impl<'a> Answer<'a> {
             Err(Broken::Told(why)) => Ok(Outcome::failed(why)),
             Err(Broken::Lost(error)) => {
                 tracing::warn!(task = %self.turn.task_id(), error = %error, "backend broke off");
-                Ok(Outcome::failed("the backend broke off in the middle of its answer"))
+                Ok(Outcome::failed(
+                    "the backend broke off in the middle of its answer",
+                ))
             }
         }
     }
@@ -74,7 +81,8 @@ impl<'a> Answer<'a> {
         while let Some(bytes) = self.chunk(&mut answer).await? {
             decoder.push(&bytes);
             for event in decoder.by_ref() {
-                let event = event.map_err(|_| Broken::told("an event of the backend makes no sense"))?;
+                let event =
+                    event.map_err(|_| Broken::told("an event of the backend makes no sense"))?;
                 if event.data.trim() == DONE {
                     return Ok(());
                 }
@@ -86,7 +94,9 @@ impl<'a> Answer<'a> {
         }
         match decoder.is_clean() {
             true => Ok(()),
-            false => Err(Broken::told("the backend broke off in the middle of its answer")),
+            false => Err(Broken::told(
+                "the backend broke off in the middle of its answer",
+            )),
         }
     }
 
@@ -108,14 +118,20 @@ impl<'a> Answer<'a> {
         while let Some(bytes) = self.chunk(&mut answer).await? {
             all.extend_from_slice(&bytes);
         }
-        let value: Value =
-            serde_json::from_slice(&all).map_err(|_| Broken::told("the answer of the backend is no JSON"))?;
+        let value: Value = serde_json::from_slice(&all)
+            .map_err(|_| Broken::told("the answer of the backend is no JSON"))?;
         match (self.found(&value), &self.settings.text_at) {
             (Some(text), _) => self.turn.write("answer", text).await,
             (None, Some(place)) => {
-                return Err(Broken::Told(format!("the answer of the backend has no text at `{place}`")));
+                return Err(Broken::Told(format!(
+                    "the answer of the backend has no text at `{place}`"
+                )));
             }
-            (None, None) => self.turn.artifact(Artifact::new("answer", Part::data(value))).await,
+            (None, None) => {
+                self.turn
+                    .artifact(Artifact::new("answer", Part::data(value)))
+                    .await
+            }
         }
         Ok(())
     }
@@ -126,7 +142,9 @@ impl<'a> Answer<'a> {
             all.extend_from_slice(&bytes);
         }
         if !all.is_empty() {
-            self.turn.artifact(Artifact::new("answer", Part::file(all, kind))).await;
+            self.turn
+                .artifact(Artifact::new("answer", Part::file(all, kind)))
+                .await;
         }
         Ok(())
     }
@@ -154,7 +172,9 @@ impl<'a> Answer<'a> {
 
     /// The next piece of the body, within the limit.
     async fn chunk(&mut self, answer: &mut HttpResponse) -> Result<Option<bytes::Bytes>, Broken> {
-        let Some(chunk) = answer.chunk().await else { return Ok(None) };
+        let Some(chunk) = answer.chunk().await else {
+            return Ok(None);
+        };
         let chunk = chunk.map_err(Broken::Lost)?;
         self.left = self.left.checked_sub(chunk.len()).ok_or_else(|| {
             Broken::Told(format!(
@@ -167,7 +187,10 @@ impl<'a> Answer<'a> {
 
     async fn write(&mut self, text: String) {
         if !text.is_empty() {
-            self.writer.get_or_insert_with(|| self.turn.writer("answer")).write(text).await;
+            self.writer
+                .get_or_insert_with(|| self.turn.writer("answer"))
+                .write(text)
+                .await;
         }
     }
 }
@@ -185,8 +208,17 @@ impl Broken {
 }
 
 fn form(answer: &HttpResponse) -> Form {
-    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("text/plain");
-    let essence = kind.split(';').next().unwrap_or(kind).trim().to_ascii_lowercase();
+    let kind = answer
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or("text/plain");
+    let essence = kind
+        .split(';')
+        .next()
+        .unwrap_or(kind)
+        .trim()
+        .to_ascii_lowercase();
     match essence.as_str() {
         "text/event-stream" => Form::Events,
         "application/x-ndjson" | "application/jsonl" | "application/json-lines" => Form::Lines,

@@ -10,7 +10,9 @@ use super::tool::Given;
 use crate::model::Call;
 
 /// What people say who agree.
-const CONSENT: &[&str] = &["yes", "y", "ok", "okay", "approve", "approved", "allow", "ja", "oui", "si"];
+const CONSENT: &[&str] = &[
+    "yes", "y", "ok", "okay", "approve", "approved", "allow", "ja", "oui", "si",
+];
 
 /// A question to the caller. Its id is that of the call, so it stays the same however often it is asked.
 pub(super) struct Ask {
@@ -22,26 +24,44 @@ pub(super) struct Ask {
 impl Ask {
     /// Whether a call may be made.
     pub(super) fn approval(call: &Call, has_changed: bool) -> Self {
-        let mut words = format!("May `{}` be called with {}? Answer yes or no.", call.name, given(call));
+        let mut words = format!(
+            "May `{}` be called with {}? Answer yes or no.",
+            call.name,
+            given(call)
+        );
         if has_changed {
-            words.insert_str(0, "The tool says something else of itself than when it was agreed to. ");
+            words.insert_str(
+                0,
+                "The tool says something else of itself than when it was agreed to. ",
+            );
         }
         Self::new(call, "approval", words)
     }
 
     /// To do what a tool of the caller's does.
     pub(super) fn tool(call: &Call) -> Self {
-        let words = format!("Please call `{}` with {} and answer with its result.", call.name, given(call));
+        let words = format!(
+            "Please call `{}` with {} and answer with its result.",
+            call.name,
+            given(call)
+        );
         Self::new(call, "tool-use", words)
     }
 
     /// What another agent wants to know, or to have.
     pub(super) fn child(call: &Call, question: &str, needs_auth: bool) -> Self {
         match needs_auth {
-            false => Self::new(call, "question", format!("`{}` asks: {question}", call.name)),
+            false => Self::new(
+                call,
+                "question",
+                format!("`{}` asks: {question}", call.name),
+            ),
             true => {
                 let words = format!("`{}` needs credentials: {question}", call.name);
-                Self { needs_auth, ..Self::new(call, "credentials", words) }
+                Self {
+                    needs_auth,
+                    ..Self::new(call, "credentials", words)
+                }
             }
         }
     }
@@ -52,13 +72,20 @@ impl Ask {
             "kind": "input-request", "requestId": call.id, "prompt": words, "sensitive": false,
             "wants": wants, "tool": call.name, "arguments": arguments,
         });
-        Self { words, request, needs_auth: false }
+        Self {
+            words,
+            request,
+            needs_auth: false,
+        }
     }
 
     pub(super) fn outcome(self) -> Outcome {
         if self.needs_auth {
             let mut message = Message::agent(self.words);
-            message.metadata.get_or_insert_default().insert(INPUT_REQUEST, self.request);
+            message
+                .metadata
+                .get_or_insert_default()
+                .insert(INPUT_REQUEST, self.request);
             message.extensions.push(INPUT_REQUEST.to_owned());
             return Outcome::AuthRequired(message);
         }
@@ -67,7 +94,11 @@ impl Ask {
 }
 
 fn given(call: &Call) -> &str {
-    if call.arguments.trim().is_empty() { "nothing" } else { &call.arguments }
+    if call.arguments.trim().is_empty() {
+        "nothing"
+    } else {
+        &call.arguments
+    }
 }
 
 /// Whether a message answers this call: one that names another call does not.
@@ -78,7 +109,9 @@ pub(super) fn fits(message: &Message, id: &str) -> bool {
 
 /// The result of a call, as a program gives it or as a person types it.
 pub(super) fn result(message: &Message, id: &str) -> Given {
-    let Some(given) = given_for(message, id) else { return Ok(prompt(message)) };
+    let Some(given) = given_for(message, id) else {
+        return Ok(prompt(message));
+    };
     match &given["error"] {
         Value::Null => Ok(text(&given["result"])),
         error => Err(text(error)),
@@ -92,7 +125,10 @@ pub(super) fn consent(message: &Message, id: &str) -> Result<(), String> {
         _ => None,
     });
     let said = match given_for(message, id) {
-        Some(given) => given["result"].get("approved").unwrap_or(&given["result"]).clone(),
+        Some(given) => given["result"]
+            .get("approved")
+            .unwrap_or(&given["result"])
+            .clone(),
         None => data.unwrap_or_else(|| Value::from(prompt(message))),
     };
     let words = text(&said);
@@ -108,5 +144,7 @@ fn given_for(message: &Message, id: &str) -> Option<Value> {
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }

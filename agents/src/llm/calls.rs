@@ -50,7 +50,13 @@ pub(super) fn open(happened: &[Happened]) -> (Vec<Open>, Option<&Message>) {
                     Step::ToolCalls { calls, .. } => {
                         let calls = calls.iter().cloned();
                         open = calls
-                            .map(|call| Open { call, started: false, task: None, caller: None, sent: 0 })
+                            .map(|call| Open {
+                                call,
+                                started: false,
+                                task: None,
+                                caller: None,
+                                sent: 0,
+                            })
                             .collect();
                     }
                     Step::ToolStarted { id, .. } => {
@@ -94,7 +100,10 @@ impl Calls<'_> {
         for (at, open) in open.into_iter().enumerate() {
             let Some(tool) = self.kit.tool(&open.call.name).cloned() else {
                 let names: Vec<_> = self.kit.0.iter().map(|tool| tool.name.as_str()).collect();
-                let why = format!("there is no tool of that name; there are: {}", names.join(", "));
+                let why = format!(
+                    "there is no tool of that name; there are: {}",
+                    names.join(", ")
+                );
                 self.record(&open.call, Err(why), happened).await;
                 continue;
             };
@@ -134,7 +143,8 @@ impl Calls<'_> {
                     let named = call.clone();
                     let span = spans::tool(&call);
                     let gone = async move {
-                        let (came, cost) = errand_of(&tool, &turn, &call, (errand, asked), leave).await;
+                        let (came, cost) =
+                            errand_of(&tool, &turn, &call, (errand, asked), leave).await;
                         if let Ok(given) = &came {
                             spans::given(&Span::current(), given);
                         }
@@ -156,7 +166,8 @@ impl Calls<'_> {
                 Err(error) => {
                     tracing::error!(%error, task = %self.turn.task_id(), "a tool panicked");
                     if let Some(call) = ids.remove(&error.id()) {
-                        self.record(&call, Err("the tool failed".to_owned()), happened).await;
+                        self.record(&call, Err("the tool failed".to_owned()), happened)
+                            .await;
                     }
                 }
             }
@@ -174,9 +185,13 @@ impl Calls<'_> {
     ) -> Next {
         let call = &open.call;
         let caller = self.turn.caller().name();
-        if !tool.settings.callers.is_empty() && !tool.settings.callers.iter().any(|name| name == caller) {
+        if !tool.settings.callers.is_empty()
+            && !tool.settings.callers.iter().any(|name| name == caller)
+        {
             // Our rights are not those of everybody who asks us.
-            return Next::Result(Err("refused: this tool may not be called for whoever asks".to_owned()));
+            return Next::Result(Err(
+                "refused: this tool may not be called for whoever asks".to_owned()
+            ));
         }
         if let (Some(task), Way::Agent(_)) = (&open.task, &tool.way) {
             return Next::Errand(match answer.take() {
@@ -193,7 +208,13 @@ impl Calls<'_> {
         }
         let must_ask = tool.settings.approval && !open.started;
         if must_ask || matches!(tool.way, Way::Client) {
-            let ask = || if must_ask { Ask::approval(call, tool.has_changed()) } else { Ask::tool(call) };
+            let ask = || {
+                if must_ask {
+                    Ask::approval(call, tool.has_changed())
+                } else {
+                    Ask::tool(call)
+                }
+            };
             let Some(answer) = answer.take_if(|answer| fits(answer, &call.id)) else {
                 return Next::Ask(ask());
             };
@@ -214,14 +235,20 @@ impl Calls<'_> {
     }
 
     async fn start(&self, call: &Call, happened: &mut Vec<Happened>) {
-        let step = Step::ToolStarted { id: call.id.clone(), name: call.name.clone() };
+        let step = Step::ToolStarted {
+            id: call.id.clone(),
+            name: call.name.clone(),
+        };
         step.tell(self.turn).await;
         happened.push(Happened::Did(step));
     }
 
     async fn spent(&self, call: &Call, cost: Cost, happened: &mut Vec<Happened>) {
         if cost != Cost::default() {
-            let step = Step::Spent { id: call.id.clone(), cost };
+            let step = Step::Spent {
+                id: call.id.clone(),
+                cost,
+            };
             step.tell(self.turn).await;
             happened.push(Happened::Did(step));
         }
@@ -230,7 +257,12 @@ impl Calls<'_> {
     async fn record(&self, call: &Call, given: Given, happened: &mut Vec<Happened>) {
         let failed = given.is_err();
         let result = given.unwrap_or_else(|why| format!("error: {why}"));
-        let step = Step::ToolResult { id: call.id.clone(), name: call.name.clone(), result, failed };
+        let step = Step::ToolResult {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            result,
+            failed,
+        };
         step.tell(self.turn).await;
         happened.push(Happened::Did(step));
     }
@@ -244,10 +276,16 @@ async fn errand_of(
     mut leave: Leave,
 ) -> (Result<Given, Ask>, Cost) {
     let without = |why: String| (Ok(tool.cleaned(Err(why))), Cost::default());
-    let Way::Agent(delegate) = &tool.way else { return without("this tool is no agent".to_owned()) };
+    let Way::Agent(delegate) = &tool.way else {
+        return without("this tool is no agent".to_owned());
+    };
     let limit = tool.settings.timeout;
-    leave.left = leave.left.within(Budget { time: Some(limit), ..Budget::default() });
-    let Ok(came) = tokio::time::timeout(limit, delegate.run(turn, &call.id, errand, &leave)).await else {
+    leave.left = leave.left.within(Budget {
+        time: Some(limit),
+        ..Budget::default()
+    });
+    let Ok(came) = tokio::time::timeout(limit, delegate.run(turn, &call.id, errand, &leave)).await
+    else {
         delegate.was_late();
         return without(format!("the agent took longer than {limit:?}"));
     };
@@ -259,10 +297,17 @@ async fn errand_of(
             if let Err(why) = delegate.cancel(&task, delegate.caller(turn)).await {
                 tracing::debug!(task = %turn.task_id(), why, "the other agent did not cancel");
             }
-            let why = format!("the agent asks more than {most} questions (max_questions), and was stopped");
+            let why = format!(
+                "the agent asks more than {most} questions (max_questions), and was stopped"
+            );
             (Ok(tool.cleaned(Err(why))), cost)
         }
-        Ok((Came::Asks { words, needs_auth, .. }, cost)) => {
+        Ok((
+            Came::Asks {
+                words, needs_auth, ..
+            },
+            cost,
+        )) => {
             let words = super::fence::clean(&words, tool.settings.max_output);
             (Err(Ask::child(call, &words, needs_auth)), cost)
         }
@@ -272,8 +317,14 @@ async fn errand_of(
 
 /// What another agent is told: the `message`, or all arguments if there is none.
 fn task_of(arguments: &Map<String, Value>) -> String {
-    let message = arguments.get("message").and_then(Value::as_str).filter(|_| arguments.len() == 1);
-    message.map_or_else(|| Value::Object(arguments.clone()).to_string(), str::to_owned)
+    let message = arguments
+        .get("message")
+        .and_then(Value::as_str)
+        .filter(|_| arguments.len() == 1);
+    message.map_or_else(
+        || Value::Object(arguments.clone()).to_string(),
+        str::to_owned,
+    )
 }
 
 fn arguments(call: &Call) -> Result<Map<String, Value>, String> {
@@ -285,7 +336,10 @@ fn arguments(call: &Call) -> Result<Map<String, Value>, String> {
 }
 
 /// The data of a part of a kind of its own, by that kind.
-pub(super) fn data_of_kind<'a>(message: &'a Message, kind: &str) -> impl Iterator<Item = Value> + 'a {
+pub(super) fn data_of_kind<'a>(
+    message: &'a Message,
+    kind: &str,
+) -> impl Iterator<Item = Value> + 'a {
     let kind = Value::from(kind).to_string();
     message.parts.iter().filter_map(move |part| {
         let told = part.metadata().and_then(|metadata| metadata.get("kind"));

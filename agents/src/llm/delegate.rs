@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use attache::jws::Signer;
 use attache::model::{
-    CancelTaskRequest, GetTaskRequest, Message, Object, Secret, SendMessageRequest, SendMessageResponse,
-    Task, TaskId, TaskState,
+    CancelTaskRequest, GetTaskRequest, Message, Object, Secret, SendMessageRequest,
+    SendMessageResponse, Task, TaskId, TaskState,
 };
 use attache::{Client, ClientBuilder, TaskStream, Turn};
 use tokio::sync::OnceCell;
@@ -60,7 +60,8 @@ impl Delegate {
         forward_caller: bool,
     ) -> Result<Self, String> {
         let parsed = url.parse().map_err(|_| "agent must be a url".to_owned())?;
-        attache::Http::check(&parsed).map_err(|_| "agent must begin with http:// or https://".to_owned())?;
+        attache::Http::check(&parsed)
+            .map_err(|_| "agent must begin with http:// or https://".to_owned())?;
         let mut builder = Client::builder();
         for (name, value) in headers {
             let wrong = |_| format!("`{name}` cannot be sent as a header");
@@ -70,7 +71,10 @@ impl Delegate {
             url: url.trim_end_matches('/').to_owned(),
             builder,
             client: OnceCell::new(),
-            onward: Onward { forward_caller, signer: None },
+            onward: Onward {
+                forward_caller,
+                signer: None,
+            },
             breaker: Breaker::new(MAX_FAILURES, PAUSE),
         })
     }
@@ -93,20 +97,32 @@ impl Delegate {
         leave: &Leave,
     ) -> Result<(Came, Cost), String> {
         let time = leave.left.time.unwrap_or(MAX_TIME);
-        let about = onward::Errand { lineage: None, time };
+        let about = onward::Errand {
+            lineage: None,
+            time,
+        };
         match errand {
             Errand::Begin(text) => {
                 // Before anything is sent to anybody.
                 let lineage = Lineage::of(turn).further(&self.url, leave)?;
                 if !self.breaker.allows() {
-                    return Err("the agent is not available, and is left alone for a while".to_owned());
+                    return Err(
+                        "the agent is not available, and is left alone for a while".to_owned()
+                    );
                 }
-                let about = onward::Errand { lineage: Some(&lineage), time };
-                self.send(turn, id, message(turn, id, text, &lineage), about).await
+                let about = onward::Errand {
+                    lineage: Some(&lineage),
+                    time,
+                };
+                self.send(turn, id, message(turn, id, text, &lineage), about)
+                    .await
             }
             Errand::Answer(task, answer) => {
                 let client = self.client(turn, about).await?;
-                let now = client.get_task(GetTaskRequest { id: task.clone(), ..Default::default() });
+                let now = client.get_task(GetTaskRequest {
+                    id: task.clone(),
+                    ..Default::default()
+                });
                 match Box::pin(now).await {
                     // It went on without the answer, or heard it before we were cut off.
                     Ok(now) if !now.status.state.is_interrupted() => {
@@ -114,12 +130,19 @@ impl Delegate {
                     }
                     _ => {
                         let parts = answer.parts;
-                        let answer = Message { parts, ..Message::user("") }.in_task(task);
+                        let answer = Message {
+                            parts,
+                            ..Message::user("")
+                        }
+                        .in_task(task);
                         self.send(turn, id, answer, about).await
                     }
                 }
             }
-            Errand::Follow(task) => self.follow(self.client(turn, about).await?.follow(task, None)).await,
+            Errand::Follow(task) => {
+                self.follow(self.client(turn, about).await?.follow(task, None))
+                    .await
+            }
         }
     }
 
@@ -130,9 +153,18 @@ impl Delegate {
 
     /// Asks for a task to be stopped that was begun for somebody.
     pub(super) async fn cancel(&self, id: &TaskId, caller: Option<&str>) -> Result<(), String> {
-        let client = self.onward.later(self.found().await?, caller).map_err(|error| self.lost(&error))?;
-        let asked = client.cancel_task(CancelTaskRequest { id: id.clone(), ..Default::default() });
-        Box::pin(asked).await.map(drop).map_err(|error| self.lost(&error))
+        let client = self
+            .onward
+            .later(self.found().await?, caller)
+            .map_err(|error| self.lost(&error))?;
+        let asked = client.cancel_task(CancelTaskRequest {
+            id: id.clone(),
+            ..Default::default()
+        });
+        Box::pin(asked)
+            .await
+            .map(drop)
+            .map_err(|error| self.lost(&error))
     }
 
     /// Writes down whose task it is as soon as that is known: after a restart it is followed, not begun again.
@@ -144,7 +176,11 @@ impl Delegate {
         about: onward::Errand<'_>,
     ) -> Result<(Came, Cost), String> {
         // The same for every try of the same turn, and for no other.
-        let place = turn.task().history.iter().rposition(|said| **said == *turn.message());
+        let place = turn
+            .task()
+            .history
+            .iter()
+            .rposition(|said| **said == *turn.message());
         let key = format!("{}:{id}:{}", turn.task_id(), place.unwrap_or(0));
         let client = self
             .client(turn, about)
@@ -163,23 +199,35 @@ impl Delegate {
         }
         if let Some(task) = stream.task() {
             let caller = self.caller(turn).map(str::to_owned);
-            Step::Delegated { id: id.to_owned(), task: task.id.clone(), caller }.tell(turn).await;
+            Step::Delegated {
+                id: id.to_owned(),
+                task: task.id.clone(),
+                caller,
+            }
+            .tell(turn)
+            .await;
         }
         self.follow(stream).await
     }
 
     async fn follow(&self, stream: TaskStream) -> Result<(Came, Cost), String> {
-        let ended = Box::pin(stream.cancel_on_drop().finish()).await.map_err(|error| self.lost(&error))?;
+        let ended = Box::pin(stream.cancel_on_drop().finish())
+            .await
+            .map_err(|error| self.lost(&error))?;
         self.breaker.note(None);
         match ended {
-            SendMessageResponse::Message(message) => Ok((Came::Done(message.text()), Cost::default())),
+            SendMessageResponse::Message(message) => {
+                Ok((Came::Done(message.text()), Cost::default()))
+            }
             SendMessageResponse::Task(task) => Ok((came(&task), Cost::of(&task))),
         }
     }
 
     /// A client for one turn, with what goes along with its message.
     async fn client(&self, turn: &Turn, about: onward::Errand<'_>) -> Result<Client, String> {
-        self.onward.client(self.found().await?, turn, about).map_err(|error| self.lost(&error))
+        self.onward
+            .client(self.found().await?, turn, about)
+            .map_err(|error| self.lost(&error))
     }
 
     /// Why it gave no answer, in words for the model.
@@ -195,20 +243,38 @@ impl Delegate {
 
     async fn found(&self) -> Result<Client, String> {
         // On the heap, like every exchange here: it is deep itself.
-        let found = self.client.get_or_try_init(|| Box::pin(self.builder.discover(&self.url)));
+        let found = self
+            .client
+            .get_or_try_init(|| Box::pin(self.builder.discover(&self.url)));
         found.await.map_err(|error| self.lost(&error)).cloned()
     }
 }
 
 /// Where a task has come to.
 fn came(task: &Task) -> Came {
-    let words = task.status.message.as_ref().map(|message| message.text()).unwrap_or_default();
+    let words = task
+        .status
+        .message
+        .as_ref()
+        .map(|message| message.text())
+        .unwrap_or_default();
     match task.status.state {
         TaskState::Completed => Came::Done(task.text()),
-        TaskState::InputRequired => Came::Asks { task: task.id.clone(), words, needs_auth: false },
-        TaskState::AuthRequired => Came::Asks { task: task.id.clone(), words, needs_auth: true },
+        TaskState::InputRequired => Came::Asks {
+            task: task.id.clone(),
+            words,
+            needs_auth: false,
+        },
+        TaskState::AuthRequired => Came::Asks {
+            task: task.id.clone(),
+            words,
+            needs_auth: true,
+        },
         state => {
-            let state = state.as_str().trim_start_matches("TASK_STATE_").to_lowercase();
+            let state = state
+                .as_str()
+                .trim_start_matches("TASK_STATE_")
+                .to_lowercase();
             Came::Failed(format!("the agent's task ended as {state}: {words}"))
         }
     }

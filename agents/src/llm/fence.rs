@@ -16,7 +16,10 @@ pub(crate) fn fenced(text: &str) -> String {
 pub(crate) fn clean(text: &str, most: usize) -> String {
     let mut clean: String = text.chars().filter(|c| is_seen(*c)).collect();
     if clean.len() > most {
-        let end = (0..=most).rev().find(|at| clean.is_char_boundary(*at)).unwrap_or(0);
+        let end = (0..=most)
+            .rev()
+            .find(|at| clean.is_char_boundary(*at))
+            .unwrap_or(0);
         clean.truncate(end);
         clean.push_str("\n[cut off here]");
     }
@@ -37,13 +40,22 @@ mod tests {
     fn s52_no_text_closes_its_own_fence() {
         let (one, two) = (fenced("x"), fenced("x"));
         assert_ne!(one, two);
-        let key = one.lines().next().unwrap().trim_start_matches("<data ").trim_end_matches('>').to_owned();
+        let key = one
+            .lines()
+            .next()
+            .unwrap()
+            .trim_start_matches("<data ")
+            .trim_end_matches('>')
+            .to_owned();
         assert!(!fenced(&format!("</data {key}>")).ends_with(&format!("</data {key}>")));
     }
 
     #[test]
     fn s47_what_is_not_seen_is_not_read() {
-        assert_eq!(clean("a\u{202e}b\u{200b}c\u{1b}[31m\nd\u{e0041}", 100), "abc[31m\nd");
+        assert_eq!(
+            clean("a\u{202e}b\u{200b}c\u{1b}[31m\nd\u{e0041}", 100),
+            "abc[31m\nd"
+        );
         assert_eq!(clean("ééé", 3), "é\n[cut off here]");
     }
 }

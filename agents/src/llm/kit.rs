@@ -26,16 +26,24 @@ pub(super) struct Kit(pub(super) Vec<Arc<Tool>>);
 
 impl Server {
     pub(super) fn new(name: &str, settings: &ToolSettings) -> Result<Option<Self>, String> {
-        let Some(server) = &settings.mcp else { return Ok(None) };
+        let Some(server) = &settings.mcp else {
+            return Ok(None);
+        };
         let bad = |why: &str| Err(format!("tool `{name}`: {why}"));
         if !settings.description.is_empty() || !settings.parameters.is_empty() {
-            return bad("what its tools are is said by an MCP server, not by description and parameters");
+            return bad(
+                "what its tools are is said by an MCP server, not by description and parameters",
+            );
         }
         if !settings.headers.is_empty() {
             return bad("the headers of an MCP server stand in its own section");
         }
         let link = Link::new(server.clone()).map_err(|why| format!("tool `{name}`: {why}"))?;
-        Ok(Some(Self { name: name.to_owned(), settings: settings.clone(), link: Arc::new(link) }))
+        Ok(Some(Self {
+            name: name.to_owned(),
+            settings: settings.clone(),
+            link: Arc::new(link),
+        }))
     }
 
     pub(super) fn repeats(&self) -> bool {
@@ -53,7 +61,10 @@ impl Kit {
         for server in servers {
             let catalog = server.link.catalog().await;
             let catalog = catalog.map_err(|absent| {
-                format!("the tools of `{}` are not there: {}", server.name, absent.words)
+                format!(
+                    "the tools of `{}` are not there: {}",
+                    server.name, absent.words
+                )
             })?;
             for listed in &catalog.tools {
                 let name = kit.free(&server.name, &listed.name);
@@ -69,7 +80,11 @@ impl Kit {
 
     /// All of them, as the model is told of them.
     pub(super) fn offers(&self) -> Vec<Value> {
-        self.0.iter().filter(|tool| !tool.is_gone()).map(|tool| tool.offer()).collect()
+        self.0
+            .iter()
+            .filter(|tool| !tool.is_gone())
+            .map(|tool| tool.offer())
+            .collect()
     }
 
     /// Why a call cannot ever be made: its tool has vanished since the model was told of it.
@@ -80,15 +95,28 @@ impl Kit {
 
     /// A name that models can say, and that no other tool has; the same for the same tool, whenever it is asked for.
     fn free(&self, server: &str, tool: &str) -> String {
-        let legal = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+        let legal = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+                c
+            } else {
+                '_'
+            }
+        };
         let name: String = format!("{server}_{tool}").chars().map(legal).collect();
         if name.len() <= MAX_NAME && self.tool(&name).is_none() {
             return name;
         }
         let digest = Sha256::digest(format!("{server}\n{tool}"));
-        let digits: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let digits: String = digest
+            .iter()
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         // Every character is one byte long here.
-        format!("{}_{digits}", &name[..name.len().min(MAX_NAME - digits.len() - 1)])
+        format!(
+            "{}_{digits}",
+            &name[..name.len().min(MAX_NAME - digits.len() - 1)]
+        )
     }
 }
 
@@ -100,7 +128,14 @@ fn tool(server: &Server, listed: &Arc<Listed>, name: String) -> Tool {
         approval: server.settings.approval || named || listed.standing == Standing::Changed,
         ..server.settings.clone()
     };
-    Tool { name, settings, way: Way::Mcp(Distant { link: server.link.clone(), listed: listed.clone() }) }
+    Tool {
+        name,
+        settings,
+        way: Way::Mcp(Distant {
+            link: server.link.clone(),
+            listed: listed.clone(),
+        }),
+    }
 }
 
 /// Some endpoints refuse an object that does not say what it has.
@@ -108,6 +143,8 @@ fn parameters(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut schema = schema.clone();
     schema.remove("$schema");
     schema.entry("type").or_insert_with(|| "object".into());
-    schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    schema
+        .entry("properties")
+        .or_insert_with(|| Value::Object(Map::new()));
     schema
 }

@@ -39,6 +39,9 @@ pub(super) fn given(span: &Span, given: &Given) {
         failed(span, "tool");
     }
     if records_content() {
-        span.record("gen_ai.tool.call.result", given.as_ref().map_or_else(String::as_str, String::as_str));
+        span.record(
+            "gen_ai.tool.call.result",
+            given.as_ref().map_or_else(String::as_str, String::as_str),
+        );
     }
 }

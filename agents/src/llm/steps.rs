@@ -19,11 +19,21 @@ pub(super) enum Step {
     /// The model has thought aloud.
     Reasoning { text: String },
     /// The model wants tools to be called, and said this before.
-    ToolCalls { text: String, calls: Vec<Call>, usage: Usage },
+    ToolCalls {
+        text: String,
+        calls: Vec<Call>,
+        usage: Usage,
+    },
     /// A tool is about to be called.
     ToolStarted { id: String, name: String },
     /// A tool says how its call goes.
-    ToolProgress { id: String, name: String, progress: f64, total: Option<f64>, text: String },
+    ToolProgress {
+        id: String,
+        name: String,
+        progress: f64,
+        total: Option<f64>,
+        text: String,
+    },
     /// Another agent works on a call, as this task of its own; for whom, if that was signed.
     Delegated {
         id: String,
@@ -34,7 +44,12 @@ pub(super) enum Step {
     /// What the work of another agent on a call has cost.
     Spent { id: String, cost: Cost },
     /// What became of a call.
-    ToolResult { id: String, name: String, result: String, failed: bool },
+    ToolResult {
+        id: String,
+        name: String,
+        result: String,
+        failed: bool,
+    },
 }
 
 /// Something that happened.
@@ -49,7 +64,11 @@ pub(super) enum Happened {
 impl Step {
     /// Tells the caller, and so the log.
     pub(super) async fn tell(&self, turn: &Turn) {
-        let mut message = Message { role: Role::Agent, parts: vec![self.part()], ..Message::default() };
+        let mut message = Message {
+            role: Role::Agent,
+            parts: vec![self.part()],
+            ..Message::default()
+        };
         let mut metadata = Object::new();
         metadata.insert(STEP, serde_json::to_value(self).unwrap_or_default());
         message.metadata = Some(metadata);
@@ -61,17 +80,31 @@ impl Step {
         Part::data(match self {
             Self::Reasoning { text } => json!({"type": "reasoning", "text": text}),
             Self::ToolCalls { text, calls, .. } => {
-                let calls: Vec<_> =
-                    calls.iter().map(|call| json!({"id": call.id, "name": call.name})).collect();
+                let calls: Vec<_> = calls
+                    .iter()
+                    .map(|call| json!({"id": call.id, "name": call.name}))
+                    .collect();
                 json!({"type": "tool-calls", "text": text, "calls": calls})
             }
-            Self::ToolStarted { id, name } => json!({"type": "tool-started", "id": id, "name": name}),
-            Self::ToolProgress { id, name, progress, total, text } => {
+            Self::ToolStarted { id, name } => {
+                json!({"type": "tool-started", "id": id, "name": name})
+            }
+            Self::ToolProgress {
+                id,
+                name,
+                progress,
+                total,
+                text,
+            } => {
                 json!({"type": "tool-progress", "id": id, "name": name, "progress": progress, "total": total, "text": text})
             }
-            Self::Delegated { id, task, .. } => json!({"type": "delegated", "id": id, "taskId": task}),
+            Self::Delegated { id, task, .. } => {
+                json!({"type": "delegated", "id": id, "taskId": task})
+            }
             Self::Spent { id, cost } => json!({"type": "spent", "id": id, "usage": cost}),
-            Self::ToolResult { id, name, failed, .. } => {
+            Self::ToolResult {
+                id, name, failed, ..
+            } => {
                 json!({"type": "tool-result", "id": id, "name": name, "failed": failed})
             }
         })
@@ -84,7 +117,13 @@ pub(super) fn of(task: &Task) -> Vec<Happened> {
     said.filter_map(|message| match message.role {
         Role::User => Some(Happened::Heard((**message).clone())),
         // A message that only says it is from an agent has no step.
-        _ => message.metadata.as_ref()?.get(STEP)?.read().ok().map(Happened::Did),
+        _ => message
+            .metadata
+            .as_ref()?
+            .get(STEP)?
+            .read()
+            .ok()
+            .map(Happened::Did),
     })
     .collect()
 }

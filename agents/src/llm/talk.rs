@@ -7,9 +7,17 @@ use super::fence::{self, fenced};
 use super::steps::{Happened, Step};
 
 /// The messages for the model.
-pub(super) fn messages(system: &str, earlier: &[Task], memory: usize, happened: &[Happened]) -> Vec<Value> {
-    let rules =
-        if system.is_empty() { fence::RULE.to_owned() } else { format!("{system}\n\n{}", fence::RULE) };
+pub(super) fn messages(
+    system: &str,
+    earlier: &[Task],
+    memory: usize,
+    happened: &[Happened],
+) -> Vec<Value> {
+    let rules = if system.is_empty() {
+        fence::RULE.to_owned()
+    } else {
+        format!("{system}\n\n{}", fence::RULE)
+    };
     let mut messages = vec![json!({"role": "system", "content": rules})];
     messages.extend(remembered(earlier, memory));
     let mut open = 0_usize;
@@ -17,19 +25,26 @@ pub(super) fn messages(system: &str, earlier: &[Task], memory: usize, happened: 
         match one {
             // What was heard while calls were open is the answer to one, and in its result.
             Happened::Heard(_) if open > 0 => {}
-            Happened::Heard(message) => messages.push(json!({"role": "user", "content": prompt(message)})),
+            Happened::Heard(message) => {
+                messages.push(json!({"role": "user", "content": prompt(message)}))
+            }
             Happened::Did(Step::ToolCalls { text, calls, .. }) => {
                 open = calls.len();
                 let calls = calls.iter().map(|call| {
                     let function = json!({"name": call.name, "arguments": call.arguments});
                     json!({"id": call.id, "type": "function", "function": function})
                 });
-                let (content, calls) = ((!text.is_empty()).then_some(text), calls.collect::<Vec<_>>());
-                messages.push(json!({"role": "assistant", "content": content, "tool_calls": calls}));
+                let (content, calls) = (
+                    (!text.is_empty()).then_some(text),
+                    calls.collect::<Vec<_>>(),
+                );
+                messages
+                    .push(json!({"role": "assistant", "content": content, "tool_calls": calls}));
             }
             Happened::Did(Step::ToolResult { id, result, .. }) => {
                 open = open.saturating_sub(1);
-                messages.push(json!({"role": "tool", "tool_call_id": id, "content": fenced(result)}));
+                messages
+                    .push(json!({"role": "tool", "tool_call_id": id, "content": fenced(result)}));
             }
             Happened::Did(
                 Step::Reasoning { .. }
@@ -47,9 +62,16 @@ pub(super) fn messages(system: &str, earlier: &[Task], memory: usize, happened: 
 fn remembered(earlier: &[Task], mut room: usize) -> Vec<Value> {
     let mut messages = Vec::new();
     for task in earlier.iter().rev() {
-        let asked = task.history.iter().find(|message| message.role == Role::User);
-        let (Some(asked), answer) = (asked.map(|asked| prompt(asked)), task.text()) else { continue };
-        let Some(left) = room.checked_sub(asked.len() + answer.len()) else { break };
+        let asked = task
+            .history
+            .iter()
+            .find(|message| message.role == Role::User);
+        let (Some(asked), answer) = (asked.map(|asked| prompt(asked)), task.text()) else {
+            continue;
+        };
+        let Some(left) = room.checked_sub(asked.len() + answer.len()) else {
+            break;
+        };
         room = left;
         if !answer.is_empty() {
             messages.push(json!({"role": "assistant", "content": answer}));
@@ -68,7 +90,10 @@ pub(super) fn prompt(message: &Message) -> String {
             Content::Text(text) => text.clone(),
             Content::Data(data) => data.get().to_owned(),
             Content::Raw(_) | Content::Url(_) => {
-                format!("[file {name}, {}]", part.media_type().unwrap_or("unknown type"))
+                format!(
+                    "[file {name}, {}]",
+                    part.media_type().unwrap_or("unknown type")
+                )
             }
         }
     });

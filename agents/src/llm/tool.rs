@@ -81,7 +81,9 @@ impl Tool {
             ));
         }
         if settings.client && settings.approval {
-            return Err(format!("tool `{name}` is the caller's own, and needs no approval"));
+            return Err(format!(
+                "tool `{name}` is the caller's own, and needs no approval"
+            ));
         }
         Ok(())
     }
@@ -89,25 +91,32 @@ impl Tool {
     /// One that is no MCP server's, and was checked.
     pub(super) fn new(name: &str, settings: ToolSettings) -> Result<Self, String> {
         let way = way(&settings).map_err(|why| format!("tool `{name}`: {why}"))?;
-        Ok(Self { name: name.to_owned(), settings, way })
+        Ok(Self {
+            name: name.to_owned(),
+            settings,
+            way,
+        })
     }
 
     /// The tool as the model is told of it.
     pub(super) fn offer(&self) -> Value {
-        let message =
-            json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]});
+        let message = json!({"type": "object", "properties": {"message": {"type": "string"}}, "required": ["message"]});
         let parameters = match (&self.way, self.settings.parameters.is_empty()) {
             (_, false) => Value::Object(self.settings.parameters.clone()),
             (Way::Agent(_), true) => message,
             (_, true) => json!({"type": "object", "properties": {}}),
         };
-        let function =
-            json!({"name": self.name, "description": self.settings.description, "parameters": parameters});
+        let function = json!({"name": self.name, "description": self.settings.description, "parameters": parameters});
         json!({"type": "function", "function": function})
     }
 
     /// Calls it. Anything but an agent and the caller, who have ways of their own.
-    pub(super) async fn call(&self, turn: &Turn, call: &Call, arguments: &Map<String, Value>) -> Given {
+    pub(super) async fn call(
+        &self,
+        turn: &Turn,
+        call: &Call,
+        arguments: &Map<String, Value>,
+    ) -> Given {
         let body = Value::Object(arguments.clone()).to_string();
         let called = async {
             match &self.way {
@@ -115,12 +124,17 @@ impl Tool {
                 Way::Command(command) => command.call(turn, body).await,
                 Way::Http(place) => self.post(turn, call, body, place).await,
                 Way::Mcp(distant) => self.ask(turn, call, arguments, distant).await,
-                Way::Agent(_) | Way::Client => Err("this tool cannot be called like that".to_owned()),
+                Way::Agent(_) | Way::Client => {
+                    Err("this tool cannot be called like that".to_owned())
+                }
             }
         };
         match timeout(self.settings.timeout, called).await {
             Ok(given) => self.cleaned(given),
-            Err(_) => Err(format!("the tool took longer than {:?}", self.settings.timeout)),
+            Err(_) => Err(format!(
+                "the tool took longer than {:?}",
+                self.settings.timeout
+            )),
         }
     }
 
@@ -165,7 +179,14 @@ impl Tool {
         Distant { link, listed }: &Distant,
     ) -> Result<Given, CallFailed> {
         let trace = turn.trace();
-        let asked = link.ask(listed, arguments.clone(), self.settings.timeout, trace.as_ref()).await;
+        let asked = link
+            .ask(
+                listed,
+                arguments.clone(),
+                self.settings.timeout,
+                trace.as_ref(),
+            )
+            .await;
         let mut asked = match asked {
             Ok(asked) => asked,
             Err(absent) => return Ok(Err(absent.words)),
@@ -176,7 +197,15 @@ impl Tool {
                     let (id, name) = (call.id.clone(), call.name.clone());
                     let text = clean(&progress.words.unwrap_or_default(), MAX_PROGRESS);
                     let (progress, total) = (progress.so_far, progress.total);
-                    Step::ToolProgress { id, name, progress, total, text }.tell(turn).await;
+                    Step::ToolProgress {
+                        id,
+                        name,
+                        progress,
+                        total,
+                        text,
+                    }
+                    .tell(turn)
+                    .await;
                 }
                 Heard::Result(result) => {
                     let has_failed = result.is_error == Some(true);
@@ -198,14 +227,27 @@ impl Tool {
         for (name, value) in &place.headers {
             request = request.header(name, value);
         }
-        let request = request.body(Bytes::from(body)).map_err(|_| "the call cannot be sent".to_owned())?;
-        let answer = place.door.send(request).await.map_err(|_| "the tool cannot be reached".to_owned())?;
+        let request = request
+            .body(Bytes::from(body))
+            .map_err(|_| "the call cannot be sent".to_owned())?;
+        let answer = place
+            .door
+            .send(request)
+            .await
+            .map_err(|_| "the tool cannot be reached".to_owned())?;
         let status = answer.status();
         // Beyond the limit it would be cut off anyway; this much more is read so that the cut is seen.
         let most = self.settings.max_output.saturating_mul(4).max(4 << 10);
-        let body = answer.read(most).await.map_err(|_| "the tool broke off, or said too much".to_owned())?;
+        let body = answer
+            .read(most)
+            .await
+            .map_err(|_| "the tool broke off, or said too much".to_owned())?;
         let text = String::from_utf8_lossy(&body).into_owned();
-        if status.is_success() { Ok(text) } else { Err(format!("the tool failed: {status}\n{text}")) }
+        if status.is_success() {
+            Ok(text)
+        } else {
+            Err(format!("the tool failed: {status}\n{text}"))
+        }
     }
 }
 
@@ -213,7 +255,8 @@ impl Tool {
 async fn hand_over(turn: &Turn, call: &Call, files: Vec<Part>) {
     for (at, file) in files.into_iter().enumerate() {
         let name = file.filename().unwrap_or(&call.name).to_owned();
-        turn.artifact(Artifact::new(name, file).with_id(format!("{}-{at}", call.id))).await;
+        turn.artifact(Artifact::new(name, file).with_id(format!("{}-{at}", call.id)))
+            .await;
     }
 }
 
@@ -229,8 +272,16 @@ fn way(settings: &ToolSettings) -> Result<Way, String> {
         let wrong = || "http must begin with http:// or https:// and name a host".to_owned();
         let url: Uri = url.parse().map_err(|_| wrong())?;
         Door::check(&url).map_err(|_| wrong())?;
-        let headers = settings.headers.iter().map(header).collect::<Result<_, _>>()?;
-        return Ok(Way::Http(Box::new(Place { url, headers, door: Door::new() })));
+        let headers = settings
+            .headers
+            .iter()
+            .map(header)
+            .collect::<Result<_, _>>()?;
+        return Ok(Way::Http(Box::new(Place {
+            url,
+            headers,
+            door: Door::new(),
+        })));
     }
     command(settings)
 }
@@ -254,7 +305,9 @@ fn command(_: &ToolSettings) -> Result<Way, String> {
 }
 
 fn header((name, value): (&String, &Secret)) -> Result<(HeaderName, HeaderValue), String> {
-    let sent = HeaderName::try_from(name.as_str()).ok().zip(HeaderValue::try_from(value.expose()).ok());
+    let sent = HeaderName::try_from(name.as_str())
+        .ok()
+        .zip(HeaderValue::try_from(value.expose()).ok());
     let (name, mut value) = sent.ok_or_else(|| format!("`{name}` cannot be sent as a header"))?;
     value.set_sensitive(true);
     Ok((name, value))

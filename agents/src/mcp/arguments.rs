@@ -14,7 +14,10 @@ pub(crate) struct Wrong {
 }
 
 /// Looks for the first thing that is wrong.
-pub(crate) fn check(arguments: &Map<String, Value>, schema: &Map<String, Value>) -> Result<(), Wrong> {
+pub(crate) fn check(
+    arguments: &Map<String, Value>,
+    schema: &Map<String, Value>,
+) -> Result<(), Wrong> {
     object(arguments, schema, "", 0)
 }
 
@@ -24,11 +27,24 @@ fn object(
     path: &str,
     depth: usize,
 ) -> Result<(), Wrong> {
-    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let below = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    let required = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     for name in required.filter_map(Value::as_str) {
         if !given.contains_key(name) {
-            return Err(Wrong { field: below(name), why: "is missing".to_owned() });
+            return Err(Wrong {
+                field: below(name),
+                why: "is missing".to_owned(),
+            });
         }
     }
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -37,7 +53,10 @@ fn object(
         match properties.and_then(|properties| properties.get(name)) {
             Some(schema) => one(value, schema, &below(name), depth + 1)?,
             None if is_closed => {
-                return Err(Wrong { field: below(name), why: "is not known".to_owned() });
+                return Err(Wrong {
+                    field: below(name),
+                    why: "is not known".to_owned(),
+                });
             }
             None => {}
         }
@@ -46,8 +65,15 @@ fn object(
 }
 
 fn one(value: &Value, schema: &Value, path: &str, depth: usize) -> Result<(), Wrong> {
-    let Some(schema) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else { return Ok(()) };
-    let wrong = |why: String| Err(Wrong { field: path.to_owned(), why });
+    let Some(schema) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else {
+        return Ok(());
+    };
+    let wrong = |why: String| {
+        Err(Wrong {
+            field: path.to_owned(),
+            why,
+        })
+    };
     let kinds: Vec<&str> = match schema.get("type") {
         Some(Value::String(kind)) => vec![kind],
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
@@ -65,7 +91,9 @@ fn one(value: &Value, schema: &Value, path: &str, depth: usize) -> Result<(), Wr
     match value {
         Value::Object(given) => object(given, schema, path, depth),
         Value::Array(given) => {
-            let Some(items) = schema.get("items") else { return Ok(()) };
+            let Some(items) = schema.get("items") else {
+                return Ok(());
+            };
             let mut all = given.iter().enumerate();
             all.try_for_each(|(at, item)| one(item, items, &format!("{path}[{at}]"), depth + 1))
         }
@@ -112,10 +140,19 @@ mod tests {
         for (given, why) in [
             (json!({}), "zone is missing"),
             (json!({"zone": 1}), "zone must be of type string"),
-            (json!({"zone": "", "unit": "K"}), r#"unit must be one of "C", "F""#),
-            (json!({"zone": "", "days": [1, "x"]}), "days[1] must be of type integer"),
+            (
+                json!({"zone": "", "unit": "K"}),
+                r#"unit must be one of "C", "F""#,
+            ),
+            (
+                json!({"zone": "", "days": [1, "x"]}),
+                "days[1] must be of type integer",
+            ),
             (json!({"zone": "", "place": {}}), "place.city is missing"),
-            (json!({"zone": "", "much": "x"}), "much must be of type number or null"),
+            (
+                json!({"zone": "", "much": "x"}),
+                "much must be of type number or null",
+            ),
             (json!({"zone": "", "zoo": 1}), "zoo is not known"),
         ] {
             assert_eq!(look(given), Err(why.to_owned()));

@@ -68,7 +68,10 @@ impl Asked {
     ) -> Result<Self, Absent> {
         // Held until we know by which name the server tells of it: none that comes at once is missed.
         let mut waiting = live.listener.waiting.lock().await;
-        let handle = live.service.send_request_with_option(request, PeerRequestOptions::no_options()).await;
+        let handle = live
+            .service
+            .send_request_with_option(request, PeerRequestOptions::no_options())
+            .await;
         let handle = handle.map_err(|error| Absent::new("has just gone", error))?;
         waiting.insert(handle.progress_token.clone(), tell);
         drop(waiting);
@@ -88,7 +91,9 @@ impl Asked {
     /// What is heard next. After a result or a failure there is nothing more.
     pub(crate) async fn next(&mut self) -> Heard {
         loop {
-            let Some(handle) = &mut self.handle else { return Heard::Failed(CallFailed::Cut) };
+            let Some(handle) = &mut self.handle else {
+                return Heard::Failed(CallFailed::Cut);
+            };
             tokio::select! {
                 biased;
                 Some(progress) = self.progress.recv() => {
@@ -149,7 +154,9 @@ impl Drop for Asked {
 fn heard(answer: Result<ServerResult, ServiceError>) -> Heard {
     Heard::Failed(match answer {
         Ok(ServerResult::CallToolResult(result)) => return Heard::Result(Box::new(result)),
-        Ok(ServerResult::InputRequiredResult(_)) => CallFailed::Odd("it asks for more, which a tool may not"),
+        Ok(ServerResult::InputRequiredResult(_)) => {
+            CallFailed::Odd("it asks for more, which a tool may not")
+        }
         Ok(_) => CallFailed::Odd("its answer is none of a tool"),
         Err(ServiceError::McpError(error)) => CallFailed::Refused(Box::new(error)),
         Err(_) => CallFailed::Cut,

@@ -26,13 +26,30 @@ impl Child {
         settings: &McpServerSettings,
         tasks: &TaskTracker,
     ) -> io::Result<(Self, ChildStdout, ChildStdin)> {
-        let (program, args) = settings.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (program, args) = settings
+            .command
+            .split_first()
+            .ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
-        command.args(args).env_clear().envs(environment(&settings.pass_env, &settings.env));
+        command
+            .args(args)
+            .env_clear()
+            .envs(environment(&settings.pass_env, &settings.env));
         let (group, leader, pipes) = Group::start(command, settings.folder.as_deref())?;
-        let Pipes { stdin, stdout, stderr } = pipes;
+        let Pipes {
+            stdin,
+            stdout,
+            stderr,
+        } = pipes;
         tasks.spawn(log(stderr, program.clone()));
-        Ok((Self { _group: group, _leader: leader }, stdout, stdin))
+        Ok((
+            Self {
+                _group: group,
+                _leader: leader,
+            },
+            stdout,
+            stdin,
+        ))
     }
 }
 

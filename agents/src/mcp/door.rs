@@ -20,7 +20,8 @@ use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
 use rmcp::transport::streamable_http_client::{
-    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
 
@@ -64,23 +65,42 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 impl Door {
     pub(super) fn new(most: usize, session: Arc<Session>) -> Self {
-        Self { http: Http::new(), session, most }
+        Self {
+            http: Http::new(),
+            session,
+            most,
+        }
     }
 
-    async fn send(&self, request: Builder, headers: Headers, body: Bytes) -> Result<HttpResponse, Wrong> {
-        let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+    async fn send(
+        &self,
+        request: Builder,
+        headers: Headers,
+        body: Bytes,
+    ) -> Result<HttpResponse, Wrong> {
+        let request = headers.into_iter().fold(request, |request, (name, value)| {
+            request.header(name, value)
+        });
         let request = request
             .header(USER_AGENT, concat!("attache/", env!("CARGO_PKG_VERSION")))
             .header(ACCEPT, "application/json, text/event-stream");
-        let request = request.body(body).map_err(|_| said("the request cannot be sent"))?;
-        self.http.send(request).await.map_err(StreamableHttpError::Client)
+        let request = request
+            .body(body)
+            .map_err(|_| said("the request cannot be sent"))?;
+        self.http
+            .send(request)
+            .await
+            .map_err(StreamableHttpError::Client)
     }
 
     /// What an answer other than a success means; `None` where its body says it better.
     async fn refused(&self, answer: HttpResponse) -> Result<ServerJsonRpcMessage, Wrong> {
         let status = answer.status();
         let is_json = is(&answer, JSON_MIME_TYPE);
-        let pause = answer.headers().get(RETRY_AFTER).and_then(|pause| Some(pause.to_str().ok()?.to_owned()));
+        let pause = answer
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|pause| Some(pause.to_str().ok()?.to_owned()));
         let is_ours = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         if is_json && !is_ours && status != StatusCode::TOO_MANY_REQUESTS {
             let body = answer.read(MAX_COMPLAINT).await.unwrap_or_default();
@@ -104,7 +124,8 @@ impl StreamableHttpClient for Door {
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Wrong> {
         let body = Bytes::from(serde_json::to_vec(&message)?);
-        let mut request = to(Method::POST, &uri, session.as_deref()).header(CONTENT_TYPE, JSON_MIME_TYPE);
+        let mut request =
+            to(Method::POST, &uri, session.as_deref()).header(CONTENT_TYPE, JSON_MIME_TYPE);
         for (name, value) in trace_of(&message).iter().flat_map(Trace::headers) {
             request = request.header(name, value);
         }
@@ -114,7 +135,10 @@ impl StreamableHttpClient for Door {
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
-        let named = answer.headers().get(HEADER_SESSION_ID).and_then(|id| Some(id.to_str().ok()?.to_owned()));
+        let named = answer
+            .headers()
+            .get(HEADER_SESSION_ID)
+            .and_then(|id| Some(id.to_str().ok()?.to_owned()));
         if named.is_some() {
             self.session.is_named.store(true, Ordering::Release);
         }
@@ -130,20 +154,32 @@ impl StreamableHttpClient for Door {
         }
         if !status.is_success() {
             let error = self.refused(answer).await?;
-            return Ok(StreamableHttpPostResponse::Json(addressed(error, &message), named));
+            return Ok(StreamableHttpPostResponse::Json(
+                addressed(error, &message),
+                named,
+            ));
         }
         // Where nothing is expected, whatever comes is as good as nothing.
         if !wants_answer {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if is(&answer, EVENT_STREAM_MIME_TYPE) {
-            return Ok(StreamableHttpPostResponse::Sse(events(answer, self.most), named));
+            return Ok(StreamableHttpPostResponse::Sse(
+                events(answer, self.most),
+                named,
+            ));
         }
         if !is(&answer, JSON_MIME_TYPE) {
             return Err(StreamableHttpError::UnexpectedContentType(None));
         }
-        let body = answer.read(self.most).await.map_err(StreamableHttpError::Client)?;
-        Ok(StreamableHttpPostResponse::Json(serde_json::from_slice(&body)?, named))
+        let body = answer
+            .read(self.most)
+            .await
+            .map_err(StreamableHttpError::Client)?;
+        Ok(StreamableHttpPostResponse::Json(
+            serde_json::from_slice(&body)?,
+            named,
+        ))
     }
 
     async fn delete_session(
@@ -154,7 +190,13 @@ impl StreamableHttpClient for Door {
         headers: Headers,
     ) -> Result<(), Wrong> {
         // Whatever comes of it: the session is not used any more.
-        self.send(to(Method::DELETE, &uri, Some(&session)), headers, Bytes::new()).await.map(drop)
+        self.send(
+            to(Method::DELETE, &uri, Some(&session)),
+            headers,
+            Bytes::new(),
+        )
+        .await
+        .map(drop)
     }
 
     async fn get_stream(
@@ -194,13 +236,20 @@ fn to(method: Method, url: &str, session: Option<&str>) -> Builder {
 
 /// Where a request is in a trace, as it says itself.
 fn trace_of(message: &ClientJsonRpcMessage) -> Option<Trace> {
-    let JsonRpcMessage::Request(asked) = message else { return None };
-    let ClientRequest::CallToolRequest(call) = &asked.request else { return None };
+    let JsonRpcMessage::Request(asked) = message else {
+        return None;
+    };
+    let ClientRequest::CallToolRequest(call) = &asked.request else {
+        return None;
+    };
     Trace::read(call.params.traceparent()?, call.params.tracestate())
 }
 
 fn is(answer: &HttpResponse, media_type: &str) -> bool {
-    let said = answer.headers().get(CONTENT_TYPE).and_then(|said| said.to_str().ok());
+    let said = answer
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|said| said.to_str().ok());
     said.is_some_and(|said| said.to_ascii_lowercase().starts_with(media_type))
 }
 
@@ -212,7 +261,12 @@ fn said(what: &'static str) -> Wrong {
 fn addressed(error: ServerJsonRpcMessage, asked: &ClientJsonRpcMessage) -> ServerJsonRpcMessage {
     match (error, asked) {
         (JsonRpcMessage::Error(error), JsonRpcMessage::Request(asked)) => {
-            let ErrorData { code, message, data, .. } = error.error;
+            let ErrorData {
+                code,
+                message,
+                data,
+                ..
+            } = error.error;
             ServerJsonRpcMessage::error(ErrorData::new(code, message, data), Some(asked.id.clone()))
         }
         (error, _) => error,
@@ -223,7 +277,11 @@ fn addressed(error: ServerJsonRpcMessage, asked: &ClientJsonRpcMessage) -> Serve
 fn events(answer: HttpResponse, most: usize) -> Events {
     let pieces = stream::unfold(Some((answer, Gauge::new(most))), |state| async move {
         let (mut answer, mut gauge) = state?;
-        let piece = answer.chunk().await?.map_err(Cut::Lost).and_then(|piece| gauge.pass(piece));
+        let piece = answer
+            .chunk()
+            .await?
+            .map_err(Cut::Lost)
+            .and_then(|piece| gauge.pass(piece));
         let next = piece.is_ok().then_some((answer, gauge));
         Some((piece, next))
     });
@@ -247,7 +305,11 @@ enum Cut {
 
 impl Gauge {
     fn new(most: usize) -> Self {
-        Self { most, seen: 0, is_empty: true }
+        Self {
+            most,
+            seen: 0,
+            is_empty: true,
+        }
     }
 
     fn pass(&mut self, piece: Bytes) -> Result<Bytes, Cut> {

@@ -15,11 +15,13 @@ pub(crate) fn parts(result: CallToolResult) -> Vec<Part> {
     let data = result.structured_content;
     // Servers say the same again as text, for those who do not read data.
     let is_again = |text: &str| {
-        data.as_ref()
-            .is_some_and(|data| serde_json::from_str::<Value>(text).is_ok_and(|value| value == *data))
+        data.as_ref().is_some_and(|data| {
+            serde_json::from_str::<Value>(text).is_ok_and(|value| value == *data)
+        })
     };
     let blocks = result.content.into_iter();
-    let blocks = blocks.filter(|block| !matches!(block, ContentBlock::Text(text) if is_again(&text.text)));
+    let blocks =
+        blocks.filter(|block| !matches!(block, ContentBlock::Text(text) if is_again(&text.text)));
     let mut parts: Vec<_> = blocks.filter_map(part).collect();
     parts.extend(data.map(|data| Part::data(Json::from(data))));
     parts
@@ -31,13 +33,22 @@ fn part(block: ContentBlock) -> Option<Part> {
         ContentBlock::Image(image) => file(&image.data, Some(image.mime_type))?,
         ContentBlock::Audio(audio) => file(&audio.data, Some(audio.mime_type))?,
         ContentBlock::Resource(resource) => match resource.resource {
-            ResourceContents::TextResourceContents { uri, mime_type, text, .. } => named(
-                Part::text(text).with_media_type(mime_type.unwrap_or_else(|| "text/plain".to_owned())),
+            ResourceContents::TextResourceContents {
+                uri,
+                mime_type,
+                text,
+                ..
+            } => named(
+                Part::text(text)
+                    .with_media_type(mime_type.unwrap_or_else(|| "text/plain".to_owned())),
                 &uri,
             ),
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-                named(file(&blob, mime_type)?, &uri)
-            }
+            ResourceContents::BlobResourceContents {
+                uri,
+                mime_type,
+                blob,
+                ..
+            } => named(file(&blob, mime_type)?, &uri),
             _ => return None,
         },
         ContentBlock::ResourceLink(link) => {
@@ -67,14 +78,19 @@ fn named(part: Part, uri: &str) -> Part {
 pub(crate) fn read(result: CallToolResult) -> (String, Vec<Part>) {
     let (mut lines, mut files) = (Vec::new(), Vec::new());
     for part in parts(result) {
-        let (name, kind) =
-            (part.filename().unwrap_or("unnamed"), part.media_type().unwrap_or("unknown type"));
+        let (name, kind) = (
+            part.filename().unwrap_or("unnamed"),
+            part.media_type().unwrap_or("unknown type"),
+        );
         match &part.content {
             Content::Text(text) => lines.push(text.clone()),
             Content::Data(data) => lines.push(data.get().to_owned()),
             Content::Url(url) => lines.push(format!("[file {name}, {kind}, at {url}]")),
             Content::Raw(bytes) => {
-                lines.push(format!("[file {name}, {kind}, {} bytes, given to the caller]", bytes.byte_len()));
+                lines.push(format!(
+                    "[file {name}, {kind}, {} bytes, given to the caller]",
+                    bytes.byte_len()
+                ));
                 files.push(part);
             }
         }
@@ -86,12 +102,17 @@ impl CallFailed {
     /// In words for callers and models.
     pub(crate) fn words(&self) -> String {
         match self {
-            Self::Unheard => "the MCP server has begun anew, and has not heard of the call".to_owned(),
+            Self::Unheard => {
+                "the MCP server has begun anew, and has not heard of the call".to_owned()
+            }
             Self::Cut => {
-                "the MCP server went away during the call; whether it had an effect is not known".to_owned()
+                "the MCP server went away during the call; whether it had an effect is not known"
+                    .to_owned()
             }
             Self::Late(limit) => format!("the tool took longer than {limit:?}"),
-            Self::Refused(error) => format!("the tool refuses: {}", clean(&error.message, MAX_COMPLAINT)),
+            Self::Refused(error) => {
+                format!("the tool refuses: {}", clean(&error.message, MAX_COMPLAINT))
+            }
             Self::Odd(why) => format!("the tool cannot be used: {why}"),
         }
     }

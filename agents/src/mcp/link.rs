@@ -10,8 +10,9 @@ use attache::Http;
 use attache::model::Trace;
 use http::{HeaderName, HeaderValue, Uri};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest, Implementation,
-    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, RequestParamsMeta, Tool,
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
+    Implementation, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
+    RequestParamsMeta, Tool,
 };
 use rmcp::service::{NotificationContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -109,7 +110,12 @@ impl Link {
             (None, false) => program(&settings)?,
             _ => return Err("an MCP server must have exactly one of command and url".to_owned()),
         };
-        Ok(Self { settings, way, state: Mutex::default(), tasks: TaskTracker::new() })
+        Ok(Self {
+            settings,
+            way,
+            state: Mutex::default(),
+            tasks: TaskTracker::new(),
+        })
     }
 
     pub(crate) fn settings(&self) -> &McpServerSettings {
@@ -140,7 +146,10 @@ impl Link {
         let live = {
             let mut state = self.state.lock().await;
             let live = self.connect(&mut state).await?;
-            let now = state.catalog.as_ref().and_then(|catalog| catalog.tool(&tool.name));
+            let now = state
+                .catalog
+                .as_ref()
+                .and_then(|catalog| catalog.tool(&tool.name));
             if now.is_none_or(|now| **now != *tool) {
                 let what = "has just said something else of this tool, which was not called";
                 return Err(Absent::new(what, &tool.name));
@@ -156,7 +165,10 @@ impl Link {
     async fn connect(&self, state: &mut State) -> Result<Arc<Live>, Absent> {
         if let Some(live) = state.live.clone().filter(|live| !live.is_closed()) {
             if live.listener.changed.swap(false, Ordering::AcqRel) {
-                let listed = self.within(self.list(&live)).await.and_then(|list| self.keep(state, list));
+                let listed = self
+                    .within(self.list(&live))
+                    .await
+                    .and_then(|list| self.keep(state, list));
                 if listed.is_err() {
                     // What is not known cannot be called: whoever comes next asks again.
                     live.listener.changed.store(true, Ordering::Release);
@@ -167,11 +179,19 @@ impl Link {
         }
         if state.live.take().is_some() {
             let steady = state.since.is_some_and(|since| since.elapsed() >= STEADY);
-            state.failures = if steady { 1 } else { state.failures.saturating_add(1) };
+            state.failures = if steady {
+                1
+            } else {
+                state.failures.saturating_add(1)
+            };
             tracing::warn!(server = %self, "mcp server has gone");
         }
         pause(state).await?;
-        match self.within(self.open()).await.and_then(|(live, list)| self.keep(state, list).map(|()| live)) {
+        match self
+            .within(self.open())
+            .await
+            .and_then(|(live, list)| self.keep(state, list).map(|()| live))
+        {
             Ok(live) => {
                 state.since = Some(Instant::now());
                 Ok(state.live.insert(live).clone())
@@ -187,7 +207,12 @@ impl Link {
 
     async fn within<T>(&self, work: impl Future<Output = Result<T, Absent>>) -> Result<T, Absent> {
         let limit = self.settings.connect_timeout;
-        let late = || Absent::new(&format!("was not ready within {limit:?} (connect_timeout)"), "timeout");
+        let late = || {
+            Absent::new(
+                &format!("was not ready within {limit:?} (connect_timeout)"),
+                "timeout",
+            )
+        };
         timeout(limit, work).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -203,7 +228,12 @@ impl Link {
                     .with_max_line_length(self.settings.max_message);
                 let service = listener.clone().serve(pipes).await;
                 let service = service.map_err(|error| Absent::new("does not speak MCP", error))?;
-                Live { service, listener, session: None, _child: Some(child) }
+                Live {
+                    service,
+                    listener,
+                    session: None,
+                    _child: Some(child),
+                }
             }
             Way::Http { url, headers } => {
                 let config = StreamableHttpClientTransportConfig::with_uri(url.clone())
@@ -233,7 +263,8 @@ impl Link {
         let (mut tools, mut page) = (Vec::new(), PaginatedRequestParams::default());
         for _ in 0..MAX_PAGES {
             let list = live.service.list_tools(Some(page)).await;
-            let list = list.map_err(|error| Absent::new("does not say what tools it has", error))?;
+            let list =
+                list.map_err(|error| Absent::new("does not say what tools it has", error))?;
             tools.extend(list.tools);
             match list.next_cursor {
                 None => return Ok(tools),
@@ -248,9 +279,14 @@ impl Link {
             Some(catalog) => catalog.renewed(list, &self.settings),
             None => Catalog::first(list, &self.settings),
         };
-        let catalog = renewed.map_err(|why| Absent::new(&format!("is not used: {why}"), "its tools"))?;
-        let missing: Vec<_> =
-            self.settings.tools.iter().filter(|name| catalog.tool(name).is_none()).collect();
+        let catalog =
+            renewed.map_err(|why| Absent::new(&format!("is not used: {why}"), "its tools"))?;
+        let missing: Vec<_> = self
+            .settings
+            .tools
+            .iter()
+            .filter(|name| catalog.tool(name).is_none())
+            .collect();
         let pin = catalog.pin();
         tracing::info!(server = %self, tools = catalog.tools.len(), pin, ?missing, newcomers = ?catalog.newcomers, "tools of an mcp server");
         state.failures = 0;
@@ -261,8 +297,12 @@ impl Link {
 
 /// Waits before somebody who has just failed is tried again; where that would be long, they are still not there.
 async fn pause(state: &State) -> Result<(), Absent> {
-    let Some((tries, since)) = state.failures.checked_sub(1).zip(state.since) else { return Ok(()) };
-    let pause = PAUSE.saturating_mul(2_u32.saturating_pow(tries)).min(MAX_PAUSE);
+    let Some((tries, since)) = state.failures.checked_sub(1).zip(state.since) else {
+        return Ok(());
+    };
+    let pause = PAUSE
+        .saturating_mul(2_u32.saturating_pow(tries))
+        .min(MAX_PAUSE);
     match &state.absent {
         Some(absent) if since.elapsed() + PATIENCE < pause => Err(absent.clone()),
         _ => {
@@ -279,12 +319,16 @@ impl Live {
 
     /// Whether the server does not know us any more.
     pub(super) fn is_forgotten(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.is_over())
+        self.session
+            .as_ref()
+            .is_some_and(|session| session.is_over())
     }
 
     /// Whether nobody would hear of it if the tools were others.
     fn must_be_asked(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| !session.is_named())
+        self.session
+            .as_ref()
+            .is_some_and(|session| !session.is_named())
     }
 }
 
@@ -298,11 +342,18 @@ impl ClientHandler for Listener {
         self.changed.store(true, Ordering::Release);
     }
 
-    async fn on_progress(&self, told: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+    async fn on_progress(
+        &self,
+        told: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
         if let Some(waiting) = self.waiting.lock().await.get(&told.progress_token) {
             // Whoever does not keep up hears of what comes later.
-            let _ =
-                waiting.try_send(Progress { so_far: told.progress, total: told.total, words: told.message });
+            let _ = waiting.try_send(Progress {
+                so_far: told.progress,
+                total: told.total,
+                words: told.message,
+            });
         }
     }
 }
@@ -324,12 +375,18 @@ fn http_way(url: &str, settings: &McpServerSettings) -> Result<Way, String> {
     let parsed: Uri = url.parse().map_err(|_| wrong())?;
     Http::check(&parsed).map_err(|_| wrong())?;
     let headers = settings.headers.iter().map(|(name, value)| {
-        let sent = HeaderName::try_from(name.as_str()).ok().zip(HeaderValue::try_from(value.expose()).ok());
-        let (name, mut value) = sent.ok_or_else(|| format!("`{name}` cannot be sent as a header"))?;
+        let sent = HeaderName::try_from(name.as_str())
+            .ok()
+            .zip(HeaderValue::try_from(value.expose()).ok());
+        let (name, mut value) =
+            sent.ok_or_else(|| format!("`{name}` cannot be sent as a header"))?;
         value.set_sensitive(true);
         Ok((name, value))
     });
-    Ok(Way::Http { url: url.into(), headers: headers.collect::<Result<_, String>>()? })
+    Ok(Way::Http {
+        url: url.into(),
+        headers: headers.collect::<Result<_, String>>()?,
+    })
 }
 
 #[cfg(unix)]
@@ -347,7 +404,10 @@ fn program(_: &McpServerSettings) -> Result<Way, String> {
 
 impl Absent {
     pub(super) fn new(what: &str, cause: impl fmt::Display) -> Self {
-        Self { words: format!("the MCP server {what}"), cause: cause.to_string() }
+        Self {
+            words: format!("the MCP server {what}"),
+            cause: cause.to_string(),
+        }
     }
 }
 

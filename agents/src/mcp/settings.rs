@@ -88,6 +88,10 @@ impl Default for McpServerSettings {
 
 impl Default for McpSettings {
     fn default() -> Self {
-        Self { server: McpServerSettings::default(), timeout: Duration::from_secs(300), named_skills: false }
+        Self {
+            server: McpServerSettings::default(),
+            timeout: Duration::from_secs(300),
+            named_skills: false,
+        }
     }
 }

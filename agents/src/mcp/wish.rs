@@ -41,16 +41,21 @@ impl Wish {
         let (skill, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         if skill.is_empty() {
             return Err(
-                "say which skill is wanted, by its name or as {\"skill\": …, \"arguments\": {…}}".to_owned()
+                "say which skill is wanted, by its name or as {\"skill\": …, \"arguments\": {…}}"
+                    .to_owned(),
             );
         }
         let arguments = match (rest.trim(), data) {
             ("", data) => data.unwrap_or_default(),
             (rest, _) => serde_json::from_str(rest).map_err(|_| {
-                "behind the name of a skill come its arguments as a JSON object, or nothing".to_owned()
+                "behind the name of a skill come its arguments as a JSON object, or nothing"
+                    .to_owned()
             })?,
         };
-        Ok(Self { skill: skill.to_owned(), arguments })
+        Ok(Self {
+            skill: skill.to_owned(),
+            arguments,
+        })
     }
 }
 
@@ -68,17 +73,35 @@ mod tests {
     fn a_skill_is_named_in_data_or_in_text() {
         let given = |value: Value| Message::user(Part::data(value));
         let add = Ok(("add".to_owned(), json!({"a": 1})));
-        assert_eq!(wish(&given(json!({"skill": "add", "arguments": {"a": 1}}))), add);
+        assert_eq!(
+            wish(&given(json!({"skill": "add", "arguments": {"a": 1}}))),
+            add
+        );
         assert_eq!(wish(&Message::user("  add\n{\"a\": 1} ")), add);
-        assert_eq!(wish(&Message::user("add").part(Part::data(json!({"a": 1})))), add);
-        assert_eq!(wish(&Message::user("now")), Ok(("now".to_owned(), json!({}))));
-        assert_eq!(wish(&given(json!({"skill": "now"}))), Ok(("now".to_owned(), json!({}))));
-        for wrong in
-            [given(json!({"skill": 1})), given(json!({"skill": "a", "arguments": []})), given(json!({}))]
-        {
+        assert_eq!(
+            wish(&Message::user("add").part(Part::data(json!({"a": 1})))),
+            add
+        );
+        assert_eq!(
+            wish(&Message::user("now")),
+            Ok(("now".to_owned(), json!({})))
+        );
+        assert_eq!(
+            wish(&given(json!({"skill": "now"}))),
+            Ok(("now".to_owned(), json!({})))
+        );
+        for wrong in [
+            given(json!({"skill": 1})),
+            given(json!({"skill": "a", "arguments": []})),
+            given(json!({})),
+        ] {
             assert!(wish(&wrong).is_err());
         }
-        assert!(wish(&Message::user("add 1 and 2")).unwrap_err().contains("JSON object"));
+        assert!(
+            wish(&Message::user("add 1 and 2"))
+                .unwrap_err()
+                .contains("JSON object")
+        );
         assert!(wish(&Message::user("")).is_err());
     }
 }

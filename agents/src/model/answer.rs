@@ -42,8 +42,15 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(super) fn new(answer: HttpResponse, settings: &ModelSettings) -> Self {
-        let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let whole = kind.trim_start().starts_with("application/json").then(Vec::new);
+        let kind = answer
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.to_str().ok())
+            .unwrap_or_default();
+        let whole = kind
+            .trim_start()
+            .starts_with("application/json")
+            .then(Vec::new);
         Self {
             answer,
             decoder: Decoder::new(settings.max_output),
@@ -83,7 +90,9 @@ impl Answer {
         let Ok(chunk) = timeout(self.limit, self.answer.chunk()).await else {
             return Err(Failed::silent(self.limit));
         };
-        let Some(chunk) = chunk else { return self.end() };
+        let Some(chunk) = chunk else {
+            return self.end();
+        };
         let chunk = chunk.map_err(|error| broke_off(&error.to_string()))?;
         let large = || Failed::new("said more than it may", "max_output");
         self.left = self.left.checked_sub(chunk.len()).ok_or_else(large)?;
@@ -99,10 +108,14 @@ impl Answer {
                 return Ok(());
             }
             if event.event.as_deref() == Some("error") {
-                return Err(Failed::new("failed in the middle of its answer", event.data));
+                return Err(Failed::new(
+                    "failed in the middle of its answer",
+                    event.data,
+                ));
             }
             let value = serde_json::from_str(&event.data);
-            let value: Value = value.map_err(|error| Failed::new("said what cannot be read", error))?;
+            let value: Value =
+                value.map_err(|error| Failed::new("said what cannot be read", error))?;
             self.take(&value)?;
         }
         Ok(())
@@ -123,7 +136,8 @@ impl Answer {
     /// What was thought is told once, before the first word that is meant to be heard.
     fn think(&mut self) {
         if !std::mem::replace(&mut self.thought, true) && !self.said.reasoning.is_empty() {
-            self.ready.push_back(Piece::Reasoning(self.said.reasoning.clone()));
+            self.ready
+                .push_back(Piece::Reasoning(self.said.reasoning.clone()));
         }
     }
 
@@ -131,7 +145,8 @@ impl Answer {
     fn end(&mut self) -> Result<(), Failed> {
         if let Some(whole) = self.whole.take() {
             let value = serde_json::from_slice(&whole);
-            let value: Value = value.map_err(|error| Failed::new("said what cannot be read", error))?;
+            let value: Value =
+                value.map_err(|error| Failed::new("said what cannot be read", error))?;
             self.take(&value)?;
         }
         if self.said.finish.is_none() || !self.decoder.is_clean() {

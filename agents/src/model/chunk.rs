@@ -55,13 +55,27 @@ impl Said {
         }
         self.count(&event["usage"]);
         let choice = &event["choices"][0];
-        if let Some(why) = choice["finish_reason"].as_str().filter(|why| !why.is_empty()) {
+        if let Some(why) = choice["finish_reason"]
+            .as_str()
+            .filter(|why| !why.is_empty())
+        {
             self.finish = Some(why.to_owned());
         }
-        let delta = if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
+        let delta = if choice["delta"].is_object() {
+            &choice["delta"]
+        } else {
+            &choice["message"]
+        };
         let reasoning = [&delta["reasoning_content"], &delta["reasoning"]];
-        let reasoning = reasoning.into_iter().map(text_of).find(|text| !text.is_empty()).unwrap_or_default();
-        let news = News { text: text_of(&delta["content"]), reasoning };
+        let reasoning = reasoning
+            .into_iter()
+            .map(text_of)
+            .find(|text| !text.is_empty())
+            .unwrap_or_default();
+        let news = News {
+            text: text_of(&delta["content"]),
+            reasoning,
+        };
         self.text.push_str(&news.text);
         self.reasoning.push_str(&news.reasoning);
         for fragment in delta["tool_calls"].as_array().into_iter().flatten() {
@@ -85,13 +99,20 @@ impl Said {
         let name = fragment["function"]["name"].as_str().unwrap_or_default();
         let at = match place {
             Some(_) => self.places.iter().rposition(|known| *known == place),
-            None => self.calls.len().checked_sub(1).filter(|_| id.is_empty() && name.is_empty()),
+            None => self
+                .calls
+                .len()
+                .checked_sub(1)
+                .filter(|_| id.is_empty() && name.is_empty()),
         };
-        let goes_on = |call: &Call| id.is_empty() || call.id.is_empty() || call.id == id || name.is_empty();
+        let goes_on =
+            |call: &Call| id.is_empty() || call.id.is_empty() || call.id == id || name.is_empty();
         let at = match at.filter(|at| goes_on(&self.calls[*at])) {
             Some(at) => at,
             None if self.calls.len() >= MAX_CALLS => {
-                return Err(Complaint(format!("more than {MAX_CALLS} calls of tools at a time")));
+                return Err(Complaint(format!(
+                    "more than {MAX_CALLS} calls of tools at a time"
+                )));
             }
             None => {
                 self.calls.push(Call::default());
@@ -119,7 +140,10 @@ impl Said {
 fn text_of(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Array(parts) => parts
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect(),
         _ => String::new(),
     }
 }
@@ -138,7 +162,11 @@ mod tests {
     }
 
     fn call(id: &str, name: &str, arguments: &str) -> Call {
-        Call { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
+        Call {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        }
     }
 
     #[test]
@@ -171,13 +199,21 @@ mod tests {
 
     #[test]
     fn reasoning_text_and_usage_are_told_apart() {
-        let mut said =
-            said(&[json!({"reasoning_content": "hm"}), json!({"content": "a"}), json!({"content": null})]);
-        said.take(&json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})).unwrap();
-        said.take(&json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": null})).unwrap();
+        let mut said = said(&[
+            json!({"reasoning_content": "hm"}),
+            json!({"content": "a"}),
+            json!({"content": null}),
+        ]);
+        said.take(&json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}))
+            .unwrap();
+        said.take(&json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": null}))
+            .unwrap();
         assert_eq!((said.reasoning.as_str(), said.text.as_str()), ("hm", "a"));
         assert_eq!((said.usage.input_tokens, said.usage.output_tokens), (3, 2));
         assert_eq!(said.finish.as_deref(), Some("stop"));
-        assert!(said.take(&json!({"error": {"message": "out of memory"}})).is_err());
+        assert!(
+            said.take(&json!({"error": {"message": "out of memory"}}))
+                .is_err()
+        );
     }
 }

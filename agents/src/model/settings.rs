@@ -22,7 +22,10 @@ pub struct ModelSettings {
     #[cfg_attr(feature = "schema", schemars(required))]
     pub name: String,
     /// Sent as a bearer token.
-    #[serde(serialize_with = "masked::one", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        serialize_with = "masked::one",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub api_key: Option<Secret>,
     /// Headers that go along, credentials among them.
     #[serde(serialize_with = "masked::map")]

@@ -47,7 +47,10 @@ pub(crate) fn answered(span: &Span, said: &Said) {
     span.record("gen_ai.usage.input_tokens", said.usage.input_tokens);
     span.record("gen_ai.usage.output_tokens", said.usage.output_tokens);
     if let Some(finish) = &said.finish {
-        span.record("gen_ai.response.finish_reasons", json!([finish]).to_string());
+        span.record(
+            "gen_ai.response.finish_reasons",
+            json!([finish]).to_string(),
+        );
     }
     if records_content() {
         let text = json!({"type": "text", "content": said.text});

@@ -26,7 +26,9 @@ pub(super) fn in_words(error: &Error) -> Outcome {
         | ErrorKind::UnsupportedOperation => {
             Outcome::rejected(format!("the agent behind refuses: {}", kind.message()))
         }
-        ErrorKind::TaskNotFound => Outcome::failed("the agent behind does not know its task any more"),
+        ErrorKind::TaskNotFound => {
+            Outcome::failed("the agent behind does not know its task any more")
+        }
         ErrorKind::InvalidAgentResponse => Outcome::failed("the agent behind makes no sense"),
         ErrorKind::Parse
         | ErrorKind::InvalidRequest
@@ -39,6 +41,8 @@ pub(super) fn in_words(error: &Error) -> Outcome {
         | ErrorKind::ExtendedAgentCardNotConfigured
         | ErrorKind::VersionNotSupported
         | ErrorKind::Canceled
-        | ErrorKind::Other(_) => Outcome::failed(format!("the agent behind failed: {}", kind.message())),
+        | ErrorKind::Other(_) => {
+            Outcome::failed(format!("the agent behind failed: {}", kind.message()))
+        }
     }
 }

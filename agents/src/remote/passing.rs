@@ -25,8 +25,16 @@ pub(super) struct Passing<'a> {
 impl<'a> Passing<'a> {
     pub(super) fn new(turn: &'a Turn, record: Record) -> Self {
         let results = turn.task().artifacts.iter();
-        let results = results.map(|artifact| (artifact.artifact_id.clone(), artifact.clone())).collect();
-        Self { turn, record, results, said: None, metadata: None }
+        let results = results
+            .map(|artifact| (artifact.artifact_id.clone(), artifact.clone()))
+            .collect();
+        Self {
+            turn,
+            record,
+            results,
+            said: None,
+            metadata: None,
+        }
     }
 
     /// Passes on one event; how the turn ends is said elsewhere.
@@ -41,7 +49,11 @@ impl<'a> Passing<'a> {
                 }
             }
             StreamResponse::StatusUpdate(event) => {
-                let seen = Task { id: event.task_id, context_id: event.context_id, ..Task::default() };
+                let seen = Task {
+                    id: event.task_id,
+                    context_id: event.context_id,
+                    ..Task::default()
+                };
                 self.remember(&seen).await;
                 self.metadata(event.metadata.as_ref()).await;
                 self.status(&event.status).await;
@@ -95,7 +107,9 @@ impl<'a> Passing<'a> {
 
     /// What is said of a task that goes on. What it ends with, or waits for, is the outcome of the turn.
     async fn status(&mut self, status: &TaskStatus) {
-        let Some(message) = status.message.as_deref() else { return };
+        let Some(message) = status.message.as_deref() else {
+            return;
+        };
         if self.said.as_ref() == Some(&message.message_id) && !message.message_id.is_empty() {
             return;
         }
@@ -121,13 +135,19 @@ impl<'a> Passing<'a> {
         if artifact.parts.is_empty() || known.is_some_and(|known| known.parts == artifact.parts) {
             return;
         }
-        self.results.insert(artifact.artifact_id.clone(), artifact.clone());
+        self.results
+            .insert(artifact.artifact_id.clone(), artifact.clone());
         self.turn.artifact(artifact).await;
     }
 
     /// A piece of a result. One for a result that we do not have begins it, and one that is empty only ends it.
     async fn chunk(&mut self, event: TaskArtifactUpdateEvent) {
-        let TaskArtifactUpdateEvent { mut artifact, append, last_chunk, .. } = event;
+        let TaskArtifactUpdateEvent {
+            mut artifact,
+            append,
+            last_chunk,
+            ..
+        } = event;
         let append = append && self.results.contains_key(&artifact.artifact_id);
         if artifact.parts.is_empty() {
             if !(append && last_chunk) {
@@ -135,10 +155,15 @@ impl<'a> Passing<'a> {
             }
             artifact.parts.push(Part::text(""));
         }
-        match self.results.get_mut(&artifact.artifact_id).filter(|_| append) {
+        match self
+            .results
+            .get_mut(&artifact.artifact_id)
+            .filter(|_| append)
+        {
             Some(known) => known.extend(&artifact),
             None => {
-                self.results.insert(artifact.artifact_id.clone(), artifact.clone());
+                self.results
+                    .insert(artifact.artifact_id.clone(), artifact.clone());
             }
         }
         self.turn.artifact_chunk(artifact, append, last_chunk).await;
@@ -153,12 +178,17 @@ pub(super) fn outcome(status: &TaskStatus) -> Outcome {
         TaskState::Completed => said.map_or(Outcome::Completed, Outcome::CompletedWith),
         TaskState::InputRequired => {
             let message = or("The agent behind needs to know more, and does not say what.");
-            Outcome::InputRequired(Question { message, request: None })
+            Outcome::InputRequired(Question {
+                message,
+                request: None,
+            })
         }
-        TaskState::AuthRequired => {
-            Outcome::AuthRequired(or("The agent behind needs credentials, and does not say which."))
+        TaskState::AuthRequired => Outcome::AuthRequired(or(
+            "The agent behind needs credentials, and does not say which.",
+        )),
+        TaskState::Rejected => {
+            Outcome::Rejected(or("the agent behind declines, and does not say why"))
         }
-        TaskState::Rejected => Outcome::Rejected(or("the agent behind declines, and does not say why")),
         TaskState::Failed => Outcome::Failed(or("the agent behind failed, and does not say why")),
         TaskState::Canceled => Outcome::Failed(or("the agent behind canceled the task")),
         TaskState::Submitted | TaskState::Working | TaskState::Unspecified => {

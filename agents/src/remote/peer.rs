@@ -35,24 +35,42 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(settings: RemoteSettings) -> Result<Self, BadRemote> {
-        let wrong = |key, why: &str| BadRemote { key, why: why.to_owned() };
+        let wrong = |key, why: &str| BadRemote {
+            key,
+            why: why.to_owned(),
+        };
         let no_place = "must begin with http:// or https:// and name a host";
         let url: Uri = settings.url.parse().map_err(|_| wrong("url", no_place))?;
         Http::check(&url).map_err(|error| wrong("url", error.message()))?;
         let mut builder = Client::builder().settings(client_settings(&settings));
         for (name, value) in &settings.headers {
             let added = builder.header(name, value.expose());
-            builder = added.map_err(|_| wrong("headers", &format!("`{name}` cannot be sent as a header")))?;
+            builder = added
+                .map_err(|_| wrong("headers", &format!("`{name}` cannot be sent as a header")))?;
         }
         for origin in &settings.trust {
-            builder = builder.trust(origin).map_err(|_| wrong("trust", no_place))?;
+            builder = builder
+                .trust(origin)
+                .map_err(|_| wrong("trust", no_place))?;
         }
         let breaker = Breaker::new(settings.breaker_failures, settings.breaker_pause);
         let name = digest(&settings.url);
         let approved = Approved::new(settings.pin.clone());
-        let onward = Onward { forward_caller: settings.forward_caller, signer: None };
+        let onward = Onward {
+            forward_caller: settings.forward_caller,
+            signer: None,
+        };
         let (me, found) = (MessageId::random(), Mutex::default());
-        Ok(Self { settings, builder, name, me, found, approved, breaker, onward })
+        Ok(Self {
+            settings,
+            builder,
+            name,
+            me,
+            found,
+            approved,
+            breaker,
+            onward,
+        })
     }
 
     /// Signs for whom it calls.
@@ -82,9 +100,20 @@ impl Peer {
         if let Some(why) = said.refuses(&self.me) {
             return Err(why.to_owned());
         }
-        let time = turn.time_left().into_iter().chain([self.settings.timeout]).min();
-        let left = said.budget().within(Budget { time, ..Budget::default() });
-        let leave = Leave { me: self.me.clone(), max_depth: self.settings.max_depth, left };
+        let time = turn
+            .time_left()
+            .into_iter()
+            .chain([self.settings.timeout])
+            .min();
+        let left = said.budget().within(Budget {
+            time,
+            ..Budget::default()
+        });
+        let leave = Leave {
+            me: self.me.clone(),
+            max_depth: self.settings.max_depth,
+            left,
+        };
         said.further(&self.settings.url, &leave)
     }
 
@@ -95,9 +124,20 @@ impl Peer {
     /// A client for one turn, with what goes along with its message.
     pub(super) async fn client(&self, turn: &Turn, lineage: &Lineage) -> Result<Client, Error> {
         // The same for every try of the same turn, and for no other: some callers use one id for every message.
-        let key = format!("{}:{}:{}", turn.task_id(), place(turn), turn.message().message_id);
-        let client = self.own_client().await?.with_header("Idempotency-Key", &key)?;
-        let errand = Errand { lineage: Some(lineage), time: self.settings.timeout };
+        let key = format!(
+            "{}:{}:{}",
+            turn.task_id(),
+            place(turn),
+            turn.message().message_id
+        );
+        let client = self
+            .own_client()
+            .await?
+            .with_header("Idempotency-Key", &key)?;
+        let errand = Errand {
+            lineage: Some(lineage),
+            time: self.settings.timeout,
+        };
         self.onward.client(client, turn, errand)
     }
 
@@ -108,7 +148,11 @@ impl Peer {
 
     /// A client for nobody's turn; the same one, with its connections, for a while.
     async fn own_client(&self) -> Result<Client, Error> {
-        let kept = self.found().as_ref().filter(|(at, _)| at.elapsed() < KEPT).cloned();
+        let kept = self
+            .found()
+            .as_ref()
+            .filter(|(at, _)| at.elapsed() < KEPT)
+            .cloned();
         if let Some((_, client)) = kept {
             return Ok(client);
         }

@@ -38,16 +38,22 @@ impl Record {
     /// What is known of a task, if the same agent is behind it.
     pub(super) fn of(task: &Task, peer: &str) -> Option<Self> {
         let kept = task.metadata.as_ref()?.get(KEY)?;
-        kept.read::<Self>().ok().filter(|record| record.peer == peer)
+        kept.read::<Self>()
+            .ok()
+            .filter(|record| record.peer == peer)
     }
 
     pub(super) fn new(peer: &str) -> Self {
-        Self { peer: peer.to_owned(), ..Self::default() }
+        Self {
+            peer: peer.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// The message of this turn has arrived.
     pub(super) fn arrived(&mut self, turn: &Turn) {
-        (self.message_id, self.place) = (Some(turn.message().message_id.clone()), Some(place(turn)));
+        (self.message_id, self.place) =
+            (Some(turn.message().message_id.clone()), Some(place(turn)));
     }
 
     /// Whether it is known to have.
@@ -64,7 +70,11 @@ impl Record {
 
 /// Where the message of a turn stands among those of its task.
 pub(super) fn place(turn: &Turn) -> usize {
-    turn.task().history.iter().rposition(|message| **message == *turn.message()).unwrap_or(0)
+    turn.task()
+        .history
+        .iter()
+        .rposition(|message| **message == *turn.message())
+        .unwrap_or(0)
 }
 
 /// What another agent says of its task, without what is between a server of our kind and itself.
@@ -85,8 +95,14 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_found_again_and_only_by_the_same_agent() {
-        let record = Record { task_id: Some("t".into()), ..Record::new("here") };
-        let task = Task { metadata: Some(record.to_metadata()), ..Task::default() };
+        let record = Record {
+            task_id: Some("t".into()),
+            ..Record::new("here")
+        };
+        let task = Task {
+            metadata: Some(record.to_metadata()),
+            ..Task::default()
+        };
         assert_eq!(Record::of(&task, "here"), Some(record));
         assert_eq!(Record::of(&task, "there"), None);
     }
@@ -97,7 +113,10 @@ mod tests {
             r#"{"attache.remote": {"peer": "x"}, "attache.reason": "too-large", "attache.usage": {"n": 1}, "mine": 2}"#,
         )
         .unwrap();
-        assert_eq!(foreign(&said).unwrap().get_text(), r#"{"mine":2,"attache.usage":{"n": 1}}"#);
+        assert_eq!(
+            foreign(&said).unwrap().get_text(),
+            r#"{"mine":2,"attache.usage":{"n": 1}}"#
+        );
         assert_eq!(foreign(&Object::new()), None);
     }
 }

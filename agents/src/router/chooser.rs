@@ -30,14 +30,19 @@ pub(super) async fn choose<'a>(
 ) -> Result<(Option<&'a Choice>, Cost), Failed> {
     let names: Vec<_> = choices.iter().map(|choice| choice.name.as_str()).collect();
     let system = format!("{TASK}\nThe agents: {}.\n\n{RULE}", names.join(", "));
-    let about =
-        choices.iter().map(|choice| format!("{}: {}", choice.name, skills(choice))).collect::<Vec<_>>();
+    let about = choices
+        .iter()
+        .map(|choice| format!("{}: {}", choice.name, skills(choice)))
+        .collect::<Vec<_>>();
     let user = format!(
         "What the agents say of themselves:\n{}\nThe request:\n{}",
         fenced(&about.join("\n")),
         fenced(&clean(&asked.text(), MAX_REQUEST))
     );
-    let messages = [json!({"role": "system", "content": system}), json!({"role": "user", "content": user})];
+    let messages = [
+        json!({"role": "system", "content": system}),
+        json!({"role": "user", "content": user}),
+    ];
     let span = model.span(&messages);
     match heard(model, &messages, turn).instrument(span.clone()).await {
         Ok(said) => {
@@ -69,14 +74,21 @@ async fn heard(model: &Model, messages: &[Value], turn: &Turn) -> Result<Said, F
 }
 
 fn skills(choice: &Choice) -> String {
-    let skills = choice.skills.iter().map(|skill| format!("{} ({})", skill.id, skill.description));
+    let skills = choice
+        .skills
+        .iter()
+        .map(|skill| format!("{} ({})", skill.id, skill.description));
     clean(&skills.collect::<Vec<_>>().join("; "), MAX_SKILLS).replace('\n', " ")
 }
 
 /// The one that an answer names: as a whole, or as the only one in it.
 fn named<'a>(answer: &str, choices: &'a [Choice]) -> Option<&'a Choice> {
     let is_apart = |c: char| !(c.is_alphanumeric() || c == '-' || c == '_');
-    let says = |choice: &&Choice| answer.split(is_apart).any(|word| word.eq_ignore_ascii_case(&choice.name));
+    let says = |choice: &&Choice| {
+        answer
+            .split(is_apart)
+            .any(|word| word.eq_ignore_ascii_case(&choice.name))
+    };
     let mut said = choices.iter().filter(says);
     said.next().filter(|_| said.next().is_none())
 }
@@ -88,8 +100,11 @@ mod tests {
 
     #[test]
     fn s46_only_one_of_those_that_may_be_chosen_is() {
-        let choice =
-            |name: &str| Choice { name: name.to_owned(), agent: Shared::new(Echo), skills: Vec::new() };
+        let choice = |name: &str| Choice {
+            name: name.to_owned(),
+            agent: Shared::new(Echo),
+            skills: Vec::new(),
+        };
         let choices = [choice("tea"), choice("tea-pot"), choice("words")];
         for (answer, chosen) in [
             ("tea", Some("tea")),
@@ -100,7 +115,11 @@ mod tests {
             ("greedy", None),
             ("", None),
         ] {
-            assert_eq!(named(answer, &choices).map(|choice| choice.name.as_str()), chosen, "{answer}");
+            assert_eq!(
+                named(answer, &choices).map(|choice| choice.name.as_str()),
+                chosen,
+                "{answer}"
+            );
         }
     }
 }

@@ -22,7 +22,10 @@ impl Scene<'_> {
     /// Plays a rule from a place on, to the first step that ends the turn.
     pub(super) async fn play(&self, rule: &Rule, from: Place) -> Result<Outcome, Failure> {
         for (at, step) in rule.steps.iter().enumerate().skip(from.step) {
-            let next = Place { step: at + 1, ..from };
+            let next = Place {
+                step: at + 1,
+                ..from
+            };
             if let Some(outcome) = self.step(step, next).await? {
                 return Ok(outcome);
             }
@@ -38,20 +41,30 @@ impl Scene<'_> {
             Step::Echo(echo) => self.echo(echo).await,
             Step::File(file) => self.file(file).await,
             Step::Data(Data { name, value }) => {
-                self.turn.artifact(Artifact::new(name, Part::data(value.clone()))).await;
+                self.turn
+                    .artifact(Artifact::new(name, Part::data(value.clone())))
+                    .await;
             }
             Step::Wait(wait) => self.wait(wait).await,
             Step::AuthElsewhere(text) => self.turn.auth_required(self.fill(text)).await,
             Step::Ask(text) => {
                 let message = marked(Message::agent(self.fill(text)), next);
-                return Ok(Some(Outcome::InputRequired(Question { message, request: None })));
+                return Ok(Some(Outcome::InputRequired(Question {
+                    message,
+                    request: None,
+                })));
             }
             Step::Tool(tool) => return Ok(Some(Outcome::InputRequired(self.tool(tool, next)))),
             Step::Auth(text) => {
-                return Ok(Some(Outcome::AuthRequired(marked(Message::agent(self.fill(text)), next))));
+                return Ok(Some(Outcome::AuthRequired(marked(
+                    Message::agent(self.fill(text)),
+                    next,
+                ))));
             }
             Step::Complete(text) => {
-                return Ok(Some(Outcome::CompletedWith(Message::agent(self.fill(text)))));
+                return Ok(Some(Outcome::CompletedWith(Message::agent(
+                    self.fill(text),
+                ))));
             }
             Step::Reject(text) => return Ok(Some(Outcome::rejected(self.fill(text)))),
             Step::Fail(text) => return Ok(Some(Outcome::failed(self.fill(text)))),
@@ -79,7 +92,10 @@ impl Scene<'_> {
     }
 
     async fn stream(&self, stream: &Stream) {
-        let (chunks, bytes) = (stream.chunks.count(&self.said), stream.bytes.count(&self.said));
+        let (chunks, bytes) = (
+            stream.chunks.count(&self.said),
+            stream.bytes.count(&self.said),
+        );
         let begun = Instant::now();
         let mut writer = self.turn.writer(&stream.name);
         for count in 1..=chunks {
@@ -92,9 +108,22 @@ impl Scene<'_> {
 
     async fn echo(&self, Echo { name, only }: &Echo) {
         let wanted = |part: &&Part| only.is_none_or(|kind| kind == kind_of(part));
-        let parts: Vec<_> = self.said.message().parts.iter().filter(wanted).cloned().collect();
+        let parts: Vec<_> = self
+            .said
+            .message()
+            .parts
+            .iter()
+            .filter(wanted)
+            .cloned()
+            .collect();
         if !parts.is_empty() {
-            self.turn.artifact(Artifact { name: Some(name.clone()), parts, ..Artifact::default() }).await;
+            self.turn
+                .artifact(Artifact {
+                    name: Some(name.clone()),
+                    parts,
+                    ..Artifact::default()
+                })
+                .await;
         }
     }
 
@@ -102,9 +131,16 @@ impl Scene<'_> {
         let part = match (&file.base64, &file.url, &file.text) {
             (Some(bytes), ..) => Part::from(Content::Raw(bytes.clone())),
             (_, Some(url), _) => Part::url(url.as_str()),
-            (.., text) => Part::file(text.as_ref().map(|text| self.fill(text)).unwrap_or_default(), ""),
+            (.., text) => Part::file(
+                text.as_ref()
+                    .map(|text| self.fill(text))
+                    .unwrap_or_default(),
+                "",
+            ),
         };
-        let part = part.with_media_type(&file.media_type).with_filename(&file.name);
+        let part = part
+            .with_media_type(&file.media_type)
+            .with_filename(&file.name);
         self.turn.artifact(Artifact::new(&file.name, part)).await;
     }
 
@@ -134,9 +170,11 @@ impl Scene<'_> {
         let used = json!({"toolUseId": id, "name": tool.name, "input": tool.input});
         let kind = [("kind", Json::from("tool-use"))].into_iter().collect();
         let message = marked(message.part(Part::data(used).with_metadata(kind)), next);
-        let request =
-            json!({"kind": "input-request", "prompt": prompt, "sensitive": tool.sensitive, "requestId": id});
-        Question { message, request: Some(request.into()) }
+        let request = json!({"kind": "input-request", "prompt": prompt, "sensitive": tool.sensitive, "requestId": id});
+        Question {
+            message,
+            request: Some(request.into()),
+        }
     }
 }
 
@@ -155,7 +193,10 @@ impl std::error::Error for Scripted {}
 /// A message that remembers where the script goes on.
 fn marked(mut message: Message, next: Place) -> Message {
     let place = json!({"rule": next.rule, "step": next.step});
-    message.metadata.get_or_insert_default().insert(PLACE, place);
+    message
+        .metadata
+        .get_or_insert_default()
+        .insert(PLACE, place);
     message
 }
 
@@ -177,7 +218,10 @@ fn sized(text: &str, bytes: usize) -> String {
 
 /// How much of the time has passed when `count` of `all` are done.
 fn share(all_seconds: f64, count: usize, all: usize) -> Duration {
-    #[expect(clippy::cast_precision_loss, reason = "the numbers of chunks are small")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the numbers of chunks are small"
+    )]
     seconds(all_seconds * count as f64 / all as f64)
 }
 

@@ -187,7 +187,10 @@ impl Number {
             Self::Fixed(number) => number,
             Self::Given(Given { word, default, max }) => {
                 let given = said.word(word).and_then(|word| word.parse::<f64>().ok());
-                given.filter(|number| *number >= 0.0).unwrap_or(default).min(max)
+                given
+                    .filter(|number| *number >= 0.0)
+                    .unwrap_or(default)
+                    .min(max)
             }
         }
     }
@@ -219,9 +222,14 @@ impl Rule {
     pub(super) fn fits(&self, message: &Message, text: &str) -> bool {
         let mut said = text.split_whitespace();
         let contains = |wanted: &String| text.to_lowercase().contains(&wanted.to_lowercase());
-        self.words().all(|word| said.next().is_some_and(|said| said.eq_ignore_ascii_case(word)))
-            && self.contains.as_ref().is_none_or(contains)
-            && self.message_id.as_ref().is_none_or(|id| message.message_id.as_str() == id)
+        self.words().all(|word| {
+            said.next()
+                .is_some_and(|said| said.eq_ignore_ascii_case(word))
+        }) && self.contains.as_ref().is_none_or(contains)
+            && self
+                .message_id
+                .as_ref()
+                .is_none_or(|id| message.message_id.as_str() == id)
     }
 
     /// A line about it.
@@ -233,12 +241,17 @@ impl Rule {
 
     /// What one says to have it.
     fn usage(&self) -> &str {
-        if self.word.is_empty() { "anything else" } else { &self.word }
+        if self.word.is_empty() {
+            "anything else"
+        } else {
+            &self.word
+        }
     }
 
     pub(super) fn skill(&self) -> Option<AgentSkill> {
         let name = self.name.as_deref().unwrap_or(self.usage());
-        let skill = AgentSkill::new(name.replace(' ', "-"), name, self.about.as_ref()?).tag("script");
+        let skill =
+            AgentSkill::new(name.replace(' ', "-"), name, self.about.as_ref()?).tag("script");
         Some(match &self.example {
             Some(example) => skill.example(example),
             None => skill,
@@ -254,7 +267,8 @@ pub(super) fn check(rules: &[Rule]) -> Result<(), String> {
             return Err(format!("{place} must have either reply or steps"));
         }
         for (step, number) in rule.steps.iter().zip(1..) {
-            step.check().map_err(|complaint| format!("{place}, step {number}: {complaint}"))?;
+            step.check()
+                .map_err(|complaint| format!("{place}, step {number}: {complaint}"))?;
         }
     }
     Ok(())
@@ -276,14 +290,25 @@ impl Step {
             }
             Self::Wait(wait) => {
                 within("seconds", wait.seconds.most(), 0.0, MAX_SECONDS)?;
-                within("every", wait.every.unwrap_or(MIN_EVERY), MIN_EVERY, MAX_SECONDS)
+                within(
+                    "every",
+                    wait.every.unwrap_or(MIN_EVERY),
+                    MIN_EVERY,
+                    MAX_SECONDS,
+                )
             }
             Self::File(file) => match (&file.text, &file.base64, &file.url) {
                 (Some(_), None, None) | (None, Some(_), None) | (None, None, Some(_)) => Ok(()),
                 _ => Err("a file has one of text, base64 and url".to_owned()),
             },
-            Self::Say(_) | Self::Write(_) | Self::Echo(_) | Self::Data(_) | Self::AuthElsewhere(_) => Ok(()),
-            Self::Ask(_) | Self::Tool(_) | Self::Auth(_) | Self::Complete(_) | Self::Reject(_) => Ok(()),
+            Self::Say(_)
+            | Self::Write(_)
+            | Self::Echo(_)
+            | Self::Data(_)
+            | Self::AuthElsewhere(_) => Ok(()),
+            Self::Ask(_) | Self::Tool(_) | Self::Auth(_) | Self::Complete(_) | Self::Reject(_) => {
+                Ok(())
+            }
             Self::Fail(_) | Self::Error(_) | Self::Panic(_) => Ok(()),
         }
     }
@@ -294,5 +319,7 @@ fn within(name: &str, number: f64, least: f64, most: f64) -> Result<(), String> 
     if (least..=most).contains(&number) {
         return Ok(());
     }
-    Err(format!("{name} must lie between {least} and {most}, not {number}"))
+    Err(format!(
+        "{name} must lie between {least} and {most}, not {number}"
+    ))
 }

@@ -19,12 +19,21 @@ pub(super) struct Said<'a> {
 
 impl<'a> Said<'a> {
     pub(super) fn new(message: &'a Message, words: usize, help: &'a str) -> Self {
-        Self { message, help, text: message.text(), words, progress: None }
+        Self {
+            message,
+            help,
+            text: message.text(),
+            words,
+            progress: None,
+        }
     }
 
     /// The same, with the count and the total of a step.
     pub(super) fn at(&self, count: impl ToString, total: impl ToString) -> Self {
-        Self { progress: Some((count.to_string(), total.to_string())), ..self.clone() }
+        Self {
+            progress: Some((count.to_string(), total.to_string())),
+            ..self.clone()
+        }
     }
 
     pub(super) fn message(&self) -> &'a Message {
@@ -33,7 +42,9 @@ impl<'a> Said<'a> {
 
     /// The n-th word after those that chose the rule, counted from one.
     pub(super) fn word(&self, at: usize) -> Option<&str> {
-        self.text.split_whitespace().nth(self.words + at.checked_sub(1)?)
+        self.text
+            .split_whitespace()
+            .nth(self.words + at.checked_sub(1)?)
     }
 
     pub(super) fn gap(&self, gap: &Gap) -> String {
@@ -53,13 +64,18 @@ impl<'a> Said<'a> {
 
     fn args(&self) -> &str {
         (0..self.words).fold(self.text.trim(), |rest, _| {
-            rest.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start())
+            rest.split_once(char::is_whitespace)
+                .map_or("", |(_, rest)| rest.trim_start())
         })
     }
 
     fn lines(&self, line: impl Fn(&Part) -> Option<String>, none: &str) -> String {
         let lines: Vec<_> = self.message.parts.iter().filter_map(line).collect();
-        if lines.is_empty() { none.to_owned() } else { lines.join("\n") }
+        if lines.is_empty() {
+            none.to_owned()
+        } else {
+            lines.join("\n")
+        }
     }
 
     /// What a tool of the client answered.
@@ -71,10 +87,14 @@ impl<'a> Said<'a> {
             _tool_use_id: String,
             result: Value,
         }
-        let results = self.message.parts.iter().filter_map(|part| match &part.content {
-            Content::Data(data) => data.read::<ToolResult>().ok(),
-            Content::Text(_) | Content::Raw(_) | Content::Url(_) => None,
-        });
+        let results = self
+            .message
+            .parts
+            .iter()
+            .filter_map(|part| match &part.content {
+                Content::Data(data) => data.read::<ToolResult>().ok(),
+                Content::Text(_) | Content::Raw(_) | Content::Url(_) => None,
+            });
         results.map(|answer| answer.result.to_string()).next()
     }
 }

@@ -63,13 +63,17 @@ impl TryFrom<String> for Template {
         while let Some(at) = rest.find(['{', '}']) {
             let (before, brace) = rest.split_at(at);
             pieces.push(Piece::Text(before.to_owned()));
-            if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
+            if let Some(after) = brace
+                .strip_prefix("{{")
+                .or_else(|| brace.strip_prefix("}}"))
+            {
                 pieces.push(Piece::Text(brace[..1].to_owned()));
                 rest = after;
                 continue;
             }
             let gap = brace.strip_prefix('{').and_then(|gap| gap.split_once('}'));
-            let (name, after) = gap.ok_or_else(|| format!("a brace without its other half in `{text}`"))?;
+            let (name, after) =
+                gap.ok_or_else(|| format!("a brace without its other half in `{text}`"))?;
             pieces.push(Piece::Gap(Gap::parse(name)?));
             rest = after;
         }
@@ -81,7 +85,8 @@ impl TryFrom<String> for Template {
 
 impl Gap {
     fn parse(name: &str) -> Result<Self, String> {
-        let unknown = || format!("{{{name}}} is not known; known are: {NAMES}; for a brace write {{{{");
+        let unknown =
+            || format!("{{{name}}} is not known; known are: {NAMES}; for a brace write {{{{");
         Ok(match name {
             "text" => Self::Text,
             "args" => Self::Args,
@@ -109,20 +114,31 @@ mod tests {
 
     fn fill(template: &str, text: &str) -> String {
         let message = Message::user(text);
-        Template::try_from(template.to_owned()).unwrap().fill(&Said::new(&message, 1, "help!"))
+        Template::try_from(template.to_owned())
+            .unwrap()
+            .fill(&Said::new(&message, 1, "help!"))
     }
 
     #[test]
     fn gaps_are_filled_with_what_was_said() {
-        assert_eq!(fill("<{text}> <{args}>", "order  two  teas"), "<order  two  teas> <two  teas>");
-        assert_eq!(fill("{word 1}/{word 2}/{word 3|none}/{word 4}", "order two teas"), "two/teas/none/");
+        assert_eq!(
+            fill("<{text}> <{args}>", "order  two  teas"),
+            "<order  two  teas> <two  teas>"
+        );
+        assert_eq!(
+            fill("{word 1}/{word 2}/{word 3|none}/{word 4}", "order two teas"),
+            "two/teas/none/"
+        );
         assert_eq!(fill("{{{help}}} {result}", "order"), "{help!} order");
         assert_eq!(fill("", "order"), "");
     }
 
     #[test]
     fn what_a_caller_says_is_no_template() {
-        assert_eq!(fill("{args}{args}", "order {help} {{"), "{help} {{{help} {{");
+        assert_eq!(
+            fill("{args}{args}", "order {help} {{"),
+            "{help} {{{help} {{"
+        );
     }
 
     #[test]

@@ -28,10 +28,16 @@ fn answers(file: &Path) -> Vec<&'static str> {
 /// A task without what is another one each time.
 fn log(task: &Value) -> Value {
     let said = |message: &Value| json!({"role": message["role"], "parts": message["parts"], "step": message["metadata"]["attache.step"]});
-    let history: Vec<_> = task["history"].as_array().unwrap().iter().map(said).collect();
+    let history: Vec<_> = task["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(said)
+        .collect();
     let artifacts = task["artifacts"].as_array().into_iter().flatten();
-    let artifacts: Vec<_> =
-        artifacts.map(|one| json!({"name": one["name"], "parts": one["parts"]})).collect();
+    let artifacts: Vec<_> = artifacts
+        .map(|one| json!({"name": one["name"], "parts": one["parts"]}))
+        .collect();
     let mut usage = task["metadata"]["attache.usage"].clone();
     usage.as_object_mut().unwrap().remove("milliseconds");
     json!({
@@ -42,8 +48,12 @@ fn log(task: &Value) -> Value {
 
 #[tokio::test]
 async fn every_dialect_leaves_exactly_this_log() {
-    let files = std::fs::read_dir(folder()).unwrap().map(|file| file.unwrap().path());
-    let mut files: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "http")).collect();
+    let files = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let mut files: Vec<_> = files
+        .filter(|file| file.extension().is_some_and(|end| end == "http"))
+        .collect();
     files.sort();
     assert_eq!(files.len(), 6);
     for file in files {
@@ -53,17 +63,22 @@ async fn every_dialect_leaves_exactly_this_log() {
             command: vec!["echo".to_owned(), "noon".to_owned()],
             ..ToolSettings::default()
         };
-        let settings = LlmSettings { tools: [("clock".to_owned(), clock)].into(), ..settings(&model) };
+        let settings = LlmSettings {
+            tools: [("clock".to_owned(), clock)].into(),
+            ..settings(&model)
+        };
         let task = agent(settings).await.say("What time is it?").await;
         // Calls that run together end in any order.
         let (golden, mut log) = (file.with_extension("json"), log(&task));
-        let order =
-            |one: &Value| (one["step"]["type"] == "tool-result").then(|| one["step"]["id"].to_string());
+        let order = |one: &Value| {
+            (one["step"]["type"] == "tool-result").then(|| one["step"]["id"].to_string())
+        };
         log["history"].as_array_mut().unwrap().sort_by_key(order);
         if std::env::var_os("ATTACHE_GOLDEN").is_some_and(|value| value == "write") {
             std::fs::write(&golden, format!("{log:#}\n")).unwrap();
         }
-        let expected: Value = serde_json::from_str(&std::fs::read_to_string(&golden).unwrap()).unwrap();
+        let expected: Value =
+            serde_json::from_str(&std::fs::read_to_string(&golden).unwrap()).unwrap();
         assert_eq!(log, expected, "{}", file.display());
     }
 }

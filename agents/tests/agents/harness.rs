@@ -21,7 +21,10 @@ pub(crate) async fn start(agent: impl Agent) -> Running {
 }
 
 /// Starts a server that is set up otherwise than by default.
-pub(crate) async fn start_with(agent: impl Agent, set_up: impl FnOnce(Server) -> Server) -> Running {
+pub(crate) async fn start_with(
+    agent: impl Agent,
+    set_up: impl FnOnce(Server) -> Server,
+) -> Running {
     start_there(SocketAddr::from(([127, 0, 0, 1], 0)), agent, set_up).await
 }
 
@@ -48,11 +51,16 @@ async fn serve(server: Server, address: SocketAddr) -> Running {
     let address = bound.local_addr();
     let mut server = JoinSet::new();
     server.spawn(bound.serve());
-    Running { address, _server: server }
+    Running {
+        address,
+        _server: server,
+    }
 }
 
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(30), future).await.expect("within the deadline")
+    timeout(Duration::from_secs(30), future)
+        .await
+        .expect("within the deadline")
 }
 
 impl Running {
@@ -70,11 +78,13 @@ impl Running {
 
     /// The same with more lines in the head, each with its end; gives the whole answer.
     pub(crate) async fn call_as(&self, lines: &str, method: &str, params: Value) -> Value {
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-        let head =
-            "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
-        let request =
-            format!("{head}\r\nA2A-Version: 1.0\r\n{lines}Content-Length: {}\r\n\r\n{body}", body.len());
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let head = "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
+        let request = format!(
+            "{head}\r\nA2A-Version: 1.0\r\n{lines}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
         let answer = soon(async {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
             stream.write_all(request.as_bytes()).await.unwrap();
@@ -98,7 +108,8 @@ impl Running {
 
     /// Answers a task that waits.
     pub(crate) async fn answer(&self, task: &Value, parts: Value) -> Value {
-        let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": parts, "taskId": task["id"]});
+        let message =
+            json!({"messageId": "m", "role": "ROLE_USER", "parts": parts, "taskId": task["id"]});
         self.call("SendMessage", json!({"message": message})).await["task"].clone()
     }
 
@@ -130,17 +141,24 @@ impl Running {
 
 /// The name of a state, without its prefix.
 pub(crate) fn state(task: &Value) -> &str {
-    task["status"]["state"].as_str().and_then(|state| state.strip_prefix("TASK_STATE_")).unwrap_or("none")
+    task["status"]["state"]
+        .as_str()
+        .and_then(|state| state.strip_prefix("TASK_STATE_"))
+        .unwrap_or("none")
 }
 
 /// The words of the status.
 pub(crate) fn words(task: &Value) -> &str {
-    task["status"]["message"]["parts"][0]["text"].as_str().unwrap_or("none")
+    task["status"]["message"]["parts"][0]["text"]
+        .as_str()
+        .unwrap_or("none")
 }
 
 /// The parts of an artifact, by its name.
 pub(crate) fn artifact<'a>(task: &'a Value, name: &str) -> &'a Value {
-    let artifacts = task["artifacts"].as_array().unwrap_or_else(|| panic!("no artifacts: {task}"));
+    let artifacts = task["artifacts"]
+        .as_array()
+        .unwrap_or_else(|| panic!("no artifacts: {task}"));
     let found = artifacts.iter().find(|artifact| artifact["name"] == name);
     &found.unwrap_or_else(|| panic!("no artifact {name}: {task}"))["parts"]
 }

@@ -25,7 +25,8 @@ pub(crate) async fn backend(answers: &'static [&'static str]) -> Backend {
     let url = format!("http://{}/chat", listener.local_addr().unwrap());
     let (asked, requests) = (Arc::new(AtomicUsize::new(0)), Arc::default());
     let mut server = JoinSet::new();
-    let (count, log): (_, Arc<std::sync::Mutex<Vec<String>>>) = (asked.clone(), Arc::clone(&requests));
+    let (count, log): (_, Arc<std::sync::Mutex<Vec<String>>>) =
+        (asked.clone(), Arc::clone(&requests));
     server.spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let request = request(&mut stream).await;
@@ -37,7 +38,12 @@ pub(crate) async fn backend(answers: &'static [&'static str]) -> Backend {
             stream.write_all(answer.as_bytes()).await.unwrap();
         }
     });
-    Backend { url, asked, requests, _server: server }
+    Backend {
+        url,
+        asked,
+        requests,
+        _server: server,
+    }
 }
 
 /// Reads one request, head and body.
@@ -52,7 +58,10 @@ pub(crate) async fn request(stream: &mut TcpStream) -> String {
             .split("content-length: ")
             .nth(1)
             .and_then(|rest| rest.lines().next()?.parse().ok());
-        if text.split_once("\r\n\r\n").is_some_and(|(_, body)| body.len() >= length.unwrap_or(0)) || read == 0
+        if text
+            .split_once("\r\n\r\n")
+            .is_some_and(|(_, body)| body.len() >= length.unwrap_or(0))
+            || read == 0
         {
             return text;
         }
@@ -60,7 +69,14 @@ pub(crate) async fn request(stream: &mut TcpStream) -> String {
 }
 
 async fn agent(backend: &Backend, settings: HttpSettings) -> Running {
-    start(Http::new(HttpSettings { url: backend.url.clone(), ..settings }).unwrap()).await
+    start(
+        Http::new(HttpSettings {
+            url: backend.url.clone(),
+            ..settings
+        })
+        .unwrap(),
+    )
+    .await
 }
 
 fn answer(task: &Value) -> &str {
@@ -69,7 +85,10 @@ fn answer(task: &Value) -> &str {
 
 #[tokio::test]
 async fn every_kind_of_answer_comes_back() {
-    let at = |place: &str| HttpSettings { text_at: Some(place.to_owned()), ..HttpSettings::default() };
+    let at = |place: &str| HttpSettings {
+        text_at: Some(place.to_owned()),
+        ..HttpSettings::default()
+    };
     for (reply, settings, parts) in [
         (
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nhello é",
@@ -109,7 +128,11 @@ async fn every_kind_of_answer_comes_back() {
     ] {
         let backend = backend(Box::leak(Box::new([reply]))).await;
         let task = agent(&backend, settings).await.say("hello").await;
-        assert_eq!((state(&task), artifact(&task, "answer")), ("COMPLETED", &parts), "{reply}");
+        assert_eq!(
+            (state(&task), artifact(&task, "answer")),
+            ("COMPLETED", &parts),
+            "{reply}"
+        );
     }
 }
 
@@ -119,8 +142,15 @@ const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: c
 async fn a_backend_is_told_what_it_should_know() {
     let backend = backend(&[FINE]).await;
     let headers = [("Authorization".to_owned(), "Bearer hunter2".into())].into();
-    let running =
-        agent(&backend, HttpSettings { headers, forward_caller: true, ..HttpSettings::default() }).await;
+    let running = agent(
+        &backend,
+        HttpSettings {
+            headers,
+            forward_caller: true,
+            ..HttpSettings::default()
+        },
+    )
+    .await;
     let task = running.say("hello").await;
     let request = backend.requests.lock().unwrap()[0].to_lowercase();
     let id = task["id"].as_str().unwrap();
@@ -131,20 +161,39 @@ async fn a_backend_is_told_what_it_should_know() {
         format!("attache-task-id: {id}"),
         format!("idempotency-key: {id}:m"),
     ] {
-        assert!(request.lines().any(|found| found == line), "{line}: {request}");
+        assert!(
+            request.lines().any(|found| found == line),
+            "{line}: {request}"
+        );
     }
     let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
-    assert_eq!((&body["text"], &body["taskid"]), (&json!("hello"), &json!(id)));
-    let running = agent(&backend, HttpSettings { body: Body::Text, ..HttpSettings::default() }).await;
+    assert_eq!(
+        (&body["text"], &body["taskid"]),
+        (&json!("hello"), &json!(id))
+    );
+    let running = agent(
+        &backend,
+        HttpSettings {
+            body: Body::Text,
+            ..HttpSettings::default()
+        },
+    )
+    .await;
     running.say("hello").await;
     let request = backend.requests.lock().unwrap()[1].clone();
-    assert!(request.ends_with("\r\n\r\nhello") && !request.contains("attache-caller"), "{request}");
+    assert!(
+        request.ends_with("\r\n\r\nhello") && !request.contains("attache-caller"),
+        "{request}"
+    );
 }
 
 #[tokio::test]
 async fn r35_a_backend_that_breaks_off_fails_the_task_and_what_came_stays() {
     for (reply, why) in [
-        ("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf", "broke off"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf",
+            "broke off",
+        ),
         (
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: half\n\ndata: x",
             "broke off",
@@ -155,10 +204,20 @@ async fn r35_a_backend_that_breaks_off_fails_the_task_and_what_came_stays() {
         ),
     ] {
         let backend = backend(Box::leak(Box::new([reply]))).await;
-        let task = agent(&backend, HttpSettings::default()).await.say("hello").await;
-        assert!(state(&task) == "FAILED" && words(&task).contains(why), "{reply}: {task}");
+        let task = agent(&backend, HttpSettings::default())
+            .await
+            .say("hello")
+            .await;
+        assert!(
+            state(&task) == "FAILED" && words(&task).contains(why),
+            "{reply}: {task}"
+        );
         assert_eq!(answer(&task), "half");
-        assert_eq!(backend.asked.load(Ordering::SeqCst), 1, "it may have arrived: not sent again");
+        assert_eq!(
+            backend.asked.load(Ordering::SeqCst),
+            1,
+            "it may have arrived: not sent again"
+        );
     }
 }
 
@@ -167,32 +226,66 @@ async fn a_request_is_sent_again_only_where_that_is_safe() {
     const BUSY: &str =
         "HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     let plain = backend(&[BUSY, FINE]).await;
-    let task = agent(&plain, HttpSettings::default()).await.say("hello").await;
+    let task = agent(&plain, HttpSettings::default())
+        .await
+        .say("hello")
+        .await;
     assert_eq!(
         (state(&task), words(&task)),
-        ("FAILED", "the backend is not available: 503 Service Unavailable")
+        (
+            "FAILED",
+            "the backend is not available: 503 Service Unavailable"
+        )
     );
     let safe = backend(&[BUSY, BUSY, FINE]).await;
-    let task =
-        agent(&safe, HttpSettings { idempotent: true, ..HttpSettings::default() }).await.say("hello").await;
+    let task = agent(
+        &safe,
+        HttpSettings {
+            idempotent: true,
+            ..HttpSettings::default()
+        },
+    )
+    .await
+    .say("hello")
+    .await;
     assert_eq!((state(&task), answer(&task)), ("COMPLETED", "fine"));
     let keys = safe.requests.lock().unwrap();
     let key = |request: &String| {
-        request.lines().find(|line| line.starts_with("idempotency-key")).unwrap().to_owned()
+        request
+            .lines()
+            .find(|line| line.starts_with("idempotency-key"))
+            .unwrap()
+            .to_owned()
     };
-    assert!(keys.len() == 3 && keys.iter().all(|request| key(request) == key(&keys[0])), "{keys:?}");
+    assert!(
+        keys.len() == 3 && keys.iter().all(|request| key(request) == key(&keys[0])),
+        "{keys:?}"
+    );
 }
 
 #[tokio::test]
 async fn r35_a_backend_that_is_slow_or_not_there_costs_its_own_task() {
     let slow = backend(&["hang"]).await;
-    let settings = HttpSettings { timeout: Duration::from_millis(100), ..HttpSettings::default() };
+    let settings = HttpSettings {
+        timeout: Duration::from_millis(100),
+        ..HttpSettings::default()
+    };
     let task = agent(&slow, settings).await.say("hello").await;
-    assert_eq!((state(&task), words(&task)), ("FAILED", "the backend took longer than 100ms"));
+    assert_eq!(
+        (state(&task), words(&task)),
+        ("FAILED", "the backend took longer than 100ms")
+    );
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", gone.local_addr().unwrap());
     drop(gone);
-    let agent = start(Http::new(HttpSettings { url, ..HttpSettings::default() }).unwrap()).await;
+    let agent = start(
+        Http::new(HttpSettings {
+            url,
+            ..HttpSettings::default()
+        })
+        .unwrap(),
+    )
+    .await;
     assert_eq!(state(&agent.say("hello").await), "FAILED");
     let waits = backend(&["hang"]).await;
     let agent = self::agent(&waits, HttpSettings::default()).await;
@@ -230,11 +323,20 @@ async fn statuses_and_sizes_are_told_apart() {
         ),
     ] {
         let backend = backend(Box::leak(Box::new([reply]))).await;
-        let task = agent(&backend, HttpSettings { max_output: 10, ..HttpSettings::default() })
-            .await
-            .say("hello")
-            .await;
-        assert!(state(&task) == end && words(&task).contains(why), "{reply}: {task}");
+        let task = agent(
+            &backend,
+            HttpSettings {
+                max_output: 10,
+                ..HttpSettings::default()
+            },
+        )
+        .await
+        .say("hello")
+        .await;
+        assert!(
+            state(&task) == end && words(&task).contains(why),
+            "{reply}: {task}"
+        );
         assert!(!task.to_string().contains("secret"), "{task}");
     }
 }
@@ -242,21 +344,38 @@ async fn statuses_and_sizes_are_told_apart() {
 #[test]
 fn s38_settings_that_no_backend_can_have_are_refused() {
     let wrong = |url: &str, headers: &[(&str, &str)]| {
-        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect();
-        Http::new(HttpSettings { url: url.to_owned(), headers, ..HttpSettings::default() }).unwrap_err()
+        let headers = headers
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).into()))
+            .collect();
+        Http::new(HttpSettings {
+            url: url.to_owned(),
+            headers,
+            ..HttpSettings::default()
+        })
+        .unwrap_err()
     };
     for url in ["", "localhost:1", "ftp://x/", "/x", "http://me:hunter2@x/"] {
         let wrong = wrong(url, &[]);
-        assert!(wrong.key == "url" && !wrong.to_string().contains("hunter2"), "{url}: {wrong}");
+        assert!(
+            wrong.key == "url" && !wrong.to_string().contains("hunter2"),
+            "{url}: {wrong}"
+        );
     }
     let wrong = wrong("http://x/", &[("X-Token", "hunter2\n")]);
-    assert!(wrong.key == "headers" && !wrong.to_string().contains("hunter2"), "{wrong}");
+    assert!(
+        wrong.key == "headers" && !wrong.to_string().contains("hunter2"),
+        "{wrong}"
+    );
 }
 
 #[tokio::test]
 async fn r35_a_backend_that_fails_is_left_alone_and_others_are_not() {
-    let down = backend(&["HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"]).await;
-    let up = backend(&["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nhere"]).await;
+    let down =
+        backend(&["HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"]).await;
+    let up =
+        backend(&["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nhere"])
+            .await;
     let settings = || HttpSettings {
         breaker_failures: 2,
         breaker_pause: Duration::from_secs(3600),
@@ -270,7 +389,10 @@ async fn r35_a_backend_that_fails_is_left_alone_and_others_are_not() {
         );
     }
     let left = failing.say("hello").await;
-    assert_eq!(words(&left), "the backend is not available, and is left alone for a while");
+    assert_eq!(
+        words(&left),
+        "the backend is not available, and is left alone for a while"
+    );
     assert_eq!(down.asked.load(Ordering::SeqCst), 2);
     assert_eq!(answer(&well.say("hello").await), "here");
 }
@@ -279,7 +401,8 @@ async fn r35_a_backend_that_fails_is_left_alone_and_others_are_not() {
 /// connection is left.
 #[tokio::test]
 async fn r35_fifty_turns_of_a_bad_backend_end_as_they_should() {
-    const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf";
+    const HALF: &str =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\nhalf";
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let open = Arc::new(AtomicUsize::new(0));
@@ -303,16 +426,26 @@ async fn r35_fifty_turns_of_a_bad_backend_end_as_they_should() {
             });
         }
     });
-    let settings =
-        HttpSettings { url, timeout: Duration::from_secs(1), breaker_failures: 0, ..HttpSettings::default() };
+    let settings = HttpSettings {
+        url,
+        timeout: Duration::from_secs(1),
+        breaker_failures: 0,
+        ..HttpSettings::default()
+    };
     let agent = start(Http::new(settings).unwrap()).await;
-    let kinds = [("fine", "COMPLETED"), ("half", "FAILED"), ("silence", "FAILED")];
+    let kinds = [
+        ("fine", "COMPLETED"),
+        ("half", "FAILED"),
+        ("silence", "FAILED"),
+    ];
     let mut tasks = Vec::new();
     for number in 0..50 {
         tasks.push(agent.begin(kinds[number % kinds.len()].0).await);
     }
     for (number, task) in tasks.iter().enumerate() {
-        let task = agent.until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING")).await;
+        let task = agent
+            .until(task, |task| !matches!(state(task), "SUBMITTED" | "WORKING"))
+            .await;
         let (kind, end) = kinds[number % kinds.len()];
         assert_eq!(state(&task), end, "{kind}: {task}");
         assert!(kind != "half" || answer(&task) == "half", "{task}");

@@ -14,7 +14,10 @@ pub(crate) const STREAM: &str =
 
 /// A stream of these events, and what ends it.
 pub(crate) fn stream(events: &[Value], end: &str) -> &'static str {
-    let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let events: String = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
     Box::leak(format!("{STREAM}{events}{end}").into_boxed_str())
 }
 
@@ -29,7 +32,14 @@ pub(crate) fn finish(why: &str) -> Value {
 /// A model that says this.
 pub(crate) fn says(text: &str) -> &'static str {
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}});
-    stream(&[delta(json!({"role": "assistant", "content": text})), finish("stop"), usage], "data: [DONE]\n\n")
+    stream(
+        &[
+            delta(json!({"role": "assistant", "content": text})),
+            finish("stop"),
+            usage,
+        ],
+        "data: [DONE]\n\n",
+    )
 }
 
 /// A model that calls these tools: id, name and arguments.
@@ -48,8 +58,15 @@ pub(crate) async fn model(answers: &[&'static str]) -> Backend {
 
 pub(crate) fn settings(backend: &Backend) -> LlmSettings {
     let url = backend.url.replace("/chat", "/v1");
-    let model = ModelSettings { url, name: "m1".to_owned(), ..ModelSettings::default() };
-    LlmSettings { model, ..LlmSettings::default() }
+    let model = ModelSettings {
+        url,
+        name: "m1".to_owned(),
+        ..ModelSettings::default()
+    };
+    LlmSettings {
+        model,
+        ..LlmSettings::default()
+    }
 }
 
 pub(crate) async fn agent(settings: LlmSettings) -> Running {
@@ -68,27 +85,54 @@ fn answer(task: &Value) -> &str {
 
 #[tokio::test]
 async fn an_answer_comes_back_in_every_dialect() {
-    let hello = [delta(json!({"content": "hel"})), delta(json!({"content": "lo é"}))];
+    let hello = [
+        delta(json!({"content": "hel"})),
+        delta(json!({"content": "lo é"})),
+    ];
     let with = |last: &[Value]| [&hello[..], last].concat();
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}});
     let llama = json!({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10, "completion_tokens": 2}, "timings": {}});
     let whole = json!({"choices": [{"message": {"content": "hello é"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 10, "completion_tokens": 2}});
-    let whole =
-        format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{whole}");
+    let whole = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n{whole}"
+    );
     for (dialect, reply, tokens) in [
-        ("openai", stream(&with(&[finish("stop"), usage.clone()]), "data: [DONE]\n\n"), 10),
+        (
+            "openai",
+            stream(&with(&[finish("stop"), usage.clone()]), "data: [DONE]\n\n"),
+            10,
+        ),
         ("llama.cpp", stream(&with(&[llama]), "data: [DONE]\n\n"), 10),
-        ("no usage", stream(&with(&[finish("stop")]), "data: [DONE]\n\n"), 0),
+        (
+            "no usage",
+            stream(&with(&[finish("stop")]), "data: [DONE]\n\n"),
+            0,
+        ),
         ("no end", stream(&with(&[finish("stop")]), ""), 0),
         ("no finish", stream(&hello, "data: [DONE]\n\n"), 0),
-        ("comments", stream(&with(&[finish("stop"), usage]), ": ping\n\ndata: [DONE]\n\n"), 10),
+        (
+            "comments",
+            stream(
+                &with(&[finish("stop"), usage]),
+                ": ping\n\ndata: [DONE]\n\n",
+            ),
+            10,
+        ),
         ("no stream", Box::leak(whole.into_boxed_str()), 10),
     ] {
         let model = model(&[reply]).await;
         let task = agent(settings(&model)).await.say("hi").await;
-        assert_eq!((state(&task), answer(&task)), ("COMPLETED", "hello é"), "{dialect}: {task}");
+        assert_eq!(
+            (state(&task), answer(&task)),
+            ("COMPLETED", "hello é"),
+            "{dialect}: {task}"
+        );
         let usage = &task["metadata"]["attache.usage"];
-        assert_eq!((&usage["inputTokens"], &usage["calls"]), (&json!(tokens), &json!(1)), "{dialect}");
+        assert_eq!(
+            (&usage["inputTokens"], &usage["calls"]),
+            (&json!(tokens), &json!(1)),
+            "{dialect}"
+        );
     }
 }
 
@@ -105,25 +149,52 @@ async fn a_model_is_told_what_it_should_know() {
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "and"}, {"data": {"n": 1}}], "contextId": first["contextId"]});
     agent.call("SendMessage", json!({"message": message})).await;
     let body = request(&model, 1);
-    assert_eq!((&body["model"], &body["temperature"], &body["seed"]), (&json!("m1"), &json!(0.5), &json!(7)));
-    assert_eq!((&body["stream"], &body["tools"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&body["model"], &body["temperature"], &body["seed"]),
+        (&json!("m1"), &json!(0.5), &json!(7))
+    );
+    assert_eq!(
+        (&body["stream"], &body["tools"]),
+        (&json!(true), &Value::Null)
+    );
     let said: Vec<_> = body["messages"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|one| (one["role"].as_str().unwrap(), one["content"].as_str().unwrap()))
+        .map(|one| {
+            (
+                one["role"].as_str().unwrap(),
+                one["content"].as_str().unwrap(),
+            )
+        })
         .collect();
-    assert!(said[0].0 == "system" && said[0].1.starts_with("Be brief.\n\n"), "{said:?}");
-    assert_eq!(said[1..], [("user", "hi"), ("assistant", "one"), ("user", "and\n{\"n\":1}")]);
+    assert!(
+        said[0].0 == "system" && said[0].1.starts_with("Be brief.\n\n"),
+        "{said:?}"
+    );
+    assert_eq!(
+        said[1..],
+        [
+            ("user", "hi"),
+            ("assistant", "one"),
+            ("user", "and\n{\"n\":1}")
+        ]
+    );
     let head = model.requests.lock().unwrap()[0].to_lowercase();
-    assert!(head.starts_with("post /v1/chat/completions ") && head.contains("authorization: bearer hunter2"));
+    assert!(
+        head.starts_with("post /v1/chat/completions ")
+            && head.contains("authorization: bearer hunter2")
+    );
 }
 
 #[tokio::test]
 async fn r34_a_model_that_breaks_off_fails_the_task_and_what_came_stays() {
     let half = delta(json!({"content": "half"}));
     for (reply, why) in [
-        (stream(std::slice::from_ref(&half), ""), "the model broke off in the middle of its answer"),
+        (
+            stream(std::slice::from_ref(&half), ""),
+            "the model broke off in the middle of its answer",
+        ),
         (
             stream(std::slice::from_ref(&half), "data: {\"cho"),
             "the model broke off in the middle of its answer",
@@ -133,14 +204,24 @@ async fn r34_a_model_that_breaks_off_fails_the_task_and_what_came_stays() {
             "the model failed in the middle of its answer",
         ),
         (
-            stream(std::slice::from_ref(&half), "event: error\ndata: secret\n\n"),
+            stream(
+                std::slice::from_ref(&half),
+                "event: error\ndata: secret\n\n",
+            ),
             "the model failed in the middle of its answer",
         ),
-        (stream(std::slice::from_ref(&half), "data: nonsense\n\n"), "the model said what cannot be read"),
+        (
+            stream(std::slice::from_ref(&half), "data: nonsense\n\n"),
+            "the model said what cannot be read",
+        ),
     ] {
         let model = model(&[reply]).await;
         let task = agent(settings(&model)).await.say("hi").await;
-        assert_eq!((state(&task), words(&task), answer(&task)), ("FAILED", why, "half"), "{reply}");
+        assert_eq!(
+            (state(&task), words(&task), answer(&task)),
+            ("FAILED", why, "half"),
+            "{reply}"
+        );
         assert!(!task.to_string().contains("secret"));
     }
     let silent = model(&["hang"]).await;
@@ -148,18 +229,30 @@ async fn r34_a_model_that_breaks_off_fails_the_task_and_what_came_stays() {
     settings.model.timeout = Duration::from_millis(100);
     settings.model.retries = 0;
     let task = agent(settings).await.say("hi").await;
-    assert_eq!((state(&task), words(&task)), ("FAILED", "the model said nothing for 100ms"));
+    assert_eq!(
+        (state(&task), words(&task)),
+        ("FAILED", "the model said nothing for 100ms")
+    );
 }
 
 #[tokio::test]
 async fn r34_a_busy_model_is_asked_again_as_it_says_and_not_for_ever() {
-    const BUSY: &str =
-        "HTTP/1.1 429 Busy\r\nRetry-After: 0\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret";
+    const BUSY: &str = "HTTP/1.1 429 Busy\r\nRetry-After: 0\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret";
     const WRONG: &str = "HTTP/1.1 401 No\r\nContent-Length: 6\r\nConnection: close\r\n\r\nsecret";
     for (answers, end, why, asked) in [
         (vec![BUSY, BUSY, says("fine")], "COMPLETED", "none", 3),
-        (vec![BUSY], "FAILED", "the model is not available: 429 Too Many Requests", 4),
-        (vec![WRONG], "FAILED", "the model does not accept our credentials", 1),
+        (
+            vec![BUSY],
+            "FAILED",
+            "the model is not available: 429 Too Many Requests",
+            4,
+        ),
+        (
+            vec![WRONG],
+            "FAILED",
+            "the model does not accept our credentials",
+            1,
+        ),
     ] {
         let model = model(&answers).await;
         let task = agent(settings(&model)).await.say("hi").await;
@@ -179,11 +272,21 @@ async fn what_a_model_thinks_is_told_apart_from_its_answer() {
         ],
         "data: [DONE]\n\n",
     );
-    for (shown, steps) in
-        [(true, vec![json!({"type": "reasoning", "text": "let me see"})]), (false, Vec::new())]
-    {
+    for (shown, steps) in [
+        (
+            true,
+            vec![json!({"type": "reasoning", "text": "let me see"})],
+        ),
+        (false, Vec::new()),
+    ] {
         let model = model(&[reply]).await;
-        let task = agent(LlmSettings { show_reasoning: shown, ..settings(&model) }).await.say("hi").await;
+        let task = agent(LlmSettings {
+            show_reasoning: shown,
+            ..settings(&model)
+        })
+        .await
+        .say("hi")
+        .await;
         let told: Vec<_> = task["history"]
             .as_array()
             .unwrap()
@@ -204,7 +307,9 @@ async fn settings_that_cannot_be_are_refused_by_their_key() {
     let mut nowhere = good.clone();
     nowhere.model.url = "ftp://x".to_owned();
     let mut toolless = good.clone();
-    toolless.tools.insert("x".to_owned(), attache_agents::ToolSettings::default());
+    toolless
+        .tools
+        .insert("x".to_owned(), attache_agents::ToolSettings::default());
     for (settings, key) in [(nameless, "model"), (nowhere, "model"), (toolless, "tools")] {
         assert_eq!(Llm::new(settings).unwrap_err().key, key);
     }

@@ -8,36 +8,69 @@ use crate::http::{Backend, backend};
 use crate::llm::{agent, calls, model, request, says, settings};
 
 fn tool(description: &str) -> ToolSettings {
-    ToolSettings { description: description.to_owned(), ..ToolSettings::default() }
+    ToolSettings {
+        description: description.to_owned(),
+        ..ToolSettings::default()
+    }
 }
 
 fn command(words: &[&str]) -> ToolSettings {
-    ToolSettings { command: words.iter().map(|word| (*word).to_owned()).collect(), ..tool("A command") }
+    ToolSettings {
+        command: words.iter().map(|word| (*word).to_owned()).collect(),
+        ..tool("A command")
+    }
 }
 
-fn with(model: &Backend, tools: impl IntoIterator<Item = (&'static str, ToolSettings)>) -> LlmSettings {
-    let tools = tools.into_iter().map(|(name, tool)| (name.to_owned(), tool)).collect();
-    LlmSettings { tools, ..settings(model) }
+fn with(
+    model: &Backend,
+    tools: impl IntoIterator<Item = (&'static str, ToolSettings)>,
+) -> LlmSettings {
+    let tools = tools
+        .into_iter()
+        .map(|(name, tool)| (name.to_owned(), tool))
+        .collect();
+    LlmSettings {
+        tools,
+        ..settings(model)
+    }
 }
 
 /// The steps that a task tells of.
 fn steps(task: &Value) -> Vec<(String, String)> {
-    let told = task["history"].as_array().unwrap().iter().filter(|one| one["role"] == "ROLE_AGENT");
+    let told = task["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["role"] == "ROLE_AGENT");
     let told = told.filter_map(|one| one["parts"][0].get("data"));
-    told.map(|data| (data["type"].as_str().unwrap().to_owned(), data["id"].as_str().unwrap_or("").to_owned()))
-        .collect()
+    told.map(|data| {
+        (
+            data["type"].as_str().unwrap().to_owned(),
+            data["id"].as_str().unwrap_or("").to_owned(),
+        )
+    })
+    .collect()
 }
 
 /// What the model read of the tools in its n-th request, without the fences.
 fn results(model: &Backend, at: usize) -> Vec<(String, String)> {
     let body = request(model, at);
-    let tools = body["messages"].as_array().unwrap().iter().filter(|one| one["role"] == "tool");
+    let tools = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|one| one["role"] == "tool");
     tools
         .map(|one| {
             let content = one["content"].as_str().unwrap();
-            let (first, last) = (content.lines().next().unwrap(), content.lines().last().unwrap());
+            let (first, last) = (
+                content.lines().next().unwrap(),
+                content.lines().last().unwrap(),
+            );
             assert_eq!(first.replace("<data ", "</data "), last, "fenced");
-            let inner = content[first.len()..content.len() - last.len()].trim().to_owned();
+            let inner = content[first.len()..content.len() - last.len()]
+                .trim()
+                .to_owned();
             (one["tool_call_id"].as_str().unwrap().to_owned(), inner)
         })
         .collect()
@@ -50,18 +83,31 @@ fn pair(one: &str, two: &str) -> (String, String) {
 #[tokio::test]
 async fn tools_are_called_at_the_same_time_and_the_model_reads_their_results() {
     let web =
-        backend(&["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nsunny"]).await;
+        backend(&["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nsunny"])
+            .await;
     let model = model(&[
-        calls(&[("a", "cat", json!({"x": 1})), ("b", "web", json!({"city": "Rome"}))]),
+        calls(&[
+            ("a", "cat", json!({"x": 1})),
+            ("b", "web", json!({"city": "Rome"})),
+        ]),
         says("done"),
     ])
     .await;
     let tools = [
         ("cat", command(&["cat"])),
-        ("web", ToolSettings { http: Some(web.url.clone()), ..tool("The weather") }),
+        (
+            "web",
+            ToolSettings {
+                http: Some(web.url.clone()),
+                ..tool("The weather")
+            },
+        ),
     ];
     let task = agent(with(&model, tools)).await.say("go").await;
-    assert_eq!((state(&task), &artifact(&task, "answer")[0]["text"]), ("COMPLETED", &json!("done")));
+    assert_eq!(
+        (state(&task), &artifact(&task, "answer")[0]["text"]),
+        ("COMPLETED", &json!("done"))
+    );
     let offered = request(&model, 0)["tools"].clone();
     assert_eq!(
         offered[1]["function"],
@@ -92,16 +138,27 @@ async fn what_goes_wrong_with_a_tool_is_for_the_model_to_read() {
         ("d", "slow", json!({})),
     ];
     let model = model(&[calls(&wrong), says("sorry")]).await;
-    let slow = ToolSettings { timeout: std::time::Duration::from_millis(100), ..command(&["sleep", "60"]) };
+    let slow = ToolSettings {
+        timeout: std::time::Duration::from_millis(100),
+        ..command(&["sleep", "60"])
+    };
     let fails = command(&["sh", "-c", "echo broken >&2; exit 3"]);
-    let task = agent(with(&model, [("cat", command(&["cat"])), ("fails", fails), ("slow", slow)]))
-        .await
-        .say("go")
-        .await;
+    let task = agent(with(
+        &model,
+        [("cat", command(&["cat"])), ("fails", fails), ("slow", slow)],
+    ))
+    .await
+    .say("go")
+    .await;
     assert_eq!(state(&task), "COMPLETED");
     let mut read = results(&model, 1);
     read.sort();
-    assert!(read[0].1.contains("there is no tool of that name; there are: cat, fails, slow"), "{read:?}");
+    assert!(
+        read[0]
+            .1
+            .contains("there is no tool of that name; there are: cat, fails, slow"),
+        "{read:?}"
+    );
     assert!(read[1].1.contains("exit code 3\nbroken"), "{read:?}");
     assert!(read[2].1.contains("must be a JSON object"), "{read:?}");
     assert!(read[3].1.contains("took"), "{read:?}");
@@ -110,12 +167,20 @@ async fn what_goes_wrong_with_a_tool_is_for_the_model_to_read() {
 #[tokio::test]
 async fn steps_and_tokens_have_their_limits() {
     let model = model(&[calls(&[("a", "cat", json!({}))])]).await;
-    let settings = LlmSettings { max_steps: 3, ..with(&model, [("cat", command(&["cat"]))]) };
+    let settings = LlmSettings {
+        max_steps: 3,
+        ..with(&model, [("cat", command(&["cat"]))])
+    };
     let task = agent(settings).await.say("go").await;
-    assert_eq!((state(&task), words(&task)), ("FAILED", "the work took more than 3 steps (max_steps)"));
+    assert_eq!(
+        (state(&task), words(&task)),
+        ("FAILED", "the work took more than 3 steps (max_steps)")
+    );
     assert_eq!(model.requests.lock().unwrap().len(), 3);
-    let ids: std::collections::HashSet<_> =
-        steps(&task).into_iter().filter(|(kind, _)| kind == "tool-result").collect();
+    let ids: std::collections::HashSet<_> = steps(&task)
+        .into_iter()
+        .filter(|(kind, _)| kind == "tool-result")
+        .collect();
     assert_eq!(ids.len(), 3, "every call has an id of its own");
 }
 
@@ -124,27 +189,43 @@ async fn s50_a_tool_that_needs_approval_waits_for_a_clear_yes() {
     for (answer, called) in [
         (json!([{"text": "Yes."}]), true),
         (json!([{"data": {"approved": true}}]), true),
-        (json!([{"data": {"toolUseId": "a", "result": true}, "metadata": {"kind": "tool-result"}}]), true),
+        (
+            json!([{"data": {"toolUseId": "a", "result": true}, "metadata": {"kind": "tool-result"}}]),
+            true,
+        ),
         (json!([{"text": "yes, but not now"}]), false),
         (json!([{"data": {"approved": false}}]), false),
     ] {
         let model = model(&[calls(&[("a", "cat", json!({"amount": 5}))]), says("done")]).await;
-        let tool = ToolSettings { approval: true, ..command(&["cat"]) };
+        let tool = ToolSettings {
+            approval: true,
+            ..command(&["cat"])
+        };
         let agent = agent(with(&model, [("cat", tool)])).await;
         let task = agent.say("pay").await;
         assert_eq!(
             (state(&task), words(&task)),
-            ("INPUT_REQUIRED", "May `cat` be called with {\"amount\":5}? Answer yes or no.")
+            (
+                "INPUT_REQUIRED",
+                "May `cat` be called with {\"amount\":5}? Answer yes or no."
+            )
         );
         let asked = &task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"];
         assert_eq!(
             (&asked["requestId"], &asked["wants"], &asked["arguments"]),
             (&json!("a"), &json!("approval"), &json!({"amount": 5}))
         );
-        assert!(!steps(&task).contains(&pair("tool-started", "a")), "not before the answer");
+        assert!(
+            !steps(&task).contains(&pair("tool-started", "a")),
+            "not before the answer"
+        );
         let task = agent.answer(&task, answer.clone()).await;
         assert_eq!(state(&task), "COMPLETED");
-        assert_eq!(steps(&task).contains(&pair("tool-started", "a")), called, "{answer}");
+        assert_eq!(
+            steps(&task).contains(&pair("tool-started", "a")),
+            called,
+            "{answer}"
+        );
         let read = &results(&model, 1)[0].1;
         assert_eq!(read == r#"{"amount":5}"#, called, "{read}");
         assert!(called || read.contains("did not agree"), "{read}");
@@ -153,9 +234,21 @@ async fn s50_a_tool_that_needs_approval_waits_for_a_clear_yes() {
 
 #[tokio::test]
 async fn the_caller_is_a_tool_and_answers_by_the_id_of_the_request() {
-    let model = model(&[calls(&[("a", "where", json!({})), ("b", "cat", json!({}))]), says("done")]).await;
-    let tools =
-        [("where", ToolSettings { client: true, ..tool("Where the user is") }), ("cat", command(&["cat"]))];
+    let model = model(&[
+        calls(&[("a", "where", json!({})), ("b", "cat", json!({}))]),
+        says("done"),
+    ])
+    .await;
+    let tools = [
+        (
+            "where",
+            ToolSettings {
+                client: true,
+                ..tool("Where the user is")
+            },
+        ),
+        ("cat", command(&["cat"])),
+    ];
     let agent = agent(with(&model, tools)).await;
     let task = agent.say("go").await;
     let asked = &task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"];
@@ -163,7 +256,10 @@ async fn the_caller_is_a_tool_and_answers_by_the_id_of_the_request() {
         (state(&task), &asked["requestId"], &asked["wants"]),
         ("INPUT_REQUIRED", &json!("a"), &json!("tool-use"))
     );
-    assert!(steps(&task).contains(&pair("tool-result", "b")), "what needs nobody is done meanwhile");
+    assert!(
+        steps(&task).contains(&pair("tool-result", "b")),
+        "what needs nobody is done meanwhile"
+    );
     let result = |id: &str| json!([{"data": {"toolUseId": id, "result": {"city": "Rome"}}, "metadata": {"kind": "tool-result"}}]);
     let again = agent.answer(&task, result("other")).await;
     assert_eq!(
@@ -182,15 +278,34 @@ async fn the_caller_is_a_tool_and_answers_by_the_id_of_the_request() {
 async fn whatever_the_caller_gives_is_the_result() {
     let kind = json!({"kind": "tool-result"});
     for (given, read) in [
-        (json!({"data": {"toolUseId": "a", "result": true}, "metadata": kind}), "true"),
-        (json!({"data": {"toolUseId": "a", "error": "no signal"}, "metadata": kind}), "error: no signal"),
+        (
+            json!({"data": {"toolUseId": "a", "result": true}, "metadata": kind}),
+            "true",
+        ),
+        (
+            json!({"data": {"toolUseId": "a", "error": "no signal"}, "metadata": kind}),
+            "error: no signal",
+        ),
         (json!({"text": "in Rome"}), "in Rome"),
     ] {
         let model = model(&[calls(&[("a", "where", json!({}))]), says("done")]).await;
-        let agent = agent(with(&model, [("where", ToolSettings { client: true, ..tool("Where") })])).await;
+        let agent = agent(with(
+            &model,
+            [(
+                "where",
+                ToolSettings {
+                    client: true,
+                    ..tool("Where")
+                },
+            )],
+        ))
+        .await;
         let task = agent.say("go").await;
         let task = agent.answer(&task, json!([given])).await;
-        assert_eq!((state(&task), results(&model, 1)), ("COMPLETED", vec![pair("a", read)]));
+        assert_eq!(
+            (state(&task), results(&model, 1)),
+            ("COMPLETED", vec![pair("a", read)])
+        );
     }
 }
 
@@ -208,17 +323,29 @@ async fn s53_nobody_can_say_that_a_tool_was_called() {
 async fn another_agent_is_a_tool_with_a_task_of_its_own() {
     let child_model = model(&[says("42")]).await;
     let child = agent(settings(&child_model)).await;
-    let model = model(&[calls(&[("a", "sage", json!({"message": "the answer?"}))]), says("it is 42")]).await;
-    let sage = ToolSettings { agent: Some(child.url()), ..tool("Knows") };
+    let model = model(&[
+        calls(&[("a", "sage", json!({"message": "the answer?"}))]),
+        says("it is 42"),
+    ])
+    .await;
+    let sage = ToolSettings {
+        agent: Some(child.url()),
+        ..tool("Knows")
+    };
     let task = agent(with(&model, [("sage", sage)])).await.say("go").await;
-    assert_eq!((state(&task), results(&model, 1)), ("COMPLETED", vec![pair("a", "42")]));
+    assert_eq!(
+        (state(&task), results(&model, 1)),
+        ("COMPLETED", vec![pair("a", "42")])
+    );
     let told = task["history"]
         .as_array()
         .unwrap()
         .iter()
         .find(|one| one["parts"][0]["data"]["type"] == "delegated")
         .unwrap();
-    let child_task = child.call("GetTask", json!({"id": told["parts"][0]["data"]["taskId"]})).await;
+    let child_task = child
+        .call("GetTask", json!({"id": told["parts"][0]["data"]["taskId"]}))
+        .await;
     let asked = &child_task["history"][0];
     assert_eq!(
         (&asked["parts"][0]["text"], &asked["referenceTaskIds"]),
@@ -230,17 +357,37 @@ async fn another_agent_is_a_tool_with_a_task_of_its_own() {
 #[tokio::test]
 async fn a_question_of_another_agent_comes_up_and_its_answer_goes_down() {
     let child = start(attache_agents::practice()).await;
-    let model = model(&[calls(&[("a", "sage", json!({"message": "ask"}))]), says("done")]).await;
-    let agent =
-        agent(with(&model, [("sage", ToolSettings { agent: Some(child.url()), ..tool("Asks") })])).await;
+    let model = model(&[
+        calls(&[("a", "sage", json!({"message": "ask"}))]),
+        says("done"),
+    ])
+    .await;
+    let agent = agent(with(
+        &model,
+        [(
+            "sage",
+            ToolSettings {
+                agent: Some(child.url()),
+                ..tool("Asks")
+            },
+        )],
+    ))
+    .await;
     let task = agent.say("go").await;
     assert_eq!(state(&task), "INPUT_REQUIRED", "{task}");
     assert!(words(&task).starts_with("`sage` asks: "), "{task}");
     let asked = &task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"];
-    assert_eq!((&asked["requestId"], &asked["wants"]), (&json!("a"), &json!("question")));
+    assert_eq!(
+        (&asked["requestId"], &asked["wants"]),
+        (&json!("a"), &json!("question"))
+    );
     let task = agent.answer(&task, json!([{"text": "blue"}])).await;
     assert_eq!(state(&task), "COMPLETED", "{task}");
-    assert!(results(&model, 1)[0].1.contains("blue"), "{:?}", results(&model, 1));
+    assert!(
+        results(&model, 1)[0].1.contains("blue"),
+        "{:?}",
+        results(&model, 1)
+    );
 }
 
 #[tokio::test]
@@ -249,18 +396,36 @@ async fn s59_s60_lineage_refuses_circles_and_depth_before_anybody_is_called() {
     for (lineage, why) in [
         (json!({"depth": 1, "path": [nobody.url]}), "in a circle"),
         (json!({"depth": 7, "path": []}), "at most 8 agents"),
-        (json!({"depth": 0, "path": vec!["http://x"; 7]}), "at most 8 agents"),
+        (
+            json!({"depth": 0, "path": vec!["http://x"; 7]}),
+            "at most 8 agents",
+        ),
     ] {
-        let model = model(&[calls(&[("a", "sage", json!({"message": "x"}))]), says("done")]).await;
-        let agent =
-            agent(with(&model, [("sage", ToolSettings { agent: Some(nobody.url.clone()), ..tool("Far") })]))
-                .await;
+        let model = model(&[
+            calls(&[("a", "sage", json!({"message": "x"}))]),
+            says("done"),
+        ])
+        .await;
+        let agent = agent(with(
+            &model,
+            [(
+                "sage",
+                ToolSettings {
+                    agent: Some(nobody.url.clone()),
+                    ..tool("Far")
+                },
+            )],
+        ))
+        .await;
         let metadata = json!({"urn:attache:ext:lineage:v1": lineage});
-        let message =
-            json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}], "metadata": metadata});
+        let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}], "metadata": metadata});
         let task = agent.call("SendMessage", json!({"message": message})).await["task"].clone();
         assert_eq!(state(&task), "COMPLETED");
-        assert!(results(&model, 1)[0].1.contains(why), "{:?}", results(&model, 1));
+        assert!(
+            results(&model, 1)[0].1.contains(why),
+            "{:?}",
+            results(&model, 1)
+        );
     }
     assert!(nobody.requests.lock().unwrap().is_empty());
 }
@@ -269,19 +434,45 @@ async fn s59_s60_lineage_refuses_circles_and_depth_before_anybody_is_called() {
 async fn r40_a_cancel_at_the_root_stops_those_who_work_for_it() {
     let hangs = model(&["hang"]).await;
     let child = agent(settings(&hangs)).await;
-    let model = model(&[calls(&[("a", "sage", json!({"message": "x"}))]), says("done")]).await;
-    let root =
-        agent(with(&model, [("sage", ToolSettings { agent: Some(child.url()), ..tool("Slow") })])).await;
+    let model = model(&[
+        calls(&[("a", "sage", json!({"message": "x"}))]),
+        says("done"),
+    ])
+    .await;
+    let root = agent(with(
+        &model,
+        [(
+            "sage",
+            ToolSettings {
+                agent: Some(child.url()),
+                ..tool("Slow")
+            },
+        )],
+    ))
+    .await;
     let task = root.begin("go").await;
-    let delegated = |task: &Value| steps_of(task).find(|data| data["type"] == "delegated").is_some();
+    let delegated = |task: &Value| {
+        steps_of(task)
+            .find(|data| data["type"] == "delegated")
+            .is_some()
+    };
     let task = root.until(&task, delegated).await;
-    let id = steps_of(&task).find(|data| data["type"] == "delegated").unwrap()["taskId"].clone();
+    let id = steps_of(&task)
+        .find(|data| data["type"] == "delegated")
+        .unwrap()["taskId"]
+        .clone();
     assert_eq!(state(&soon(root.cancel(&task)).await), "CANCELED");
-    child.until(&json!({"id": id}), |task| state(task) == "CANCELED").await;
+    child
+        .until(&json!({"id": id}), |task| state(task) == "CANCELED")
+        .await;
 }
 
 /// The data of every step, the one in the status included.
 fn steps_of(task: &Value) -> impl Iterator<Item = &Value> {
-    let told = task["history"].as_array().into_iter().flatten().chain([&task["status"]["message"]]);
+    let told = task["history"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .chain([&task["status"]["message"]]);
     told.map(|message| &message["parts"][0]["data"])
 }

@@ -12,7 +12,14 @@ use serde_json::json;
 use crate::harness::{Running, artifact, soon, start, state, words};
 
 async fn before(url: &str, settings: RemoteSettings) -> Running {
-    start(Remote::new(RemoteSettings { url: url.to_owned(), ..settings }).unwrap()).await
+    start(
+        Remote::new(RemoteSettings {
+            url: url.to_owned(),
+            ..settings
+        })
+        .unwrap(),
+    )
+    .await
 }
 
 #[tokio::test]
@@ -45,7 +52,9 @@ async fn pieces_come_through_with_their_flags() {
     let behind = start(practice()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let client = Client::new(&front.url(), Binding::JsonRpc, Version::V1).unwrap();
-    let mut stream = soon(client.stream(Message::user("stream 4 30"))).await.unwrap();
+    let mut stream = soon(client.stream(Message::user("stream 4 30")))
+        .await
+        .unwrap();
     let mut flags = Vec::new();
     while let Some(event) = soon(stream.next()).await {
         if let StreamResponse::ArtifactUpdate(event) = event.unwrap() {
@@ -58,7 +67,9 @@ async fn pieces_come_through_with_their_flags() {
     let task = stream.task().unwrap();
     assert_eq!(task.status.state, TaskState::Completed);
     let direct = Client::new(&behind.url(), Binding::JsonRpc, Version::V1).unwrap();
-    let direct = soon(direct.send(Message::user("stream 4 30"))).await.unwrap();
+    let direct = soon(direct.send(Message::user("stream 4 30")))
+        .await
+        .unwrap();
     assert_eq!(task.artifacts[0].as_text(), direct.text());
 }
 
@@ -67,7 +78,10 @@ async fn a_question_comes_through_and_its_answer_goes_to_the_same_task() {
     let behind = start(practice()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let asked = front.say("ask").await;
-    assert_eq!((state(&asked), words(&asked)), ("INPUT_REQUIRED", "What is your name?"));
+    assert_eq!(
+        (state(&asked), words(&asked)),
+        ("INPUT_REQUIRED", "What is your name?")
+    );
     let answered = front.answer(&asked, json!([{"text": "Ada"}])).await;
     assert_eq!(state(&answered), "COMPLETED", "{answered}");
     assert_eq!(artifact(&answered, "greeting")[0]["text"], "Hello, Ada!");
@@ -82,9 +96,13 @@ async fn a_need_for_credentials_comes_through() {
     let asked = front.say("auth").await;
     assert_eq!(state(&asked), "AUTH_REQUIRED", "{asked}");
     let elsewhere = front.begin("auth elsewhere 1").await;
-    let waiting = front.until(&elsewhere, |task| state(task) == "AUTH_REQUIRED").await;
+    let waiting = front
+        .until(&elsewhere, |task| state(task) == "AUTH_REQUIRED")
+        .await;
     assert!(words(&waiting).contains("login.example.com"), "{waiting}");
-    front.until(&elsewhere, |task| state(task) == "COMPLETED").await;
+    front
+        .until(&elsewhere, |task| state(task) == "COMPLETED")
+        .await;
 }
 
 #[tokio::test]
@@ -92,7 +110,11 @@ async fn a_cancel_reaches_the_task_behind_whether_it_works_or_waits() {
     let behind = start(practice()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let slow = front.begin("slow 600").await;
-    front.until(&slow, |task| task["metadata"]["attache.remote"]["taskId"].is_string()).await;
+    front
+        .until(&slow, |task| {
+            task["metadata"]["attache.remote"]["taskId"].is_string()
+        })
+        .await;
     assert_eq!(state(&front.cancel(&slow).await), "CANCELED");
     let parked = front.say("ask").await;
     assert_eq!(state(&front.cancel(&parked).await), "CANCELED");
@@ -108,17 +130,29 @@ async fn failures_and_refusals_come_through_in_their_words() {
     let behind = start(practice()).await;
     let front = before(&behind.url(), RemoteSettings::default()).await;
     let rejected = front.say("reject").await;
-    assert_eq!((state(&rejected), words(&rejected)), ("REJECTED", "I would rather not"));
+    assert_eq!(
+        (state(&rejected), words(&rejected)),
+        ("REJECTED", "I would rather not")
+    );
     let failed = front.say("fail").await;
-    assert_eq!((state(&failed), words(&failed)), ("FAILED", "it did not work, as you asked"));
+    assert_eq!(
+        (state(&failed), words(&failed)),
+        ("FAILED", "it did not work, as you asked")
+    );
 }
 
 #[tokio::test]
 async fn a_conversation_here_is_one_there_and_references_are_translated() {
     async fn refers(turn: Turn) -> Result<Outcome, Failure> {
         let referred = turn.referenced_tasks().await;
-        turn.write("seen", referred.iter().map(|task| task.artifacts.len().to_string()).collect::<String>())
-            .await;
+        turn.write(
+            "seen",
+            referred
+                .iter()
+                .map(|task| task.artifacts.len().to_string())
+                .collect::<String>(),
+        )
+        .await;
         Ok(Outcome::Completed)
     }
     let behind = start(refers).await;
@@ -131,9 +165,17 @@ async fn a_conversation_here_is_one_there_and_references_are_translated() {
     let second = front.call("SendMessage", json!({"message": message})).await["task"].clone();
     assert_eq!(artifact(&second, "seen")[0]["text"], "1", "{second}");
     let there = behind.call("ListTasks", json!({})).await;
-    let contexts: Vec<_> = there["tasks"].as_array().unwrap().iter().map(|task| &task["contextId"]).collect();
+    let contexts: Vec<_> = there["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| &task["contextId"])
+        .collect();
     assert!(contexts.len() == 2 && contexts[0] == contexts[1], "{there}");
-    assert_ne!(contexts[0], &first["contextId"], "conversations there are theirs");
+    assert_ne!(
+        contexts[0], &first["contextId"],
+        "conversations there are theirs"
+    );
 }
 
 #[tokio::test]
@@ -150,18 +192,44 @@ async fn r35_an_agent_that_is_not_there_is_left_alone_for_a_while() {
     let front = before(&url, settings).await;
     for _ in 0..2 {
         let task = front.say("hello").await;
-        assert_eq!((state(&task), words(&task)), ("FAILED", "the agent behind is not available"));
+        assert_eq!(
+            (state(&task), words(&task)),
+            ("FAILED", "the agent behind is not available")
+        );
     }
     let task = front.say("hello").await;
-    assert_eq!(words(&task), "the agent behind is not available, and is left alone for a while");
+    assert_eq!(
+        words(&task),
+        "the agent behind is not available, and is left alone for a while"
+    );
 }
 
 #[test]
 fn what_cannot_be_is_refused_with_its_key() {
     let bad = |settings: RemoteSettings| Remote::new(settings).unwrap_err().key;
-    assert_eq!(bad(RemoteSettings { url: "ftp://x".to_owned(), ..Default::default() }), "url");
+    assert_eq!(
+        bad(RemoteSettings {
+            url: "ftp://x".to_owned(),
+            ..Default::default()
+        }),
+        "url"
+    );
     let url = "http://127.0.0.1:1".to_owned();
     let headers = [("a b".to_owned(), "c".into())].into();
-    assert_eq!(bad(RemoteSettings { url: url.clone(), headers, ..Default::default() }), "headers");
-    assert_eq!(bad(RemoteSettings { url, trust: vec!["::".to_owned()], ..Default::default() }), "trust");
+    assert_eq!(
+        bad(RemoteSettings {
+            url: url.clone(),
+            headers,
+            ..Default::default()
+        }),
+        "headers"
+    );
+    assert_eq!(
+        bad(RemoteSettings {
+            url,
+            trust: vec!["::".to_owned()],
+            ..Default::default()
+        }),
+        "trust"
+    );
 }

@@ -26,7 +26,10 @@ async fn a_script_may_ask_again_and_again() {
     let first = agent.say("order  green tea").await;
     assert_eq!(words(&first), "how many green tea?");
     let second = agent.answer(&first, json!([{"text": "two"}])).await;
-    assert_eq!((state(&second), words(&second)), ("INPUT_REQUIRED", "when?"));
+    assert_eq!(
+        (state(&second), words(&second)),
+        ("INPUT_REQUIRED", "when?")
+    );
     let task = agent.answer(&second, json!([{"text": "noon"}])).await;
     assert_eq!((state(&task), words(&task)), ("COMPLETED", "thank you"));
     assert_eq!(artifact(&task, "order"), &json!([{"text": "at noon"}]));
@@ -78,19 +81,40 @@ async fn a_rule_may_look_inside_the_text_and_at_the_id_of_the_message() {
 fn what_is_wrong_with_a_script_is_said_with_its_place() {
     let step = |step: &str| refused(&format!("[[rule]]\nword = \"w\"\nsteps = [{{ {step} }}]"));
     for (complaint, part) in [
-        (refused("[[rule]]\nword = \"w\""), "rule 1 (`w`) must have either reply or steps"),
-        (refused("[[rule]]\nreply = \"a\"\nsteps = [{ say = \"b\" }]"), "either reply or steps"),
+        (
+            refused("[[rule]]\nword = \"w\""),
+            "rule 1 (`w`) must have either reply or steps",
+        ),
+        (
+            refused("[[rule]]\nreply = \"a\"\nsteps = [{ say = \"b\" }]"),
+            "either reply or steps",
+        ),
         (refused("[[rules]]"), "unknown field `rules`"),
         (refused("[[rule]]\nwhen = 1"), "unknown field `when`"),
         (step("shout = \"a\""), "unknown variant `shout`"),
         (step("say = \"{nobody}\""), "{nobody} is not known"),
-        (step("wait = { seconds = 1e9 }"), "step 1: seconds must lie between 0 and 3600"),
+        (
+            step("wait = { seconds = 1e9 }"),
+            "step 1: seconds must lie between 0 and 3600",
+        ),
         (step("wait = { seconds = nan }"), "seconds must lie"),
         (step("wait = { seconds = 5, every = 0 }"), "every must lie"),
-        (step("wait = { seconds = { word = 1, default = 1, max = 1e9 } }"), "seconds must lie"),
-        (step("stream = { name = \"s\", text = \"\", chunks = 1e6, bytes = 1 }"), "chunks must lie"),
-        (step("stream = { name = \"s\", text = \"\", chunks = 1e4, bytes = 1e4 }"), "chunks times bytes"),
-        (step("file = { name = \"f\", media_type = \"a/b\" }"), "one of text, base64 and url"),
+        (
+            step("wait = { seconds = { word = 1, default = 1, max = 1e9 } }"),
+            "seconds must lie",
+        ),
+        (
+            step("stream = { name = \"s\", text = \"\", chunks = 1e6, bytes = 1 }"),
+            "chunks must lie",
+        ),
+        (
+            step("stream = { name = \"s\", text = \"\", chunks = 1e4, bytes = 1e4 }"),
+            "chunks times bytes",
+        ),
+        (
+            step("file = { name = \"f\", media_type = \"a/b\" }"),
+            "one of text, base64 and url",
+        ),
     ] {
         assert!(complaint.contains(part), "{part}: {complaint}");
     }
@@ -99,8 +123,17 @@ fn what_is_wrong_with_a_script_is_said_with_its_place() {
 #[test]
 fn the_script_of_the_page_about_mocks_is_one() {
     let page = include_str!("../../../docs/mock.md");
-    let script = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let script = page
+        .split("```toml\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let script = Script::parse(script).unwrap();
     assert_eq!(script.faults().len(), 2);
-    assert_eq!((script.faults()[0].cut_after, script.faults()[0].times), (Some(1024), Some(1)));
+    assert_eq!(
+        (script.faults()[0].cut_after, script.faults()[0].times),
+        (Some(1024), Some(1))
+    );
 }

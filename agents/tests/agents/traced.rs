@@ -17,7 +17,10 @@ const STATE: &str = "vendor=value";
 async fn asked(agent: &Running) -> String {
     let client = soon(Client::discover(&agent.url())).await.unwrap();
     let client = client.with_trace(Trace::read(PARENT, Some(STATE)).unwrap());
-    soon(client.send(Message::user("where?"))).await.unwrap().text()
+    soon(client.send(Message::user("where?")))
+        .await
+        .unwrap()
+        .text()
 }
 
 /// Every request of a backend names the trace.
@@ -25,7 +28,10 @@ fn told(backend: &Backend) {
     let requests = backend.requests.lock().unwrap();
     assert!(!requests.is_empty());
     for request in &*requests {
-        for header in [format!("traceparent: {PARENT}\r\n"), format!("tracestate: {STATE}\r\n")] {
+        for header in [
+            format!("traceparent: {PARENT}\r\n"),
+            format!("tracestate: {STATE}\r\n"),
+        ] {
             assert!(request.contains(&header), "{request}");
         }
     }
@@ -36,8 +42,14 @@ async fn commands_and_agents_behind_agents_are_told() {
     let behind = start(Command::new("printenv", ["TRACEPARENT", "TRACESTATE"]).unwrap()).await;
     let expected = format!("{PARENT}\n{STATE}\n");
     assert_eq!(asked(&behind).await, expected);
-    let settings = RemoteSettings { url: behind.url(), ..RemoteSettings::default() };
-    assert_eq!(asked(&start(Remote::new(settings).unwrap()).await).await, expected);
+    let settings = RemoteSettings {
+        url: behind.url(),
+        ..RemoteSettings::default()
+    };
+    assert_eq!(
+        asked(&start(Remote::new(settings).unwrap()).await).await,
+        expected
+    );
 }
 
 #[tokio::test]
@@ -46,12 +58,19 @@ async fn backends_models_and_tools_are_told() {
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfine",
     ])
     .await;
-    let settings = HttpSettings { url: place.url.clone(), ..HttpSettings::default() };
-    assert_eq!(asked(&start(Http::new(settings).unwrap()).await).await, "fine");
+    let settings = HttpSettings {
+        url: place.url.clone(),
+        ..HttpSettings::default()
+    };
+    assert_eq!(
+        asked(&start(Http::new(settings).unwrap()).await).await,
+        "fine"
+    );
     told(&place);
 
     let model = llm::model(&[llm::calls(&[("a", "look", json!({}))]), llm::says("done")]).await;
-    let tool = backend(&["HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfine"]).await;
+    let tool =
+        backend(&["HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nfine"]).await;
     let mut settings = llm::settings(&model);
     let look = ToolSettings {
         description: "Looks".to_owned(),
@@ -59,7 +78,10 @@ async fn backends_models_and_tools_are_told() {
         ..ToolSettings::default()
     };
     settings.tools.insert("look".to_owned(), look);
-    assert_eq!(asked(&start(Llm::new(settings).unwrap()).await).await, "done");
+    assert_eq!(
+        asked(&start(Llm::new(settings).unwrap()).await).await,
+        "done"
+    );
     told(&model);
     told(&tool);
 }
@@ -70,9 +92,15 @@ async fn mcp_servers_are_told() {
         let (server, folder, _process) = server_over(way, false).await;
         let call = llm::calls(&[("a", "srv_echo", json!({"text": "hello"}))]);
         let model = llm::model(&[call, llm::says("done")]).await;
-        assert_eq!(asked(&start(Llm::new(with(&model, server)).unwrap()).await).await, "done");
+        assert_eq!(
+            asked(&start(Llm::new(with(&model, server)).unwrap()).await).await,
+            "done"
+        );
         let log = log(&folder);
-        assert!(log.contains(&format!("called echo {PARENT} {STATE}\n")), "{way:?}: {log}");
+        assert!(
+            log.contains(&format!("called echo {PARENT} {STATE}\n")),
+            "{way:?}: {log}"
+        );
         let in_head = log.contains(&format!("headers {PARENT} {STATE}\n"));
         assert_eq!(in_head, way == Over::Http, "{way:?}: {log}");
     }

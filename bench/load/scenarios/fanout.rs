@@ -16,12 +16,17 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     use tokio::io::AsyncWriteExt;
     let err = |e: std::io::Error| e.to_string();
     let n = args.connections;
-    let gate = tokio::net::TcpListener::bind("127.0.0.1:0").await.map_err(err)?;
-    let port = gate.local_addr().map_err(err)?.port();
-    let mut lead = Conn::open(&wire.host).await.map_err(err)?;
-    lead.begin(wire.message(&format!("gate {port} 100 50"), true, None, None, false).with_id(1))
+    let gate = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
         .map_err(err)?;
+    let port = gate.local_addr().map_err(err)?.port();
+    let mut lead = Conn::open(&wire.host).await.map_err(err)?;
+    lead.begin(
+        wire.message(&format!("gate {port} 100 50"), true, None, None, false)
+            .with_id(1),
+    )
+    .await
+    .map_err(err)?;
     let mut gate_sock = tokio::time::timeout(Duration::from_secs(10), gate.accept())
         .await
         .map_err(|_| "agent did not reach the gate".to_string())?
@@ -58,8 +63,12 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
             end_us: Cell::new(0),
         });
         subs.push(sub.clone());
-        let (host, req, want, released) =
-            (wire.host.clone(), wire.subscribe(&id), wire.completed(), released.clone());
+        let (host, req, want, released) = (
+            wire.host.clone(),
+            wire.subscribe(&id),
+            wire.completed(),
+            released.clone(),
+        );
         spawn_local(async move {
             let run = async {
                 let mut c = Conn::open(&host).await?;
@@ -75,8 +84,8 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
                     let s = &sub;
                     ev.feed(&out, |d| {
                         // A snapshot task may repeat chunks already sent: only updates count.
-                        let update =
-                            find(d, b"artifactUpdate").is_some() || find(d, b"artifact-update").is_some();
+                        let update = find(d, b"artifactUpdate").is_some()
+                            || find(d, b"artifact-update").is_some();
                         if update && find(d, b"\"chunk-").is_some() {
                             s.chunks.set(s.chunks.get() + 1);
                         } else if find(d, want).is_some() {
@@ -103,7 +112,9 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
         }
     }
     let wait = Instant::now();
-    while subs.iter().filter(|s| s.attached.get()).count() < n && wait.elapsed() < Duration::from_secs(20) {
+    while subs.iter().filter(|s| s.attached.get()).count() < n
+        && wait.elapsed() < Duration::from_secs(20)
+    {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     tokio::time::sleep(Duration::from_millis(700)).await;
@@ -132,7 +143,9 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
             quiet = Instant::now();
             last_progress = quiet;
         }
-        if subs.iter().all(|s| s.done.get() || s.error.borrow().is_some())
+        if subs
+            .iter()
+            .all(|s| s.done.get() || s.error.borrow().is_some())
             || quiet.elapsed() > Duration::from_secs(4)
         {
             break;
@@ -141,7 +154,10 @@ pub async fn fanout(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     let secs = last_progress.duration_since(t).as_secs_f64().max(0.001);
     let cpu = proc::cpu(args.pid) - cpu0;
     let delivered: u64 = subs.iter().map(|s| u64::from(s.chunks.get())).sum();
-    let errors: Vec<String> = subs.iter().filter_map(|s| s.error.borrow().clone()).collect();
+    let errors: Vec<String> = subs
+        .iter()
+        .filter_map(|s| s.error.borrow().clone())
+        .collect();
     Ok(json!({
         "subscribers": n, "attached": attached, "expected": n * 100, "delivered": delivered,
         "lost": (n as u64 * 100).saturating_sub(delivered),

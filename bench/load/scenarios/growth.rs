@@ -52,8 +52,12 @@ pub async fn growth(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     sh.stop.set(true);
     let rss1 = proc::rss_kb(args.pid);
     let ok = sh.ok.get();
-    let first = samples.first().map_or(0.0, |s| s["per_cpu_s"].as_f64().unwrap_or(0.0));
-    let last = samples.last().map_or(0.0, |s| s["per_cpu_s"].as_f64().unwrap_or(0.0));
+    let first = samples
+        .first()
+        .map_or(0.0, |s| s["per_cpu_s"].as_f64().unwrap_or(0.0));
+    let last = samples
+        .last()
+        .map_or(0.0, |s| s["per_cpu_s"].as_f64().unwrap_or(0.0));
     let mut v = json!({
         "tasks": ok, "bad": sh.bad.get(), "seconds": round(t.elapsed().as_secs_f64(), 2),
         "rss_kb_before": rss0, "rss_kb_after": rss1,

@@ -24,20 +24,35 @@ pub async fn idle(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     let permits = std::sync::Arc::new(tokio::sync::Semaphore::new(64));
     let hold = Rc::new(tokio::sync::Notify::new());
     for i in 0..n {
-        let permit = permits.clone().acquire_owned().await.map_err(|e| e.to_string())?;
-        let (wire, opened, first, failed, hold) =
-            (wire.clone(), opened.clone(), first.clone(), failed.clone(), hold.clone());
+        let permit = permits
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|e| e.to_string())?;
+        let (wire, opened, first, failed, hold) = (
+            wire.clone(),
+            opened.clone(),
+            first.clone(),
+            failed.clone(),
+            hold.clone(),
+        );
         spawn_local(async move {
             let go = async {
                 let mut c = Conn::open(&wire.host).await?;
-                c.begin(wire.message("hang around", true, None, None, false).with_id(5_000_000 + i as u64))
-                    .await?;
+                c.begin(
+                    wire.message("hang around", true, None, None, false)
+                        .with_id(5_000_000 + i as u64),
+                )
+                .await?;
                 let mut out = Vec::new();
                 if c.status == 200 {
                     c.more(&mut out).await?;
                     if find(&out, b"\"error\"").is_some() {
                         return Err(std::io::Error::other(
-                            String::from_utf8_lossy(&out).chars().take(200).collect::<String>(),
+                            String::from_utf8_lossy(&out)
+                                .chars()
+                                .take(200)
+                                .collect::<String>(),
                         ));
                     }
                     if !out.is_empty() {
@@ -80,7 +95,12 @@ pub async fn idle(args: &Args, wire: Rc<Wire>) -> Result<Value, String> {
     let alive = async {
         let mut c = Conn::open(&wire.host).await?;
         let mut out = Vec::new();
-        c.exchange(wire.message(ECHO, false, None, None, false).with_id(9_999_999), &mut out).await?;
+        c.exchange(
+            wire.message(ECHO, false, None, None, false)
+                .with_id(9_999_999),
+            &mut out,
+        )
+        .await?;
         Ok::<_, std::io::Error>(find(&out, wire.completed()).is_some())
     };
     let alive = tokio::time::timeout(Duration::from_secs(10), alive).await;

@@ -25,21 +25,34 @@ async fn ten_messages(wire: &Wire) -> Result<(String, usize, usize), String> {
     let mut c = Conn::open(&wire.host).await.map_err(e)?;
     let mut out = Vec::new();
     let first = "turn one of the conversation, more to follow";
-    c.exchange(wire.message(first, false, None, None, false).with_id(1), &mut out).await.map_err(e)?;
-    let id = wire::task_id(&out).ok_or_else(|| format!("no task: {}", String::from_utf8_lossy(&out)))?;
+    c.exchange(
+        wire.message(first, false, None, None, false).with_id(1),
+        &mut out,
+    )
+    .await
+    .map_err(e)?;
+    let id =
+        wire::task_id(&out).ok_or_else(|| format!("no task: {}", String::from_utf8_lossy(&out)))?;
     for i in 2..=10u64 {
         if c.close {
             c = Conn::open(&wire.host).await.map_err(e)?;
         }
         c.exchange(&wire.get_task(&id), &mut out).await.map_err(e)?;
         let is_last = i == 10 || wire::history_len(&out) >= 9;
-        let text = if is_last { ECHO } else { "turn next of the conversation, more to follow" };
+        let text = if is_last {
+            ECHO
+        } else {
+            "turn next of the conversation, more to follow"
+        };
         if c.close {
             c = Conn::open(&wire.host).await.map_err(e)?;
         }
-        c.exchange(wire.message(text, false, Some(&id), None, false).with_id(i), &mut out)
-            .await
-            .map_err(e)?;
+        c.exchange(
+            wire.message(text, false, Some(&id), None, false).with_id(i),
+            &mut out,
+        )
+        .await
+        .map_err(e)?;
         if is_last {
             break;
         }
@@ -54,7 +67,13 @@ async fn ten_messages(wire: &Wire) -> Result<(String, usize, usize), String> {
     Ok((id, wire::history_len(&out), out.len()))
 }
 
-pub async fn worker(host: String, mut req: wire::Template, want: &'static [u8], sh: Rc<Shared>, kind: Kind) {
+pub async fn worker(
+    host: String,
+    mut req: wire::Template,
+    want: &'static [u8],
+    sh: Rc<Shared>,
+    kind: Kind,
+) {
     let mut conn: Option<Conn> = None;
     let mut body = Vec::with_capacity(16 * 1024);
     while !sh.stop.get() {
@@ -113,7 +132,11 @@ pub async fn worker(host: String, mut req: wire::Template, want: &'static [u8], 
                             sh.bytes.set(sh.bytes.get() + body.len() as u64);
                         }
                     } else {
-                        sh.fail(format!("status {}: {}", c.status, String::from_utf8_lossy(&body)));
+                        sh.fail(format!(
+                            "status {}: {}",
+                            c.status,
+                            String::from_utf8_lossy(&body)
+                        ));
                     }
                 }
                 Err(e) => {
@@ -137,9 +160,20 @@ struct StreamOutcome {
     last: String,
 }
 
-async fn one_stream(c: &mut Conn, bytes: &[u8], want: &[u8], t: Instant) -> std::io::Result<StreamOutcome> {
-    let mut o =
-        StreamOutcome { events: 0, chunks: 0, completed: false, bytes: 0, first: None, last: String::new() };
+async fn one_stream(
+    c: &mut Conn,
+    bytes: &[u8],
+    want: &[u8],
+    t: Instant,
+) -> std::io::Result<StreamOutcome> {
+    let mut o = StreamOutcome {
+        events: 0,
+        chunks: 0,
+        completed: false,
+        bytes: 0,
+        first: None,
+        last: String::new(),
+    };
     c.begin(bytes).await?;
     let mut ev = Events::default();
     let mut out = Vec::with_capacity(16 * 1024);
@@ -170,10 +204,18 @@ async fn one_stream(c: &mut Conn, bytes: &[u8], want: &[u8], t: Instant) -> std:
 pub async fn closed_loop(args: &Args, wire: Rc<Wire>, kind: Kind) -> Result<Value, String> {
     let sh = Rc::new(Shared::default());
     sh.next.set(1000);
-    sh.chunks.set(if args.count == 0 { 100 } else { args.count as u64 });
+    sh.chunks.set(if args.count == 0 {
+        100
+    } else {
+        args.count as u64
+    });
     let mut extra = json!({});
     let mut get_id = None;
-    let file = if kind == Kind::Large { Some("QUJD".repeat(args.size / 4)) } else { None };
+    let file = if kind == Kind::Large {
+        Some("QUJD".repeat(args.size / 4))
+    } else {
+        None
+    };
     if kind == Kind::Get {
         let (id, hist, len) = ten_messages(&wire).await?;
         extra = json!({ "history": hist, "task_bytes": len });
@@ -185,7 +227,13 @@ pub async fn closed_loop(args: &Args, wire: Rc<Wire>, kind: Kind) -> Result<Valu
         let req = match kind {
             Kind::Send => wire.message(ECHO, false, None, None, false),
             Kind::Large => wire.message(ECHO, false, None, file.as_deref(), true),
-            Kind::Stream => wire.message(&format!("stream {} 50", sh.chunks.get()), true, None, None, false),
+            Kind::Stream => wire.message(
+                &format!("stream {} 50", sh.chunks.get()),
+                true,
+                None,
+                None,
+                false,
+            ),
             Kind::Get => wire::template(wire.get_task(get_id.as_deref().unwrap_or(""))),
         };
         req_len = req.len();
@@ -238,17 +286,26 @@ pub async fn closed_loop(args: &Args, wire: Rc<Wire>, kind: Kind) -> Result<Valu
     merge(&mut v, percentiles(&mut sh.lat.borrow_mut()));
     if kind == Kind::Stream {
         let ev = sh.events.get() as f64;
-        merge(&mut v, json!({ "events_per_s": round(ev / secs, 1), "events": ev }));
+        merge(
+            &mut v,
+            json!({ "events_per_s": round(ev / secs, 1), "events": ev }),
+        );
         if cpu > 0.0 {
             merge(&mut v, json!({ "events_per_cpu_s": round(ev / cpu, 1) }));
         }
         let mut t = sh.ttfe.borrow_mut();
         let p = percentiles(&mut t);
-        merge(&mut v, json!({ "first_event_p50_ms": p["p50_ms"], "first_event_p99_ms": p["p99_ms"] }));
+        merge(
+            &mut v,
+            json!({ "first_event_p50_ms": p["p50_ms"], "first_event_p99_ms": p["p99_ms"] }),
+        );
     }
     if kind == Kind::Large {
         let mb = ok as f64 * req_len as f64 / 1e6;
-        merge(&mut v, json!({ "mb_per_s": round(mb / secs, 1), "request_bytes": req_len }));
+        merge(
+            &mut v,
+            json!({ "mb_per_s": round(mb / secs, 1), "request_bytes": req_len }),
+        );
         if cpu > 0.0 {
             merge(&mut v, json!({ "mb_per_cpu_s": round(mb / cpu, 1) }));
         }

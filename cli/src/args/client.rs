@@ -160,7 +160,12 @@ pub(crate) struct Parts {
     )]
     pub(crate) text: Vec<String>,
     /// A file by its path, sent along, or by its url, sent as it is
-    #[arg(long, alias = "file-part", value_name = "PATH|URL", help_heading = "Parts, in this order")]
+    #[arg(
+        long,
+        alias = "file-part",
+        value_name = "PATH|URL",
+        help_heading = "Parts, in this order"
+    )]
     pub(crate) file: Vec<String>,
     /// JSON from a file, or from stdin with -
     #[arg(

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use attache::Client;
-use attache::model::{GetTaskRequest, SendMessageRequest, SendMessageResponse, StreamResponse, Task, TaskId};
+use attache::model::{
+    GetTaskRequest, SendMessageRequest, SendMessageResponse, StreamResponse, Task, TaskId,
+};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -56,15 +58,20 @@ async fn prepare(plan: &Plan, client: Option<&Client>) -> Result<Work, Fault> {
         (Scenario::Stream, _) => Ok(Work::Stream(request)),
         (Scenario::Get, Some(client)) => match client.send_message(*request).await? {
             SendMessageResponse::Task(task) => Ok(Work::Get(task.id)),
-            SendMessageResponse::Message(_) => {
-                Err(Fault::Ended("the agent answers without a task: there is nothing to get".to_owned()))
-            }
+            SendMessageResponse::Message(_) => Err(Fault::Ended(
+                "the agent answers without a task: there is nothing to get".to_owned(),
+            )),
         },
         _ => Ok(Work::Send(request)),
     }
 }
 
-async fn repeat(client: Client, work: Work, progress: Arc<Progress>, over: CancellationToken) -> Sheet {
+async fn repeat(
+    client: Client,
+    work: Work,
+    progress: Arc<Progress>,
+    over: CancellationToken,
+) -> Sheet {
     let mut sheet = Sheet::default();
     loop {
         let counts = progress.counts();
@@ -99,7 +106,10 @@ async fn once(client: &Client, work: &Work) -> Result<Seen, Fault> {
         // Every message has an id of its own: the second of two with the same may be answered from memory.
         Work::Send(request) => answered(&client.send_message(fresh(request)).await?)?,
         Work::Get(id) => {
-            let request = GetTaskRequest { id: id.clone(), ..GetTaskRequest::default() };
+            let request = GetTaskRequest {
+                id: id.clone(),
+                ..GetTaskRequest::default()
+            };
             client.get_task(request).await?;
         }
         Work::Stream(request) => return stream(client, fresh(request)).await,
@@ -128,7 +138,9 @@ async fn stream(client: &Client, request: SendMessageRequest) -> Result<Seen, Fa
         Some(Rest::State(state)) if state.is_terminal() || state.is_interrupted() => {
             well(state).map(|()| seen)
         }
-        Some(Rest::State(_)) | None => Err(Fault::Ended("the stream ended before the task did".to_owned())),
+        Some(Rest::State(_)) | None => Err(Fault::Ended(
+            "the stream ended before the task did".to_owned(),
+        )),
     }
 }
 

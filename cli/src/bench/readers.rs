@@ -23,7 +23,9 @@ pub(super) async fn fan_out(
     progress: &Arc<Progress>,
     over: &CancellationToken,
 ) -> Sheet {
-    let Some(first) = clients.first().cloned() else { return Sheet::default() };
+    let Some(first) = clients.first().cloned() else {
+        return Sheet::default();
+    };
     let (id, lead) = match begin(&first, plan).await {
         Ok(begun) => begun,
         Err(fault) => return nothing(fault),
@@ -101,12 +103,19 @@ async fn stopped(reader: impl Future<Output = Sheet>, gone: CancellationToken) -
 }
 
 /// Reads one task to its end. What is late is told against the reader who saw the end first.
-async fn follow(client: Client, id: TaskId, progress: Arc<Progress>, end: Arc<OnceLock<Instant>>) -> Sheet {
+async fn follow(
+    client: Client,
+    id: TaskId,
+    progress: Arc<Progress>,
+    end: Arc<OnceLock<Instant>>,
+) -> Sheet {
     let mut sheet = Sheet::default();
     let done = read_to_end(&client, id, &mut sheet).await;
     progress.did(done.is_ok());
     match done {
-        Ok(()) => sheet.latencies.push(micros(end.get_or_init(Instant::now).elapsed())),
+        Ok(()) => sheet
+            .latencies
+            .push(micros(end.get_or_init(Instant::now).elapsed())),
         Err(fault) => sheet.fault(fault),
     }
     sheet
@@ -114,7 +123,10 @@ async fn follow(client: Client, id: TaskId, progress: Arc<Progress>, end: Arc<On
 
 async fn read_to_end(client: &Client, id: TaskId, sheet: &mut Sheet) -> Result<(), Fault> {
     let began = Instant::now();
-    let request = SubscribeToTaskRequest { id, ..SubscribeToTaskRequest::default() };
+    let request = SubscribeToTaskRequest {
+        id,
+        ..SubscribeToTaskRequest::default()
+    };
     let mut events = client.subscribe_to_task(request, None).await?;
     let mut last = None;
     while let Some(event) = events.next().await {
@@ -127,11 +139,18 @@ async fn read_to_end(client: &Client, id: TaskId, sheet: &mut Sheet) -> Result<(
     }
     match last {
         Some(Rest::State(state)) if state.is_terminal() || state.is_interrupted() => Ok(()),
-        _ => Err(Fault::Ended("a stream ended before the task did".to_owned())),
+        _ => Err(Fault::Ended(
+            "a stream ended before the task did".to_owned(),
+        )),
     }
 }
 
-async fn hold(client: Client, plan: Plan, progress: Arc<Progress>, over: CancellationToken) -> Sheet {
+async fn hold(
+    client: Client,
+    plan: Plan,
+    progress: Arc<Progress>,
+    over: CancellationToken,
+) -> Sheet {
     let mut sheet = Sheet::default();
     let began = Instant::now();
     let begun = tokio::select! {
@@ -169,6 +188,9 @@ async fn hold(client: Client, plan: Plan, progress: Arc<Progress>, over: Cancell
 
 /// Nobody waits for it any more. Whether it could be canceled is its own affair: it may have ended.
 async fn cancel(client: &Client, id: TaskId) {
-    let request = CancelTaskRequest { id, ..CancelTaskRequest::default() };
+    let request = CancelTaskRequest {
+        id,
+        ..CancelTaskRequest::default()
+    };
     let _ = tokio::time::timeout(GRACE, client.cancel_task(request)).await;
 }

@@ -22,7 +22,12 @@ pub(super) struct Progress {
 impl Progress {
     pub(super) fn new(count: u64) -> Self {
         let left = AtomicU64::new(count);
-        Self { counting: AtomicBool::new(false), left, done: AtomicU64::new(0), failed: AtomicU64::new(0) }
+        Self {
+            counting: AtomicBool::new(false),
+            left,
+            done: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn count_from_now(&self) {
@@ -36,7 +41,11 @@ impl Progress {
     /// Takes one of those that are left; not while warming up, where nothing counts.
     pub(super) fn take(&self) -> bool {
         let less = |left: u64| left.checked_sub(1);
-        !self.counts() || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        !self.counts()
+            || self
+                .left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+                .is_ok()
     }
 
     pub(super) fn did(&self, well: bool) {
@@ -46,8 +55,15 @@ impl Progress {
     }
 
     pub(super) fn line(&self, what: &str, taken: Duration, of: Duration) -> String {
-        let (done, failed) = (self.done.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed));
-        format!("{what}: {done} done, {failed} failed, {}s of {}s", taken.as_secs(), of.as_secs())
+        let (done, failed) = (
+            self.done.load(Ordering::Relaxed),
+            self.failed.load(Ordering::Relaxed),
+        );
+        format!(
+            "{what}: {done} done, {failed} failed, {}s of {}s",
+            taken.as_secs(),
+            of.as_secs()
+        )
     }
 }
 
@@ -133,9 +149,19 @@ const BUSY: f64 = 0.8;
 impl Figures {
     pub(super) fn new(sheet: Sheet, taken: Duration, cpu: Duration) -> Self {
         let seconds = taken.as_secs_f64();
-        let per_second = |count: f64| if seconds > 0.0 { round(count / seconds) } else { 0.0 };
+        let per_second = |count: f64| {
+            if seconds > 0.0 {
+                round(count / seconds)
+            } else {
+                0.0
+            }
+        };
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let share = if seconds > 0.0 { cpu.as_secs_f64() / seconds / cores as f64 } else { 0.0 };
+        let share = if seconds > 0.0 {
+            cpu.as_secs_f64() / seconds / cores as f64
+        } else {
+            0.0
+        };
         Self {
             done: sheet.latencies.len(),
             failed: sheet.failed,
@@ -176,7 +202,13 @@ impl Spread {
             f64::from(micros[rank.saturating_sub(1)]) / 1000.0
         };
         let max = f64::from(max) / 1000.0;
-        Some(Self { p50: at(500), p90: at(900), p99: at(990), p999: at(999), max })
+        Some(Self {
+            p50: at(500),
+            p90: at(900),
+            p99: at(990),
+            p999: at(999),
+            max,
+        })
     }
 }
 
@@ -191,9 +223,18 @@ mod tests {
     #[test]
     fn a_percentile_is_the_smallest_that_so_many_are_not_above() {
         let spread = Spread::of((1..=1000).rev().map(|ms| ms * 1000).collect());
-        let expected = Spread { p50: 500.0, p90: 900.0, p99: 990.0, p999: 999.0, max: 1000.0 };
+        let expected = Spread {
+            p50: 500.0,
+            p90: 900.0,
+            p99: 990.0,
+            p999: 999.0,
+            max: 1000.0,
+        };
         assert_eq!(spread, Some(expected));
-        assert_eq!(Spread::of(vec![7000]).map(|one| (one.p50, one.p999)), Some((7.0, 7.0)));
+        assert_eq!(
+            Spread::of(vec![7000]).map(|one| (one.p50, one.p999)),
+            Some((7.0, 7.0))
+        );
         assert_eq!(Spread::of(Vec::new()), None);
     }
 
@@ -212,7 +253,15 @@ mod tests {
     fn what_busies_all_cores_was_the_limit() {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
         let second = Duration::from_secs(1);
-        assert!(Figures::new(Sheet::default(), second, second * cores).generator.was_the_limit);
-        assert!(!Figures::new(Sheet::default(), second, second * cores / 2).generator.was_the_limit);
+        assert!(
+            Figures::new(Sheet::default(), second, second * cores)
+                .generator
+                .was_the_limit
+        );
+        assert!(
+            !Figures::new(Sheet::default(), second, second * cores / 2)
+                .generator
+                .was_the_limit
+        );
     }
 }

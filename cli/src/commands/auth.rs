@@ -37,14 +37,24 @@ struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     fn of(login: &'a Login) -> Self {
-        Self { scheme: &login.scheme, host: &login.host, scopes: &login.scopes, expires_at: login.expires_at }
+        Self {
+            scheme: &login.scheme,
+            host: &login.host,
+            scopes: &login.scopes,
+            expires_at: login.expires_at,
+        }
     }
 
     fn fields(&self, page: &mut Page) {
         page.field("Scheme", self.scheme);
         page.field("Host", self.host);
         page.field("Scopes", &self.scopes.join(" "));
-        page.field("Expires", &self.expires_at.map_or("when it is revoked".to_owned(), |at| at.to_string()));
+        page.field(
+            "Expires",
+            &self
+                .expires_at
+                .map_or("when it is revoked".to_owned(), |at| at.to_string()),
+        );
     }
 }
 
@@ -57,13 +67,19 @@ pub(crate) async fn login(args: AuthLogin, settings: &Settings, out: &mut Output
     secret.iter().for_each(|secret| out.mask(secret));
     let ways = Ways::of(scheme, settings).await?;
     let flow = args.flow.unwrap_or_else(|| ways.flow(secret.is_some()));
-    let client_id = args.client_id.or_else(|| std::env::var("ATTACHE_CLIENT_ID").ok()).ok_or_else(|| {
-        Failure::usage("no client is named").hint("say as which client: --client-id, or ATTACHE_CLIENT_ID")
-    })?;
+    let client_id = args
+        .client_id
+        .or_else(|| std::env::var("ATTACHE_CLIENT_ID").ok())
+        .ok_or_else(|| {
+            Failure::usage("no client is named")
+                .hint("say as which client: --client-id, or ATTACHE_CLIENT_ID")
+        })?;
     let scopes = match (args.scope.is_empty(), scheme, flow) {
         (false, ..) => args.scope,
         // Without it a login of OpenID Connect is none.
-        (true, SecurityScheme::OpenIdConnect(_), Flow::Device | Flow::Code) => vec!["openid".to_owned()],
+        (true, SecurityScheme::OpenIdConnect(_), Flow::Device | Flow::Code) => {
+            vec!["openid".to_owned()]
+        }
         (true, ..) => ways.scopes,
     };
     let token_url = ways.endpoints.token_url().to_owned();
@@ -72,8 +88,12 @@ pub(crate) async fn login(args: AuthLogin, settings: &Settings, out: &mut Output
     }
     let token = match (flow, secret) {
         (Flow::Device, _) => by_device(ways.endpoints, &client_id, &scopes, out).await?,
-        (Flow::Code, secret) => browser::login(ways.endpoints, &client_id, secret, &scopes, out).await?,
-        (Flow::Client, Some(secret)) => by_secret(ways.endpoints, &client_id, secret, &scopes).await?,
+        (Flow::Code, secret) => {
+            browser::login(ways.endpoints, &client_id, secret, &scopes, out).await?
+        }
+        (Flow::Client, Some(secret)) => {
+            by_secret(ways.endpoints, &client_id, secret, &scopes).await?
+        }
         (Flow::Client, None) => {
             return Err(Failure::usage("the client has no secret")
                 .hint("set ATTACHE_CLIENT_SECRET, or name a file: --client-secret-file"));
@@ -104,9 +124,12 @@ pub(crate) async fn login(args: AuthLogin, settings: &Settings, out: &mut Output
 }
 
 fn secret(args: &AuthLogin) -> Outcome<Option<Secret>> {
-    let Some(file) = &args.client_secret_file else { return Ok(client_secret()) };
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("--client-secret-file {}: {error}", file.display())))?;
+    let Some(file) = &args.client_secret_file else {
+        return Ok(client_secret());
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::usage(format!("--client-secret-file {}: {error}", file.display()))
+    })?;
     Ok(Some(Secret::from(text.trim())))
 }
 
@@ -116,8 +139,14 @@ async fn by_device(
     scopes: &[String],
     out: &mut Output,
 ) -> Outcome<Token> {
-    let login = DeviceLogin::begin(endpoints, client_id, scopes).await.map_err(|error| refused(&error))?;
-    out.note(&format!("open {} and enter {}", login.url(), login.user_code()));
+    let login = DeviceLogin::begin(endpoints, client_id, scopes)
+        .await
+        .map_err(|error| refused(&error))?;
+    out.note(&format!(
+        "open {} and enter {}",
+        login.url(),
+        login.user_code()
+    ));
     if let Some(url) = login.complete_url() {
         out.note(&format!("or open {url}"));
     }
@@ -131,8 +160,14 @@ async fn by_secret(
     scopes: &[String],
 ) -> Outcome<Token> {
     let oauth = OAuth::client_credentials(endpoints, client_id, secret).scopes(scopes.to_vec());
-    oauth.show(None, &[]).await.map_err(|error| refused(&error))?;
-    oauth.token().await.ok_or_else(|| Failure::auth_failed("no token was given out"))
+    oauth
+        .show(None, &[])
+        .await
+        .map_err(|error| refused(&error))?;
+    oauth
+        .token()
+        .await
+        .ok_or_else(|| Failure::auth_failed("no token was given out"))
 }
 
 fn refused(error: &Error) -> Failure {
@@ -163,15 +198,21 @@ pub(crate) async fn status(settings: &Settings, out: &mut Output) -> Outcome {
 pub(crate) async fn logout(args: &AuthLogout, settings: &Settings, out: &mut Output) -> Outcome {
     let host = reference::host_of(settings).await?.filter(|_| !args.all);
     if host.is_none() && !args.all {
-        return Err(Failure::usage("no agent is named").hint("say which: -a <host, url or file>, or --all"));
+        return Err(
+            Failure::usage("no agent is named").hint("say which: -a <host, url or file>, or --all")
+        );
     }
     let gone = store(settings)?.forget(|login| {
         host.as_ref().is_none_or(|host| *host == login.host)
-            && args.scheme.as_ref().is_none_or(|scheme| *scheme == login.scheme)
+            && args
+                .scheme
+                .as_ref()
+                .is_none_or(|scheme| *scheme == login.scheme)
     })?;
     let shown: Vec<_> = gone.iter().map(Shown::of).collect();
     if out.is_json() {
-        return out.json(&serde_json::json!({"schema": "attache.auth-logout/1", "forgotten": shown}));
+        return out
+            .json(&serde_json::json!({"schema": "attache.auth-logout/1", "forgotten": shown}));
     }
     let mut page = Page::new(false);
     page.field("Forgotten", &shown.len().to_string());

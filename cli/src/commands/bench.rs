@@ -49,7 +49,9 @@ pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> O
     let found = stop.run_until_cancelled(reference::find(settings)).await;
     let found = found.unwrap_or_else(|| Err(Failure::interrupted(130)))?;
     if !found.host().is_none_or(is_loopback) {
-        out.warn("every message is real work for this agent, and may cost money; bound it with --count");
+        out.warn(
+            "every message is real work for this agent, and may cost money; bound it with --count",
+        );
     }
     let agent = found.card.name.clone();
     if !out.is_json() {
@@ -78,13 +80,23 @@ pub(crate) async fn run(args: Bench, settings: &Settings, out: &mut Output) -> O
     }
     let any = results.iter().any(|one| one.figures.done > 0);
     if out.is_json() {
-        out.json(&Report { schema: "attache.bench/1", agent, results })?;
+        out.json(&Report {
+            schema: "attache.bench/1",
+            agent,
+            results,
+        })?;
     }
     if stop.is_cancelled() {
-        return Ok(hearing.join_next().await.and_then(Result::ok).unwrap_or(130));
+        return Ok(hearing
+            .join_next()
+            .await
+            .and_then(Result::ok)
+            .unwrap_or(130));
     }
     if !any {
-        out.note("nothing was measured: every attempt failed; see what the agent says: attache send");
+        out.note(
+            "nothing was measured: every attempt failed; see what the agent says: attache send",
+        );
     }
     Ok(u8::from(!any))
 }
@@ -95,7 +107,11 @@ fn plans(args: &Bench) -> Outcome<Vec<Plan>> {
         "0" => Duration::ZERO,
         text => self::time("--warm-up", text)?,
     };
-    let scenarios = if args.scenarios.is_empty() { &[Scenario::Send][..] } else { &args.scenarios };
+    let scenarios = if args.scenarios.is_empty() {
+        &[Scenario::Send][..]
+    } else {
+        &args.scenarios
+    };
     let plan = |scenario: &Scenario| Plan {
         scenario: *scenario,
         connections: args.connections as usize,
@@ -114,14 +130,23 @@ fn time(flag: &str, text: &str) -> Outcome<Duration> {
     match duration::parse(text) {
         Some(time) if time > Duration::ZERO && time <= LONGEST => Ok(time),
         Some(_) => Err(Failure::usage(format!("{flag} {text}: between 1ms and 1h"))),
-        None => Err(Failure::usage(format!("{flag} {text} is no duration")).hint("say 500ms, 10s, 1m30s")),
+        None => {
+            Err(Failure::usage(format!("{flag} {text} is no duration"))
+                .hint("say 500ms, 10s, 1m30s"))
+        }
     }
 }
 
 /// One client for each connection. None tries anything again: what fails is counted.
 fn clients(session: &Session<'_>, count: usize) -> Outcome<Vec<Client>> {
-    let retries = Retries { attempts: 0, ..Retries::default() };
-    let settings = ClientSettings { retries, ..session.client.settings().clone() };
+    let retries = Retries {
+        attempts: 0,
+        ..Retries::default()
+    };
+    let settings = ClientSettings {
+        retries,
+        ..session.client.settings().clone()
+    };
     let client = session.client.clone().with_settings(settings);
     let tls = crate::tls::of(session.settings)?;
     Ok((0..count).map(|_| client.clone().with_tls(&tls)).collect())
@@ -141,9 +166,18 @@ fn measured(session: &Session<'_>, plan: &Plan, figures: Figures) -> Measured {
 fn page(measured: &Measured) -> Page {
     let (figures, mut page) = (&measured.figures, Page::new(false));
     let (scenario, connections) = (measured.scenario, measured.connections);
-    page.field("Scenario", &format!("{}, {connections} connections", scenario.name()));
-    page.field("Interface", &format!("{} {} {}", measured.binding, measured.version, measured.url));
-    page.field("Done", &format!("{} in {:.1} s", figures.done, figures.seconds));
+    page.field(
+        "Scenario",
+        &format!("{}, {connections} connections", scenario.name()),
+    );
+    page.field(
+        "Interface",
+        &format!("{} {} {}", measured.binding, measured.version, measured.url),
+    );
+    page.field(
+        "Done",
+        &format!("{} in {:.1} s", figures.done, figures.seconds),
+    );
     page.field("Failed", &figures.failed.to_string());
     for (fault, times) in &figures.faults {
         page.field("Fault", &format!("{times} × {fault}"));
@@ -159,11 +193,23 @@ fn page(measured: &Measured) -> Page {
     spread(&mut page, latency, figures.latency_ms.as_ref());
     spread(&mut page, "First event", figures.first_event_ms.as_ref());
     if figures.events > 0 {
-        page.field("Events", &format!("{}, {:.0} a second", figures.events, figures.events_per_second));
+        page.field(
+            "Events",
+            &format!(
+                "{}, {:.0} a second",
+                figures.events, figures.events_per_second
+            ),
+        );
     }
     let own = &figures.generator;
     let share = own.share * 100.0;
-    page.field("Generator", &format!("{:.2} s of CPU, {share:.0} % of {} cores", own.cpu_seconds, own.cores));
+    page.field(
+        "Generator",
+        &format!(
+            "{:.2} s of CPU, {share:.0} % of {} cores",
+            own.cpu_seconds, own.cores
+        ),
+    );
     if own.was_the_limit {
         page.field(
             "Limit",
@@ -174,8 +220,16 @@ fn page(measured: &Measured) -> Page {
 }
 
 fn spread(page: &mut Page, label: &str, spread: Option<&Spread>) {
-    if let Some(Spread { p50, p90, p99, p999, max }) = spread {
-        let text = format!("p50 {p50:.2} ms, p90 {p90:.2}, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}");
+    if let Some(Spread {
+        p50,
+        p90,
+        p99,
+        p999,
+        max,
+    }) = spread
+    {
+        let text =
+            format!("p50 {p50:.2} ms, p90 {p90:.2}, p99 {p99:.2}, p99.9 {p999:.2}, max {max:.2}");
         page.field(label, &text);
     }
 }

@@ -37,7 +37,9 @@ fn validate(text: &str, out: &mut Output) -> Outcome {
     let card: Value = serde_json::from_str(text)
         .map_err(|error| Failure::card_invalid(format!("the card is no JSON: {error}")))?;
     let found = findings(&card);
-    let Some(first) = found.first() else { return Ok(()) };
+    let Some(first) = found.first() else {
+        return Ok(());
+    };
     found.iter().for_each(|finding| out.note(finding));
     let more = match found.len() {
         1 => String::new(),
@@ -68,7 +70,8 @@ async fn extended(session: &Session<'_>, out: &mut Output) -> Outcome {
         Some(received) => as_new(&card, received, out),
         None => pretty(&card)?,
     };
-    let verdict = signature::check_card(&card, received.as_deref().map(str::as_bytes), settings).await?;
+    let verdict =
+        signature::check_card(&card, received.as_deref().map(str::as_bytes), settings).await?;
     if settings.require_signature {
         signature::require(&verdict)?;
     }
@@ -79,7 +82,10 @@ async fn extended(session: &Session<'_>, out: &mut Output) -> Outcome {
 /// The card in an answer, as it was written; what is no JSON has none.
 fn document(answer: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
-    let card = answer.get("result").filter(|_| answer.get("jsonrpc").is_some()).unwrap_or(&answer);
+    let card = answer
+        .get("result")
+        .filter(|_| answer.get("jsonrpc").is_some())
+        .unwrap_or(&answer);
     serde_json::to_string_pretty(card).ok()
 }
 

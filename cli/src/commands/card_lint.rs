@@ -28,15 +28,30 @@ pub(crate) async fn run(exit_code: bool, settings: &Settings, out: &mut Output) 
         .map_err(|error| Failure::card_invalid(format!("the card is no JSON: {error}")))?;
     let errors = findings(&read);
     // A card that cannot be read has errors that say why.
-    let warnings = received.read().map(|found| warnings(&found.card, found.host())).unwrap_or_default();
-    let exit = if exit_code && !errors.is_empty() { BROKEN } else { 0 };
+    let warnings = received
+        .read()
+        .map(|found| warnings(&found.card, found.host()))
+        .unwrap_or_default();
+    let exit = if exit_code && !errors.is_empty() {
+        BROKEN
+    } else {
+        0
+    };
     if out.is_json() {
-        out.json(&Report { schema: "attache.card-lint/1", errors, warnings })?;
+        out.json(&Report {
+            schema: "attache.card-lint/1",
+            errors,
+            warnings,
+        })?;
         return Ok(exit);
     }
     let mut page = Page::new(false);
-    errors.iter().for_each(|finding| page.field("Error", finding));
-    warnings.iter().for_each(|finding| page.field("Warning", finding));
+    errors
+        .iter()
+        .for_each(|finding| page.field("Error", finding));
+    warnings
+        .iter()
+        .for_each(|finding| page.field("Warning", finding));
     if errors.is_empty() && warnings.is_empty() {
         page.field("Findings", "none");
     }
@@ -52,24 +67,36 @@ fn warnings(card: &AgentCard, host: Option<&str>) -> Vec<String> {
         if remote && one.url.starts_with("http://") {
             found.push(format!("{place}.url is without TLS"));
         }
-        if remote && ["localhost", "127.0.0.1", "0.0.0.0", "[::"].iter().any(|local| one.url.contains(local))
+        if remote
+            && ["localhost", "127.0.0.1", "0.0.0.0", "[::"]
+                .iter()
+                .any(|local| one.url.contains(local))
         {
             found.push(format!("{place}.url is reached from one machine alone"));
         }
         if one.binding().is_none() {
-            found.push(format!("{place}.protocolBinding is not one of JSONRPC, HTTP+JSON, GRPC"));
+            found.push(format!(
+                "{place}.protocolBinding is not one of JSONRPC, HTTP+JSON, GRPC"
+            ));
         }
     }
-    let versions: BTreeSet<_> =
-        card.supported_interfaces.iter().map(|one| one.protocol_version.as_str()).collect();
+    let versions: BTreeSet<_> = card
+        .supported_interfaces
+        .iter()
+        .map(|one| one.protocol_version.as_str())
+        .collect();
     if !versions.iter().any(|version| version.starts_with("0.")) {
-        found.push("no interface speaks 0.3: clients of that version cannot use the agent".to_owned());
+        found.push(
+            "no interface speaks 0.3: clients of that version cannot use the agent".to_owned(),
+        );
     }
     if !versions.iter().any(|version| version.starts_with("1.")) {
         found.push("no interface speaks 1.x: clients of today may refuse the agent".to_owned());
     }
     if card.skills.is_empty() {
-        found.push("skills is empty: whoever chooses among agents has nothing to choose by".to_owned());
+        found.push(
+            "skills is empty: whoever chooses among agents has nothing to choose by".to_owned(),
+        );
     }
     let mut ids = BTreeSet::new();
     for (at, skill) in card.skills.iter().enumerate() {
@@ -81,7 +108,10 @@ fn warnings(card: &AgentCard, host: Option<&str>) -> Vec<String> {
         }
     }
     if !card.security_schemes.is_empty() && card.security_requirements.is_empty() {
-        found.push("securitySchemes are declared, but securityRequirements asks for none of them".to_owned());
+        found.push(
+            "securitySchemes are declared, but securityRequirements asks for none of them"
+                .to_owned(),
+        );
     }
     found
 }

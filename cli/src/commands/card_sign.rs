@@ -22,7 +22,9 @@ pub(crate) async fn sign(args: CardSign, settings: &Settings, out: &mut Output) 
         signer = signer.key_set_url(url);
     }
     let mut card = reference::find(settings).await?.card;
-    signer.sign(&mut card).map_err(|error| Failure::card_invalid(error.message().to_owned()))?;
+    signer
+        .sign(&mut card)
+        .map_err(|error| Failure::card_invalid(error.message().to_owned()))?;
     if let Some(file) = &args.key_set {
         let text = format!("{:#}\n", json!({"keys": [signer.public_key()]}));
         std::fs::write(file, text)
@@ -52,6 +54,12 @@ pub(crate) async fn verify(settings: &Settings, out: &mut Output) -> Outcome {
         return signature::require(&verdict);
     }
     signature::require(&verdict)?;
-    let Verdict::Verified { kid: key } = verdict else { return Ok(()) };
-    out.json(&Report { schema: "attache.card-verify/1", signature: "verified", key })
+    let Verdict::Verified { kid: key } = verdict else {
+        return Ok(());
+    };
+    out.json(&Report {
+        schema: "attache.card-verify/1",
+        signature: "verified",
+        key,
+    })
 }

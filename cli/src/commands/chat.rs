@@ -18,8 +18,10 @@ pub(crate) async fn run(settings: &Settings, out: &mut Output) -> Outcome {
     }
     let keyboard = std::io::stdin().is_terminal();
     if keyboard && !std::io::stdout().is_terminal() {
-        return Err(Failure::usage("there is a keyboard, but nobody to read the answers")
-            .hint("pipe the turns in as well, a line each"));
+        return Err(
+            Failure::usage("there is a keyboard, but nobody to read the answers")
+                .hint("pipe the turns in as well, a line each"),
+        );
     }
     let session = Session::open(settings, out).await?;
     let (mut context, mut task) = (settings.context_id.clone(), settings.task_id.clone());
@@ -42,8 +44,14 @@ pub(crate) async fn run(settings: &Settings, out: &mut Output) -> Outcome {
                 task = None;
             }
             SendMessageResponse::Task(answer) => {
-                context = Some(answer.context_id.to_string()).filter(|id| !id.is_empty()).or(context);
-                task = answer.status.state.is_interrupted().then(|| answer.id.to_string());
+                context = Some(answer.context_id.to_string())
+                    .filter(|id| !id.is_empty())
+                    .or(context);
+                task = answer
+                    .status
+                    .state
+                    .is_interrupted()
+                    .then(|| answer.id.to_string());
             }
         }
     }

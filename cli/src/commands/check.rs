@@ -22,9 +22,17 @@ pub(crate) async fn run(args: &Check) -> anyhow::Result<()> {
     if let Some(exposed) = config.exposed() {
         eprintln!("warning: {exposed}");
     }
-    Ok(writeln!(io::stdout(), "{} is fine: {agents}", file.display())?)
+    Ok(writeln!(
+        io::stdout(),
+        "{} is fine: {agents}",
+        file.display()
+    )?)
 }
 
 fn count(agents: usize) -> String {
-    if agents == 1 { "one agent".to_owned() } else { format!("{agents} agents") }
+    if agents == 1 {
+        "one agent".to_owned()
+    } else {
+        format!("{agents} agents")
+    }
 }

@@ -26,10 +26,17 @@ pub(crate) fn show(settings: &Settings, out: &mut Output) -> Outcome {
     }
     let mut page = Page::new(false);
     for one in shown {
-        let from = one.origin.map(|origin| format!(", {origin}")).unwrap_or_default();
+        let from = one
+            .origin
+            .map(|origin| format!(", {origin}"))
+            .unwrap_or_default();
         page.field(
             one.name,
-            &format!("{} ({}{from})", one.value.as_deref().unwrap_or("not set"), one.source),
+            &format!(
+                "{} ({}{from})",
+                one.value.as_deref().unwrap_or("not set"),
+                one.source
+            ),
         );
     }
     out.page(&page)

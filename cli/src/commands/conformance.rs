@@ -39,8 +39,14 @@ pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output
         return Ok(if args.exit_code && !passed { BROKEN } else { 0 });
     }
     let local = found.host().is_none_or(is_loopback);
-    let webhook = args.webhook.unwrap_or_else(|| if local { LOCAL_WEBHOOK } else { WEBHOOK }.to_owned());
-    let known = Known { webhook: &webhook, slow: args.slow.as_deref(), ask: args.ask.as_deref() };
+    let webhook = args
+        .webhook
+        .unwrap_or_else(|| if local { LOCAL_WEBHOOK } else { WEBHOOK }.to_owned());
+    let known = Known {
+        webhook: &webhook,
+        slow: args.slow.as_deref(),
+        ask: args.ask.as_deref(),
+    };
     let agent = found.card.name.clone();
     let mut checks = Vec::new();
     if !out.is_json() {
@@ -49,8 +55,10 @@ pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output
     for session in Session::each(settings, &found, out)? {
         let interface = session.client.interface();
         if !out.is_json() {
-            let line =
-                format!("{} {} {}", interface.protocol_binding, interface.protocol_version, interface.url);
+            let line = format!(
+                "{} {} {}",
+                interface.protocol_binding, interface.protocol_version, interface.url
+            );
             out.print(&format!("Interface: {}", crate::output::line(&line)))?;
         }
         let mut printed = Ok(());
@@ -67,11 +75,23 @@ pub(crate) async fn run(args: Conformance, settings: &Settings, out: &mut Output
         out.note("more can be looked into with --slow <TEXT> and --ask <TEXT>, see attache help conformance");
     }
     let count = |outcome| checks.iter().filter(|one| one.outcome == outcome).count();
-    let summary =
-        Summary { passed: count(Found::Pass), failed: count(Found::Fail), skipped: count(Found::Skip) };
-    let code = if args.exit_code && summary.failed > 0 { BROKEN } else { 0 };
+    let summary = Summary {
+        passed: count(Found::Pass),
+        failed: count(Found::Fail),
+        skipped: count(Found::Skip),
+    };
+    let code = if args.exit_code && summary.failed > 0 {
+        BROKEN
+    } else {
+        0
+    };
     match out.is_json() {
-        true => out.json(&Report { schema: "attache.conformance/1", agent, summary, checks })?,
+        true => out.json(&Report {
+            schema: "attache.conformance/1",
+            agent,
+            summary,
+            checks,
+        })?,
         false => {
             let mut page = Page::new(false);
             page.field("Passed", &summary.passed.to_string());
@@ -90,7 +110,11 @@ fn page(finding: &Finding, verbose: bool) -> Page {
         Found::Fail => "Fail",
         Found::Skip => "Skip",
     };
-    let detail = finding.detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let detail = finding
+        .detail
+        .as_ref()
+        .map(|detail| format!(": {detail}"))
+        .unwrap_or_default();
     // What is skipped is seldom of interest: who wants to know asks for more.
     if finding.outcome != Found::Skip || verbose {
         page.field(label, &format!("{}{detail}", finding.check));

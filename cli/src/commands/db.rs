@@ -21,7 +21,10 @@ pub(crate) async fn run(args: Db) -> anyhow::Result<()> {
         .context("there is no data directory; name one: --data-dir <DIR>")?;
     let file = folder.join("tasks.db");
     if !file.is_file() {
-        bail!("there are no tasks in {}; name the folder: --data-dir <DIR>", folder.display());
+        bail!(
+            "there are no tasks in {}; name the folder: --data-dir <DIR>",
+            folder.display()
+        );
     }
     match args.verb {
         DbVerb::Check => check(&file),
@@ -44,7 +47,10 @@ pub(crate) async fn run(args: Db) -> anyhow::Result<()> {
         DbVerb::Migrate => {
             let before = Sqlite::inspect(&file)?.version;
             Sqlite::open(&file, Options::default())?.close().await;
-            eprintln!("Version {}, {before} before.", Sqlite::inspect(&file)?.version);
+            eprintln!(
+                "Version {}, {before} before.",
+                Sqlite::inspect(&file)?.version
+            );
             Ok(())
         }
     }
@@ -54,12 +60,19 @@ fn check(file: &Path) -> anyhow::Result<()> {
     let found = Sqlite::inspect(file)?;
     let mut out = io::stdout().lock();
     writeln!(out, "version {} of {}", found.version, found.newest)?;
-    writeln!(out, "tasks {}, unfinished {}", found.tasks, found.unfinished)?;
+    writeln!(
+        out,
+        "tasks {}, unfinished {}",
+        found.tasks, found.unfinished
+    )?;
     for fault in &found.faults {
         writeln!(out, "fault {fault}")?;
     }
     if !found.faults.is_empty() {
-        bail!("{} is damaged: keep a copy for repair, restore a backup", file.display());
+        bail!(
+            "{} is damaged: keep a copy for repair, restore a backup",
+            file.display()
+        );
     }
     writeln!(out, "sound")?;
     Ok(())
@@ -102,19 +115,21 @@ async fn write_all(store: &Sqlite) -> anyhow::Result<()> {
 async fn write_task(store: &Sqlite, head: &Head) -> anyhow::Result<()> {
     let mut entries = Vec::new();
     loop {
-        let at = entries.last().map_or(Seq(0), |entry: &attache::model::Entry| entry.seq);
+        let at = entries
+            .last()
+            .map_or(Seq(0), |entry: &attache::model::Entry| entry.seq);
         let more = store.read(head, at, PAGE).await?;
         if more.is_empty() {
             break;
         }
         entries.extend(more);
     }
-    let Some(task) = Task::fold(&entries).with_context(|| format!("the log of {}", head.id))? else {
+    let Some(task) = Task::fold(&entries).with_context(|| format!("the log of {}", head.id))?
+    else {
         return Ok(());
     };
     let scope = &head.scope;
-    let line =
-        json!({"agent": &*scope.agent, "tenant": &*scope.tenant, "owner": scope.owner.name(), "task": task});
+    let line = json!({"agent": &*scope.agent, "tenant": &*scope.tenant, "owner": scope.owner.name(), "task": task});
     writeln!(io::stdout().lock(), "{line}")?;
     Ok(())
 }
@@ -128,7 +143,9 @@ impl Copies {
         let mut builder = fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        builder
+            .create(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Self(folder))
     }
 }

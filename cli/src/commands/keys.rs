@@ -48,9 +48,12 @@ fn add(file: &KeyFile, add: KeysAdd) -> anyhow::Result<()> {
     key.scopes = add.scopes;
     key.tenants = add.tenants;
     key.agents = (!add.agents.is_empty()).then_some(add.agents);
-    key.expires_ms = add.days.map(|days| key.created_ms + i64::from(days) * DAY_MS);
+    key.expires_ms = add
+        .days
+        .map(|days| key.created_ms + i64::from(days) * DAY_MS);
     let id = key.id.clone();
-    file.change(|keys| keys.push(key)).with_context(|| cannot(file))?;
+    file.change(|keys| keys.push(key))
+        .with_context(|| cannot(file))?;
     // The key alone on stdout, so that a script can take it.
     writeln!(io::stdout(), "{}", secret.expose())?;
     eprintln!(
@@ -65,15 +68,23 @@ fn list(file: &KeyFile, about: &str) -> anyhow::Result<usize> {
     let keys = file.read().with_context(|| cannot(file))?;
     let mut out = io::stdout().lock();
     for key in &keys {
-        write!(out, "{}  {}{about}  since {}", key.id, key.name, key.created())?;
+        write!(
+            out,
+            "{}  {}{about}  since {}",
+            key.id,
+            key.name,
+            key.created()
+        )?;
         match key.expires() {
             Some(end) if key.is_expired() => write!(out, "  ended {end}")?,
             Some(end) => write!(out, "  until {end}")?,
             None => {}
         }
-        for (about, list) in
-            [("scopes", Some(&key.scopes)), ("agents", key.agents.as_ref()), ("tenants", Some(&key.tenants))]
-        {
+        for (about, list) in [
+            ("scopes", Some(&key.scopes)),
+            ("agents", key.agents.as_ref()),
+            ("tenants", Some(&key.tenants)),
+        ] {
             if let Some(list) = list.filter(|list| !list.is_empty()) {
                 write!(out, "  {about} {}", list.join(","))?;
             }
@@ -97,8 +108,9 @@ fn revoke(files: [&KeyFile; 2], key: &str, named: Option<&Path>) -> anyhow::Resu
     match revoked {
         0 => {
             let named = named.map(Path::to_string_lossy);
-            let named =
-                named.map_or_else(String::new, |it| format!(" --data-dir {}", shell_words::quote(&it)));
+            let named = named.map_or_else(String::new, |it| {
+                format!(" --data-dir {}", shell_words::quote(&it))
+            });
             bail!("there is no key `{key}`; `attache keys list{named}` has them all")
         }
         1 => eprintln!("Revoked 1 key."),

@@ -46,7 +46,9 @@ pub(super) async fn run(
             .hint("name the folder of a checkout of a2a-tck")
     })?;
     let mut command = Command::new(python(folder));
-    command.arg(RUNNER).args(options(&script, &address, &settings.transports));
+    command
+        .arg(RUNNER)
+        .args(options(&script, &address, &settings.transports));
     for name in SECRETS {
         command.env_remove(name);
     }
@@ -63,12 +65,23 @@ pub(super) async fn run(
     let passed = match status.code() {
         Some(0) => true,
         Some(1) => false,
-        _ => return Err(Failure::internal(format!("the kit did not get to its end: {status}"))),
+        _ => {
+            return Err(Failure::internal(format!(
+                "the kit did not get to its end: {status}"
+            )));
+        }
     };
-    let (agent, outcome) = (found.card.name.as_str(), if passed { "pass" } else { "fail" });
+    let (agent, outcome) = (
+        found.card.name.as_str(),
+        if passed { "pass" } else { "fail" },
+    );
     if out.is_json() {
         let kit = Ran { folder, outcome };
-        out.json(&Report { schema: "attache.conformance/1", agent, kit })?;
+        out.json(&Report {
+            schema: "attache.conformance/1",
+            agent,
+            kit,
+        })?;
     } else {
         let mut page = Page::new(false);
         page.field("Agent", agent);
@@ -96,7 +109,11 @@ fn options(script: &str, address: &str, transports: &[String]) -> Vec<String> {
         other => other.to_ascii_lowercase(),
     };
     let transports: Vec<_> = transports.iter().map(named).collect();
-    let (place, which) = if is_new { ("--sut-host", "--transport") } else { ("--sut-url", "--transports") };
+    let (place, which) = if is_new {
+        ("--sut-host", "--transport")
+    } else {
+        ("--sut-url", "--transports")
+    };
     let mut options = vec![place.to_owned(), address.to_owned()];
     if !is_new {
         options.extend(["--category".to_owned(), "all".to_owned()]);
@@ -114,9 +131,13 @@ mod tests {
     #[test]
     fn conform_001_kits_of_both_generations_are_told_what_they_understand() {
         let transports = ["HTTP+JSON".to_owned(), "GRPC".to_owned()];
-        let told = |script: &str, transports: &[String]| options(script, "http://a", transports).join(" ");
+        let told =
+            |script: &str, transports: &[String]| options(script, "http://a", transports).join(" ");
         assert_eq!(told("--sut-host", &[]), "--sut-host http://a");
-        assert_eq!(told("--sut-host", &transports), "--sut-host http://a --transport http_json,grpc");
+        assert_eq!(
+            told("--sut-host", &transports),
+            "--sut-host http://a --transport http_json,grpc"
+        );
         assert_eq!(
             told("--sut-url", &transports),
             "--sut-url http://a --category all --transports rest,grpc"

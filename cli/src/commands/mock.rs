@@ -11,7 +11,8 @@ use crate::serving::{self, Serving, Try};
 pub(crate) async fn run(args: Mock) -> anyhow::Result<()> {
     let config = Config::load(None, &serving::environment, &args.serving.given())?;
     let name = args.file.display();
-    let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
+    let text =
+        std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
     let script = Script::parse(&text).with_context(|| format!("{name} is no script"))?;
     let faults = script.faults().to_vec();
     let card = AgentCard::new("Mock", "Plays a script").version(env!("CARGO_PKG_VERSION"));

@@ -65,15 +65,20 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             .await
         }
         Command::Chat(args) => {
-            talk(words, &args.common, async |settings, out| chat::run(settings, out).await.map(|()| 0)).await
+            talk(words, &args.common, async |settings, out| {
+                chat::run(settings, out).await.map(|()| 0)
+            })
+            .await
         }
         Command::Task(verb) => task_verb(*verb, words).await,
         Command::Card(verb) => match *verb {
             Card::Get(mut args) => {
                 let mut common = std::mem::take(&mut args.common);
                 common.agent_card = args.reference.take().or(common.agent_card);
-                talk(words, &common, async |settings, out| card::get(args, settings, out).await.map(|()| 0))
-                    .await
+                talk(words, &common, async |settings, out| {
+                    card::get(args, settings, out).await.map(|()| 0)
+                })
+                .await
             }
             Card::Lint(mut args) => {
                 let mut common = std::mem::take(&mut args.common);
@@ -94,8 +99,10 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
             Card::Verify(mut args) => {
                 let mut common = std::mem::take(&mut args.common);
                 common.agent_card = args.reference.take().or(common.agent_card);
-                talk(words, &common, async |settings, out| card_sign::verify(settings, out).await.map(|()| 0))
-                    .await
+                talk(words, &common, async |settings, out| {
+                    card_sign::verify(settings, out).await.map(|()| 0)
+                })
+                .await
             }
         },
         Command::Push(verb) => match *verb {
@@ -112,17 +119,26 @@ pub(crate) async fn run(command: Command, matches: &ArgMatches, words: &[OsStrin
         Command::Auth(verb) => auth_verb(*verb, words).await,
         Command::Config(verb) => match *verb {
             Config::Show(args) => {
-                talk(words, &args.common, async |settings, out| config::show(settings, out).map(|()| 0)).await
+                talk(words, &args.common, async |settings, out| {
+                    config::show(settings, out).map(|()| 0)
+                })
+                .await
             }
         },
         Command::Conformance(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| conformance::run(*args, settings, out).await).await
+            talk(words, &common, async |settings, out| {
+                conformance::run(*args, settings, out).await
+            })
+            .await
         }
         Command::Bench(mut args) => {
             let common = std::mem::take(&mut args.common);
             // The first interrupt ends what is measured.
-            talk_until(2, words, &common, async |settings, out| bench::run(*args, settings, out).await).await
+            talk_until(2, words, &common, async |settings, out| {
+                bench::run(*args, settings, out).await
+            })
+            .await
         }
         Command::Completion { shell } => completion::run(shell),
     }
@@ -132,22 +148,31 @@ async fn task_verb(verb: Task, words: &[OsString]) -> ExitCode {
     match verb {
         Task::Get(mut args) => {
             let common = std::mem::take(&mut args.one.common);
-            talk(words, &common, async |settings, out| task::get(args, settings, out).await.map(|()| 0)).await
+            talk(words, &common, async |settings, out| {
+                task::get(args, settings, out).await.map(|()| 0)
+            })
+            .await
         }
         Task::Cancel(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| task::cancel(args, settings, out).await.map(|()| 0))
-                .await
+            talk(words, &common, async |settings, out| {
+                task::cancel(args, settings, out).await.map(|()| 0)
+            })
+            .await
         }
         Task::Subscribe(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| task::subscribe(args, settings, out).await.map(|()| 0))
-                .await
+            talk(words, &common, async |settings, out| {
+                task::subscribe(args, settings, out).await.map(|()| 0)
+            })
+            .await
         }
         Task::List(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| task_list::run(args, settings, out).await.map(|()| 0))
-                .await
+            talk(words, &common, async |settings, out| {
+                task_list::run(args, settings, out).await.map(|()| 0)
+            })
+            .await
         }
         Task::Download(mut args) => {
             let common = std::mem::take(&mut args.one.common);
@@ -158,7 +183,10 @@ async fn task_verb(verb: Task, words: &[OsString]) -> ExitCode {
         }
         Task::Wait(mut args) => {
             let common = std::mem::take(&mut args.one.common);
-            talk(words, &common, async |settings, out| task_wait::run(args, settings, out).await).await
+            talk(words, &common, async |settings, out| {
+                task_wait::run(args, settings, out).await
+            })
+            .await
         }
         Task::PushConfig(verb) => push_verb(verb, words).await,
     }
@@ -168,17 +196,23 @@ async fn auth_verb(verb: Auth, words: &[OsString]) -> ExitCode {
     match verb {
         Auth::Login(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| auth::login(args, settings, out).await.map(|()| 0))
-                .await
+            talk(words, &common, async |settings, out| {
+                auth::login(args, settings, out).await.map(|()| 0)
+            })
+            .await
         }
         Auth::Status(args) => {
-            talk(words, &args.common, async |settings, out| auth::status(settings, out).await.map(|()| 0))
-                .await
+            talk(words, &args.common, async |settings, out| {
+                auth::status(settings, out).await.map(|()| 0)
+            })
+            .await
         }
         Auth::Logout(mut args) => {
             let common = std::mem::take(&mut args.common);
-            talk(words, &common, async |settings, out| auth::logout(&args, settings, out).await.map(|()| 0))
-                .await
+            talk(words, &common, async |settings, out| {
+                auth::logout(&args, settings, out).await.map(|()| 0)
+            })
+            .await
         }
     }
 }
@@ -189,7 +223,10 @@ async fn push_verb(mut verb: PushConfig, words: &[OsString]) -> ExitCode {
         PushConfig::Get(args) | PushConfig::Delete(args) => &mut args.one.common,
         PushConfig::List(args) => &mut args.common,
     });
-    talk(words, &common, async |settings, out| push_config::run(verb, settings, out).await.map(|()| 0)).await
+    talk(words, &common, async |settings, out| {
+        push_config::run(verb, settings, out).await.map(|()| 0)
+    })
+    .await
 }
 
 /// Runs a verb that talks to an agent: within its time, until somebody stops it, and whatever happens is reported.
@@ -218,9 +255,9 @@ async fn talk_until(
     };
     let mut out = Output::new(&settings);
     match (settings.insecure, settings.has_credential()) {
-        (true, true) => {
-            out.warn("CERTIFICATES ARE NOT CHECKED (--insecure): anybody on the way can take the credential")
-        }
+        (true, true) => out.warn(
+            "CERTIFICATES ARE NOT CHECKED (--insecure): anybody on the way can take the credential",
+        ),
         (true, false) => out.warn("certificates are not checked (--insecure)"),
         (false, _) => {}
     }
@@ -273,7 +310,9 @@ async fn bounded(
 }
 
 fn shown(timeout: Option<Duration>) -> String {
-    timeout.map(|timeout| format!("{timeout:?}")).unwrap_or_default()
+    timeout
+        .map(|timeout| format!("{timeout:?}"))
+        .unwrap_or_default()
 }
 
 /// The task that a verb is about: named, or set.

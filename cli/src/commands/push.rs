@@ -62,8 +62,14 @@ pub(crate) fn deliveries(args: &PushDeliveries) -> anyhow::Result<()> {
 pub(crate) fn retry(args: &PushRetry) -> anyhow::Result<()> {
     let folder = folder(args.folder.data_dir.as_deref())?;
     match args.all {
-        true => stopped(&folder, |page| page.iter().try_for_each(|one| retry_one(&folder, one.number))),
-        false => args.numbers.iter().try_for_each(|number| retry_one(&folder, *number)),
+        true => stopped(&folder, |page| {
+            page.iter()
+                .try_for_each(|one| retry_one(&folder, one.number))
+        }),
+        false => args
+            .numbers
+            .iter()
+            .try_for_each(|number| retry_one(&folder, *number)),
     }
 }
 
@@ -72,7 +78,10 @@ fn folder(named: Option<&Path>) -> anyhow::Result<PathBuf> {
 }
 
 /// Goes through all webhooks that were given up, page by page.
-fn stopped(folder: &Path, mut each: impl FnMut(&[Stopped]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn stopped(
+    folder: &Path,
+    mut each: impl FnMut(&[Stopped]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let mut path = "/push/deliveries".to_owned();
     loop {
         let page: Page = ask(folder, "GET", &path)?;
@@ -87,7 +96,17 @@ fn stopped(folder: &Path, mut each: impl FnMut(&[Stopped]) -> anyhow::Result<()>
 fn list(page: &[Stopped]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for one in page {
-        let Stopped { number, task, agent, caller, webhook, origin, reason, delivered, end } = one;
+        let Stopped {
+            number,
+            task,
+            agent,
+            caller,
+            webhook,
+            origin,
+            reason,
+            delivered,
+            end,
+        } = one;
         writeln!(
             out,
             "{number}  {origin}  {reason}  delivered {delivered} of {end}  webhook {webhook}  task {task}  agent {agent}  caller {caller}"
@@ -111,7 +130,11 @@ fn retry_one(folder: &Path, number: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ask<T: serde::de::DeserializeOwned>(folder: &Path, method: &str, path: &str) -> anyhow::Result<T> {
+fn ask<T: serde::de::DeserializeOwned>(
+    folder: &Path,
+    method: &str,
+    path: &str,
+) -> anyhow::Result<T> {
     let Some(answer) = admin::ask(folder, method, path)? else {
         bail!(
             "no server runs with the folder {}; start it, or name its folder: --data-dir <DIR>",

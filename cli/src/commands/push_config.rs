@@ -2,8 +2,8 @@
 
 use attache::ErrorKind;
 use attache::model::{
-    AuthenticationInfo, DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest, PushConfig,
-    Secret, TaskId,
+    AuthenticationInfo, DeletePushConfigRequest, GetPushConfigRequest, ListPushConfigsRequest,
+    PushConfig, Secret, TaskId,
 };
 
 use super::task_id;
@@ -17,16 +17,24 @@ pub(crate) async fn run(verb: args::PushConfig, settings: &Settings, out: &mut O
     let session = Session::open(settings, out).await?;
     if session.card.capabilities.push_notifications != Some(true) {
         let message = "the agent declares no push notifications";
-        return Err(Failure::protocol(ErrorKind::PushNotificationNotSupported, message)
-            .hint("follow the task instead: attache task subscribe"));
+        return Err(
+            Failure::protocol(ErrorKind::PushNotificationNotSupported, message)
+                .hint("follow the task instead: attache task subscribe"),
+        );
     }
     match verb {
         args::PushConfig::Create(args) => create(args, &session, out).await,
         args::PushConfig::Get(args) => {
             let task_id = task_id(args.one.id, settings)?;
             let id = Some(args.config_id.as_str().into());
-            let request = GetPushConfigRequest { task_id, id, ..GetPushConfigRequest::default() };
-            let config = session.call(session.client.get_push_config(request)).await?;
+            let request = GetPushConfigRequest {
+                task_id,
+                id,
+                ..GetPushConfigRequest::default()
+            };
+            let config = session
+                .call(session.client.get_push_config(request))
+                .await?;
             shown(&session, &[config], out).await
         }
         args::PushConfig::List(args) => list(task_id(args.id, settings)?, &session, out).await,
@@ -38,7 +46,9 @@ pub(crate) async fn run(verb: args::PushConfig, settings: &Settings, out: &mut O
                 id,
                 ..DeletePushConfigRequest::default()
             };
-            session.call(session.client.delete_push_config(request)).await?;
+            session
+                .call(session.client.delete_push_config(request))
+                .await?;
             match out.is_json() {
                 true => out.json(&serde_json::json!({})),
                 false => {
@@ -53,23 +63,42 @@ pub(crate) async fn run(verb: args::PushConfig, settings: &Settings, out: &mut O
 
 async fn create(args: PushCreate, session: &Session<'_>, out: &mut Output) -> Outcome {
     let around = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let token = args.token.or_else(|| around("ATTACHE_PUSH_TOKEN")).map(Secret::from);
-    let credentials = args.auth_credentials.or_else(|| around("ATTACHE_PUSH_CREDENTIALS")).map(Secret::from);
-    token.iter().chain(&credentials).for_each(|secret| out.mask(secret));
+    let token = args
+        .token
+        .or_else(|| around("ATTACHE_PUSH_TOKEN"))
+        .map(Secret::from);
+    let credentials = args
+        .auth_credentials
+        .or_else(|| around("ATTACHE_PUSH_CREDENTIALS"))
+        .map(Secret::from);
+    token
+        .iter()
+        .chain(&credentials)
+        .for_each(|secret| out.mask(secret));
     let config = PushConfig {
         id: args.config_id.as_deref().map(Into::into),
         task_id: Some(task_id(args.one.id, session.settings)?),
         token,
-        authentication: args.auth_scheme.map(|scheme| AuthenticationInfo { scheme, credentials }),
+        authentication: args.auth_scheme.map(|scheme| AuthenticationInfo {
+            scheme,
+            credentials,
+        }),
         ..PushConfig::new(args.url)
     };
-    let config = session.call(session.client.create_push_config(config)).await?;
+    let config = session
+        .call(session.client.create_push_config(config))
+        .await?;
     shown(session, &[config], out).await
 }
 
 async fn list(task_id: TaskId, session: &Session<'_>, out: &mut Output) -> Outcome {
-    let request = ListPushConfigsRequest { task_id: task_id.clone(), ..ListPushConfigsRequest::default() };
-    let list = session.call(session.client.list_push_configs(request)).await?;
+    let request = ListPushConfigsRequest {
+        task_id: task_id.clone(),
+        ..ListPushConfigsRequest::default()
+    };
+    let list = session
+        .call(session.client.list_push_configs(request))
+        .await?;
     match (out.is_json(), list.configs.is_empty()) {
         (true, _) => out.json(&list),
         (false, true) => out.page(&about(session, &task_id).await),
@@ -81,7 +110,9 @@ async fn shown(session: &Session<'_>, configs: &[PushConfig], out: &mut Output) 
     if let (true, [config]) = (out.is_json(), configs) {
         return out.json(config);
     }
-    let Some(first) = configs.first() else { return Ok(()) };
+    let Some(first) = configs.first() else {
+        return Ok(());
+    };
     let mut page = about(session, &first.task_id.clone().unwrap_or_default()).await;
     for config in configs {
         page.field("Webhook", config.id.as_ref().map_or("", |id| id.as_str()));

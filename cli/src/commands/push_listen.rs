@@ -14,16 +14,30 @@ use crate::settings::Settings;
 
 pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output) -> Outcome {
     let around = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let mut token = args.token.or_else(|| around("ATTACHE_PUSH_TOKEN")).map(Secret::from);
+    let mut token = args
+        .token
+        .or_else(|| around("ATTACHE_PUSH_TOKEN"))
+        .map(Secret::from);
     if settings.task_id.is_some() {
         // Whoever guesses the address could tell us anything.
         token = token.or_else(|| Some(MessageId::random().as_str().into()));
     }
-    let credentials = args.auth_credentials.or_else(|| around("ATTACHE_PUSH_CREDENTIALS")).map(Secret::from);
-    token.iter().chain(&credentials).for_each(|secret| out.mask(secret));
-    let authentication = args.auth_scheme.map(|scheme| AuthenticationInfo { scheme, credentials });
+    let credentials = args
+        .auth_credentials
+        .or_else(|| around("ATTACHE_PUSH_CREDENTIALS"))
+        .map(Secret::from);
+    token
+        .iter()
+        .chain(&credentials)
+        .for_each(|secret| out.mask(secret));
+    let authentication = args.auth_scheme.map(|scheme| AuthenticationInfo {
+        scheme,
+        credentials,
+    });
     let unusable = |error| Failure::usage(format!("--listen {}: {error}", args.listen));
-    let listener = tokio::net::TcpListener::bind(&args.listen).await.map_err(unusable)?;
+    let listener = tokio::net::TcpListener::bind(&args.listen)
+        .await
+        .map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
     let url = args.url.unwrap_or_else(|| format!("http://{address}/"));
     let (mut receiver, mut notifications) = PushReceiver::new(PushReceiverSettings {
@@ -33,7 +47,8 @@ pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output)
     });
     if let Some(keys) = &args.key_set {
         let keys = PublishedKeys::at(keys);
-        let keys = keys.map_err(|error| Failure::usage(format!("--key-set: {}", error.message())))?;
+        let keys =
+            keys.map_err(|error| Failure::usage(format!("--key-set: {}", error.message())))?;
         receiver = receiver.checked_by(PushSignatures::by(keys).audience(&url));
     }
     // Each notification is a result of its own, so each has its line.
@@ -42,14 +57,20 @@ pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output)
     let printing = async {
         let registered = match &settings.task_id {
             Some(task) => {
-                let config = PushConfig { token, authentication, ..PushConfig::new(url) };
+                let config = PushConfig {
+                    token,
+                    authentication,
+                    ..PushConfig::new(url)
+                };
                 Some(register(task, config, settings, out).await?)
             }
             None => None,
         };
         let mut left = args.count;
         while left != Some(0) {
-            let Some(notification) = notifications.next().await else { break };
+            let Some(notification) = notifications.next().await else {
+                break;
+            };
             out.event(&notification.event)?;
             left = left.map(|left| left - 1);
             if registered.is_some() && ends(&notification.event) {
@@ -58,7 +79,9 @@ pub(crate) async fn run(args: PushListen, settings: &Settings, out: &mut Output)
         }
         if let Some((session, delete)) = registered {
             // It goes with its task anyway.
-            let _ = session.call(session.client.delete_push_config(delete)).await;
+            let _ = session
+                .call(session.client.delete_push_config(delete))
+                .await;
         }
         Ok(())
     };
@@ -78,15 +101,29 @@ async fn register<'a>(
     let session = Session::open(settings, out).await?;
     if session.card.capabilities.push_notifications != Some(true) {
         let message = "the agent declares no push notifications";
-        return Err(Failure::protocol(ErrorKind::PushNotificationNotSupported, message)
-            .hint("follow the task instead: attache task subscribe"));
+        return Err(
+            Failure::protocol(ErrorKind::PushNotificationNotSupported, message)
+                .hint("follow the task instead: attache task subscribe"),
+        );
     }
-    let config = PushConfig { task_id: Some(task.into()), ..config };
-    let made = session.call(session.client.create_push_config(config)).await?;
+    let config = PushConfig {
+        task_id: Some(task.into()),
+        ..config
+    };
+    let made = session
+        .call(session.client.create_push_config(config))
+        .await?;
     let id = made.id.unwrap_or_default();
     out.note(&format!("registered for task {task} as {}", id.as_str()));
     out.resume_with(session.resume.delete_push_config(task, id.as_str()));
-    Ok((session, DeletePushConfigRequest { task_id: task.into(), id, ..Default::default() }))
+    Ok((
+        session,
+        DeletePushConfigRequest {
+            task_id: task.into(),
+            id,
+            ..Default::default()
+        },
+    ))
 }
 
 fn ends(event: &StreamResponse) -> bool {

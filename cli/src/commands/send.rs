@@ -18,11 +18,19 @@ use crate::waiting;
 /// Where a message names the skill that it is for.
 const SKILL: &str = "skillId";
 
-pub(crate) async fn run(args: Send, parts: Ordered, settings: &Settings, out: &mut Output) -> Outcome {
+pub(crate) async fn run(
+    args: Send,
+    parts: Ordered,
+    settings: &Settings,
+    out: &mut Output,
+) -> Outcome {
     let parts = parts.read(&mut std::io::stdin().lock(), &mut |what| out.warn(&what))?;
     let mut message = message(args.message_id, parts, settings);
     if let Some(skill) = args.skill {
-        message.metadata.get_or_insert_default().insert(SKILL, skill.as_str());
+        message
+            .metadata
+            .get_or_insert_default()
+            .insert(SKILL, skill.as_str());
     }
     let session = Session::open(settings, out).await?;
     out.sent(&message);
@@ -44,9 +52,15 @@ fn message(id: Option<String>, parts: Vec<Part>, settings: &Settings) -> Message
     }
 }
 
-fn request(session: &Session<'_>, message: Message, return_immediately: bool) -> SendMessageRequest {
-    let configuration =
-        SendMessageConfiguration { return_immediately, ..SendMessageConfiguration::default() };
+fn request(
+    session: &Session<'_>,
+    message: Message,
+    return_immediately: bool,
+) -> SendMessageRequest {
+    let configuration = SendMessageConfiguration {
+        return_immediately,
+        ..SendMessageConfiguration::default()
+    };
     SendMessageRequest {
         configuration: return_immediately.then_some(configuration),
         metadata: session.settings.metadata.clone(),
@@ -55,7 +69,9 @@ fn request(session: &Session<'_>, message: Message, return_immediately: bool) ->
 }
 
 async fn detached(session: &Session<'_>, message: Message, out: &mut Output) -> Outcome {
-    let sent = keyed(session, &message).send_message(request(session, message.clone(), true)).await;
+    let sent = keyed(session, &message)
+        .send_message(request(session, message.clone(), true))
+        .await;
     let answer = match sent {
         Ok(answer) => answer,
         Err(error) => return Err(session.refused_by_task(&message, &error).await),
@@ -76,9 +92,14 @@ pub(super) async fn exchange(
         (Some(StreamResponse::Message(reply)), _) => SendMessageResponse::Message(reply),
         (_, Some(task)) if live => SendMessageResponse::Task(task),
         // The folded task has no history; the agent's own word is better where it can be had.
-        (_, Some(task)) => SendMessageResponse::Task(session.task(&task.id, None).await.unwrap_or(task)),
+        (_, Some(task)) => {
+            SendMessageResponse::Task(session.task(&task.id, None).await.unwrap_or(task))
+        }
         (_, None) => {
-            return Err(Failure::protocol(ErrorKind::InvalidAgentResponse, "the agent said nothing"));
+            return Err(Failure::protocol(
+                ErrorKind::InvalidAgentResponse,
+                "the agent said nothing",
+            ));
         }
     };
     if !live {
@@ -105,7 +126,10 @@ async fn open<'a, 's>(
         out.note("the agent does not stream: looking now and then instead");
     }
     let client = keyed(session, &message);
-    match client.stream(request(session, message.clone(), false)).await {
+    match client
+        .stream(request(session, message.clone(), false))
+        .await
+    {
         Ok(stream) => Ok(Follow::sent(session, stream, message)),
         Err(error) => Err(session.refused_by_task(&message, &error).await),
     }
@@ -115,5 +139,8 @@ async fn open<'a, 's>(
 fn keyed(session: &Session<'_>, message: &Message) -> Client {
     let client = session.client.clone();
     // An id that no header can carry is no key; the client makes one up.
-    client.clone().with_header("idempotency-key", message.message_id.as_str()).unwrap_or(client)
+    client
+        .clone()
+        .with_header("idempotency-key", message.message_id.as_str())
+        .unwrap_or(client)
 }

@@ -16,8 +16,11 @@ use crate::serving::{self, Again, Serving, Try};
 /// Where tasks are kept, in the user's data directory.
 pub(super) const FOLDER: &str = "attache";
 
-const TRIES: [Try; 3] =
-    [Try::say("Say hello", "hello"), Try::tasks("Look at its tasks"), Try::card("Look at its card")];
+const TRIES: [Try; 3] = [
+    Try::say("Say hello", "hello"),
+    Try::tasks("Look at its tasks"),
+    Try::card("Look at its card"),
+];
 
 pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
     let given = args.serving.given();
@@ -32,7 +35,9 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
         return run_agent(card, command, &config).await;
     }
     let Some(file) = args.agent.file else {
-        let card = card("Echo", "Says back what it is told").input_modes(["*/*"]).output_modes(["*/*"]);
+        let card = card("Echo", "Says back what it is told")
+            .input_modes(["*/*"])
+            .output_modes(["*/*"]);
         return run_agent(card, Echo, &config).await;
     };
     let (agents, odd) = config.open().await?;
@@ -52,14 +57,29 @@ pub(crate) async fn run(args: Serve) -> anyhow::Result<()> {
 }
 
 fn served(agents: Vec<Served>, again: Option<Again>) -> Serving {
-    Serving { agents, folder: FOLDER, tries_webhooks: false, tries: TRIES, faults: Vec::new(), again }
+    Serving {
+        agents,
+        folder: FOLDER,
+        tries_webhooks: false,
+        tries: TRIES,
+        faults: Vec::new(),
+        again,
+    }
 }
 
 fn card(name: &str, does: &str) -> AgentCard {
-    let skill = AgentSkill::new(name.to_lowercase(), name, does).tag("text").example("hello");
-    AgentCard::new(name, does).version(env!("CARGO_PKG_VERSION")).skill(skill)
+    let skill = AgentSkill::new(name.to_lowercase(), name, does)
+        .tag("text")
+        .example("hello");
+    AgentCard::new(name, does)
+        .version(env!("CARGO_PKG_VERSION"))
+        .skill(skill)
 }
 
 async fn run_agent(card: AgentCard, agent: impl Agent, config: &Config) -> anyhow::Result<()> {
-    serving::run(served(vec![Served::new(card.name.clone(), card, agent)], None), config).await
+    serving::run(
+        served(vec![Served::new(card.name.clone(), card, agent)], None),
+        config,
+    )
+    .await
 }

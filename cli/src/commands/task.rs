@@ -72,12 +72,12 @@ pub(crate) async fn subscribe(args: TaskOne, settings: &Settings, out: &mut Outp
     // Text is always live; of JSON there is one document, unless a stream was asked for.
     let live = settings.stream || !out.is_json();
     // A task that has ended cannot be followed, but looked at.
-    waiting::until_settled(&mut follow, &session, live, out).await.map_err(|failure| {
-        match failure.code.as_ref() {
+    waiting::until_settled(&mut follow, &session, live, out)
+        .await
+        .map_err(|failure| match failure.code.as_ref() {
             "UnsupportedOperationError" => failure.hint(session.resume.get(id.as_str())),
             _ => failure,
-        }
-    })?;
+        })?;
     if live {
         return Ok(());
     }

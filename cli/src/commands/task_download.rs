@@ -29,20 +29,33 @@ pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Outpu
     let mut task = session.task(&id, Some(0)).await?;
     let folder = args.output_dir.unwrap_or_else(|| PathBuf::from("."));
     fs::create_dir_all(&folder).map_err(|error| {
-        Failure::internal(format!("cannot make the folder {}: {error}", folder.display()))
+        Failure::internal(format!(
+            "cannot make the folder {}: {error}",
+            folder.display()
+        ))
     })?;
     let mut page = Page::new(false);
     page.ids(task.id.as_str(), task.context_id.as_str());
     page.field("State", task.status.state.as_str());
     let wanted = |artifact: &Artifact| {
-        args.artifact.is_empty() || args.artifact.iter().any(|id| id == artifact.artifact_id.as_str())
+        args.artifact.is_empty()
+            || args
+                .artifact
+                .iter()
+                .any(|id| id == artifact.artifact_id.as_str())
     };
     let fetcher = args.fetch_urls.then(|| fetcher(&session)).transpose()?;
     let mut seen = 0;
-    for artifact in task.artifacts.iter_mut().filter(|artifact| wanted(artifact)) {
+    for artifact in task
+        .artifacts
+        .iter_mut()
+        .filter(|artifact| wanted(artifact))
+    {
         seen += 1;
         page.field("Artifact", artifact.artifact_id.as_str());
-        let names: Vec<_> = (0..artifact.parts.len()).map(|at| name_of(artifact, at)).collect();
+        let names: Vec<_> = (0..artifact.parts.len())
+            .map(|at| name_of(artifact, at))
+            .collect();
         for (part, name) in artifact.parts.iter_mut().zip(names) {
             let Some(bytes) = bytes_of(part, fetcher.as_ref(), out).await else {
                 page.field("Not fetched", &describe(part));
@@ -56,7 +69,10 @@ pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Outpu
         }
     }
     if seen == 0 && !args.artifact.is_empty() {
-        return Err(Failure::usage(format!("the task has no artifact {}", args.artifact.join(", "))));
+        return Err(Failure::usage(format!(
+            "the task has no artifact {}",
+            args.artifact.join(", ")
+        )));
     }
     match out.is_json() {
         true => out.json(&task),
@@ -69,16 +85,21 @@ pub(crate) async fn run(args: TaskDownload, settings: &Settings, out: &mut Outpu
 fn fetcher(session: &Session<'_>) -> Outcome<FileFetcher> {
     let here = is_loopback(&host_of_url(&session.client.interface().url));
     let allowed = session.settings.allowed_hosts.iter().map(|host| {
-        host.parse::<Allowed>().map_err(|error| Failure::usage(format!("--allow-host {host}: {error}")))
+        host.parse::<Allowed>()
+            .map_err(|error| Failure::usage(format!("--allow-host {host}: {error}")))
     });
     let mut reach = Reach::default();
     (reach.loopback, reach.allow) = (here, allowed.collect::<Outcome<_>>()?);
-    Ok(FileFetcher::new(reach).max_bytes(MAX_BYTES).timeout(TIMEOUT))
+    Ok(FileFetcher::new(reach)
+        .max_bytes(MAX_BYTES)
+        .timeout(TIMEOUT))
 }
 
 /// What is written of a part; of a url only if it was asked for, and can be had.
 async fn bytes_of(part: &Part, fetcher: Option<&FileFetcher>, out: &mut Output) -> Option<Vec<u8>> {
-    let (Some(fetcher), Content::Url(url)) = (fetcher, &part.content) else { return content(part) };
+    let (Some(fetcher), Content::Url(url)) = (fetcher, &part.content) else {
+        return content(part);
+    };
     match fetcher.get(url).await {
         Ok(file) => Some(file.bytes),
         Err(error) => {
@@ -109,15 +130,24 @@ fn describe(part: &Part) -> String {
 fn name_of(artifact: &Artifact, at: usize) -> String {
     let part = &artifact.parts[at];
     let in_url = match &part.content {
-        Content::Url(url) => url.split(['?', '#']).next().and_then(|path| path.rsplit('/').next()),
+        Content::Url(url) => url
+            .split(['?', '#'])
+            .next()
+            .and_then(|path| path.rsplit('/').next()),
         Content::Text(_) | Content::Raw(_) | Content::Data(_) => None,
     };
     if let Some(name) = part.filename().or(in_url).and_then(safe) {
         return name;
     }
     let stem = artifact.name.as_deref().and_then(safe);
-    let stem = stem.or_else(|| safe(artifact.artifact_id.as_str())).unwrap_or_else(|| "artifact".to_owned());
-    let number = if at == 0 { String::new() } else { format!("-{}", at + 1) };
+    let stem = stem
+        .or_else(|| safe(artifact.artifact_id.as_str()))
+        .unwrap_or_else(|| "artifact".to_owned());
+    let number = if at == 0 {
+        String::new()
+    } else {
+        format!("-{}", at + 1)
+    };
     let extension = match &part.content {
         Content::Text(_) if part.media_type() == Some("text/markdown") => ".md",
         Content::Text(_) => ".txt",
@@ -140,7 +170,11 @@ fn safe(name: &str) -> Option<String> {
     };
     let clean: String = base.chars().map(|c| if odd(c) { '_' } else { c }).collect();
     let clean = clean.trim_matches([' ', '.']);
-    let stem = clean.split('.').next().unwrap_or_default().to_ascii_uppercase();
+    let stem = clean
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_uppercase();
     let devices = ["CON", "PRN", "AUX", "NUL"];
     let numbered = (stem.starts_with("COM") || stem.starts_with("LPT")) && stem.len() == 4;
     if clean.is_empty() || devices.contains(&stem.as_str()) || numbered {
@@ -165,14 +199,17 @@ fn write(folder: &Path, name: &str, bytes: &[u8], force: bool) -> Outcome<PathBu
         }
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => {
-                file.write_all(bytes).map_err(|error| cannot(&path, &error))?;
+                file.write_all(bytes)
+                    .map_err(|error| cannot(&path, &error))?;
                 return Ok(path);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(cannot(&path, &error)),
         }
     }
-    Err(Failure::internal(format!("there are too many files called {name}")))
+    Err(Failure::internal(format!(
+        "there are too many files called {name}"
+    )))
 }
 
 fn numbered(name: &str, number: usize) -> String {

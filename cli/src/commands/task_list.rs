@@ -15,7 +15,9 @@ pub(crate) async fn run(args: TaskList, settings: &Settings, out: &mut Output) -
     let all = args.all;
     let mut request = request(args, settings)?;
     let session = Session::open(settings, out).await?;
-    let mut page = session.call(session.client.list_tasks(request.clone())).await?;
+    let mut page = session
+        .call(session.client.list_tasks(request.clone()))
+        .await?;
     if !all {
         return out.listed(&page);
     }
@@ -31,11 +33,17 @@ pub(crate) async fn run(args: TaskList, settings: &Settings, out: &mut Output) -
             break;
         }
         request.page_token = Some(token);
-        page = session.call(session.client.list_tasks(request.clone())).await?;
+        page = session
+            .call(session.client.list_tasks(request.clone()))
+            .await?;
     }
     if out.is_json() && !out.stream {
         let size = i32::try_from(together.tasks.len()).unwrap_or(i32::MAX);
-        return out.listed(&ListTasksResponse { page_size: size, total_size: size, ..together });
+        return out.listed(&ListTasksResponse {
+            page_size: size,
+            total_size: size,
+            ..together
+        });
     }
     Ok(())
 }
@@ -43,7 +51,9 @@ pub(crate) async fn run(args: TaskList, settings: &Settings, out: &mut Output) -
 fn request(args: TaskList, settings: &Settings) -> Outcome<ListTasksRequest> {
     let since = args.since.as_deref().map(|text| {
         Timestamp::parse_liberal(text).map_err(|_| {
-            Failure::usage(format!("--since {text} must be a time such as 2026-11-01T00:00:00Z"))
+            Failure::usage(format!(
+                "--since {text} must be a time such as 2026-11-01T00:00:00Z"
+            ))
         })
     });
     Ok(ListTasksRequest {
@@ -65,9 +75,13 @@ pub(crate) fn state(word: &str) -> Outcome<TaskState> {
         name == full || full.strip_prefix("TASK_STATE_") == Some(&name)
     });
     found.ok_or_else(|| {
-        let words = TaskState::ALL
-            .map(|state| state.as_str()["TASK_STATE_".len()..].to_lowercase().replace('_', "-"));
-        Failure::usage(format!("there is no state {word}")).hint(format!("one of {}", words.join(", ")))
+        let words = TaskState::ALL.map(|state| {
+            state.as_str()["TASK_STATE_".len()..]
+                .to_lowercase()
+                .replace('_', "-")
+        });
+        Failure::usage(format!("there is no state {word}"))
+            .hint(format!("one of {}", words.join(", ")))
     })
 }
 
@@ -77,7 +91,12 @@ mod tests {
 
     #[test]
     fn task_list_001_states_are_read_in_every_spelling() {
-        for word in ["TASK_STATE_INPUT_REQUIRED", "INPUT_REQUIRED", "input-required", "Input_Required"] {
+        for word in [
+            "TASK_STATE_INPUT_REQUIRED",
+            "INPUT_REQUIRED",
+            "input-required",
+            "Input_Required",
+        ] {
             assert_eq!(state(word).unwrap(), TaskState::InputRequired);
         }
         let wrong = state("done").unwrap_err();

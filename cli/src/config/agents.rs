@@ -105,10 +105,16 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
     let section = format!("agents.{name}");
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || !name.chars().all(good) {
-        return Err(tree.complain(&section, "the name of an agent has letters, digits, - and _"));
+        return Err(tree.complain(
+            &section,
+            "the name of an agent has letters, digits, - and _",
+        ));
     }
     let Some(kind) = tree.take_text(&section, "type")? else {
-        let why = format!("has no type; write type = \"command\", or another of {}", Kind::NAMES.join(", "));
+        let why = format!(
+            "has no type; write type = \"command\", or another of {}",
+            Kind::NAMES.join(", ")
+        );
         return Err(tree.complain(&section, why));
     };
     let card = tree.take(|_| section.clone())?;
@@ -122,7 +128,13 @@ fn take_one(tree: &mut Tree, name: String) -> Result<AgentConfig, Complaint> {
         }
     };
     settings.on_restart = settings.on_restart.or_else(|| kind.on_restart());
-    Ok(AgentConfig { name, card, settings, auth, kind })
+    Ok(AgentConfig {
+        name,
+        card,
+        settings,
+        auth,
+        kind,
+    })
 }
 
 /// An agent that is made, with the skills that it has by nature.
@@ -139,8 +151,15 @@ pub(crate) async fn ask(
 ) -> Result<(BTreeMap<String, Made>, Vec<String>), (String, String)> {
     let (mut known, mut silent) = (BTreeMap::new(), Vec::new());
     for config in agents {
-        let Kind::Mcp(settings) = &config.kind else { continue };
-        let bad = |bad: BadMcp| (format!("agents.{}.{}", config.name, bad.key), bad.to_string());
+        let Kind::Mcp(settings) = &config.kind else {
+            continue;
+        };
+        let bad = |bad: BadMcp| {
+            (
+                format!("agents.{}.{}", config.name, bad.key),
+                bad.to_string(),
+            )
+        };
         let mut settings = (**settings).clone();
         settings.named_skills |= has_skill_rules(config);
         let agent = Mcp::new(settings).map_err(bad)?;
@@ -150,7 +169,10 @@ pub(crate) async fn ask(
             false => Ok(Vec::new()),
         };
         let skills = skills.unwrap_or_else(|why| {
-            silent.push(format!("the card of `{}` does not name its skills: {why}", config.name));
+            silent.push(format!(
+                "the card of `{}` does not name its skills: {why}",
+                config.name
+            ));
             Vec::new()
         });
         known.insert(config.name.clone(), (Shared::new(agent), skills));
@@ -171,15 +193,26 @@ pub(crate) fn build(
     let mut cards = BTreeMap::new();
     for needy in [false, true] {
         let mut now = Vec::new();
-        for config in agents.iter().filter(|config| config.kind.needs_others() == needy) {
+        for config in agents
+            .iter()
+            .filter(|config| config.kind.needs_others() == needy)
+        {
             let (card, agent) = config.make(&made, known.remove(&config.name), signer)?;
-            now.push(Choice { name: config.name.clone(), agent, skills: card.skills.clone() });
+            now.push(Choice {
+                name: config.name.clone(),
+                agent,
+                skills: card.skills.clone(),
+            });
             cards.insert(&config.name, card);
         }
         made.extend(now);
     }
     let served = agents.iter().filter_map(|config| {
-        let agent = made.iter().find(|choice| choice.name == config.name)?.agent.clone();
+        let agent = made
+            .iter()
+            .find(|choice| choice.name == config.name)?
+            .agent
+            .clone();
         let tenants = config.card.tenants.iter().map(String::as_str);
         let served = Served::new(&config.name, cards.remove(&config.name)?, agent).tenants(tenants);
         let served = served.namespace(config.card.namespace.as_ref().unwrap_or(&config.name));
@@ -196,7 +229,8 @@ impl AgentConfig {
         signer: Option<&Signer>,
     ) -> Result<(AgentCard, Shared), (String, String)> {
         let made = known.map_or_else(|| self.kind.build(others, signer), Ok);
-        let (agent, skills) = made.map_err(|(key, why)| (format!("agents.{}.{key}", self.name), why))?;
+        let (agent, skills) =
+            made.map_err(|(key, why)| (format!("agents.{}.{key}", self.name), why))?;
         Ok((self.card.card(&self.name, &self.kind, skills), agent))
     }
 }
@@ -213,7 +247,8 @@ impl CardSection {
         });
         card.documentation_url.clone_from(&self.documentation_url);
         card.icon_url.clone_from(&self.icon_url);
-        let or = |said: &Vec<String>, own: Vec<String>| if said.is_empty() { own } else { said.clone() };
+        let or =
+            |said: &Vec<String>, own: Vec<String>| if said.is_empty() { own } else { said.clone() };
         let (reads, writes) = kind.modes();
         card.default_input_modes = or(&self.input_modes, reads);
         card.default_output_modes = or(&self.output_modes, writes);

@@ -152,12 +152,19 @@ impl RuleSection {
 impl AgentAuth {
     fn rules(&self, agent: &str) -> impl Iterator<Item = Rule> {
         let always = (!self.scopes.is_empty()).then(|| Rule::needs(&self.scopes));
-        let skills = self.skills.iter().map(|(skill, scopes)| Rule::needs(scopes).skill(skill));
+        let skills = self
+            .skills
+            .iter()
+            .map(|(skill, scopes)| Rule::needs(scopes).skill(skill));
         let operations = self.operations.iter().map(|one| {
             let rule = Rule::needs(&one.scopes);
             rule.operations(one.operations.iter().copied())
         });
-        always.into_iter().chain(skills).chain(operations).map(move |rule| rule.agent(agent))
+        always
+            .into_iter()
+            .chain(skills)
+            .chain(operations)
+            .map(move |rule| rule.agent(agent))
     }
 }
 
@@ -176,10 +183,20 @@ impl Config {
     pub(super) fn has_skill_rules(&self, agent: &AgentConfig) -> bool {
         let leads_there =
             |other: &AgentConfig| other.name == agent.name || matches!(other.kind, Kind::Router(_));
-        let names = |name: &String| self.agents.iter().any(|other| other.name == *name && leads_there(other));
+        let names = |name: &String| {
+            self.agents
+                .iter()
+                .any(|other| other.name == *name && leads_there(other))
+        };
         let about = |rule: &RuleSection| rule.agent.as_ref().is_none_or(names);
-        self.agents.iter().any(|other| leads_there(other) && !other.auth.skills.is_empty())
-            || self.auth.rules.iter().any(|rule| rule.skill.is_some() && about(rule))
+        self.agents
+            .iter()
+            .any(|other| leads_there(other) && !other.auth.skills.is_empty())
+            || self
+                .auth
+                .rules
+                .iter()
+                .any(|rule| rule.skill.is_some() && about(rule))
     }
 
     /// Who may call, if anybody is asked who they are; those who show a key are in `keys`.
@@ -190,9 +207,9 @@ impl Config {
         self.check_rules()?;
         let mut access = keys.map(Access::by);
         for (at, issuer) in self.auth.issuers.iter().enumerate() {
-            let jwt = self
-                .jwt(issuer)
-                .map_err(|(key, why)| self.tree.complain(&format!("auth.issuers.{at}.{key}"), why))?;
+            let jwt = self.jwt(issuer).map_err(|(key, why)| {
+                self.tree.complain(&format!("auth.issuers.{at}.{key}"), why)
+            })?;
             access = Some(match access {
                 Some(access) => access.or(jwt),
                 None => Access::by(jwt),
@@ -216,25 +233,39 @@ impl Config {
             Some(most) => access.max_guesses(Some(most)),
             None => access,
         };
-        Ok(Some(if self.server.allow_anonymous { access.or_anonymous() } else { access }))
+        Ok(Some(if self.server.allow_anonymous {
+            access.or_anonymous()
+        } else {
+            access
+        }))
     }
 
     fn nodes(&self, access: Access) -> Result<Access, Complaint> {
-        self.auth.nodes.iter().enumerate().try_fold(access, |access, (at, node)| {
-            let wrong = |key: &str, why: String| self.tree.complain(&format!("auth.nodes.{at}.{key}"), why);
-            if node.caller.is_empty() || node.caller == "anonymous" {
-                return Err(wrong(
-                    "caller",
-                    "must be somebody who is known, such as `key:broker`".to_owned(),
-                ));
-            }
-            let keys = PublishedKeys::at(&node.key_set).map_err(|why| wrong("key_set", why.to_string()))?;
-            Ok(access.node(&node.caller, keys))
-        })
+        self.auth
+            .nodes
+            .iter()
+            .enumerate()
+            .try_fold(access, |access, (at, node)| {
+                let wrong = |key: &str, why: String| {
+                    self.tree.complain(&format!("auth.nodes.{at}.{key}"), why)
+                };
+                if node.caller.is_empty() || node.caller == "anonymous" {
+                    return Err(wrong(
+                        "caller",
+                        "must be somebody who is known, such as `key:broker`".to_owned(),
+                    ));
+                }
+                let keys = PublishedKeys::at(&node.key_set)
+                    .map_err(|why| wrong("key_set", why.to_string()))?;
+                Ok(access.node(&node.caller, keys))
+            })
     }
 
     fn rules(&self) -> impl Iterator<Item = Rule> {
-        let own = self.agents.iter().flat_map(|agent| agent.auth.rules(&agent.name));
+        let own = self
+            .agents
+            .iter()
+            .flat_map(|agent| agent.auth.rules(&agent.name));
         self.auth.rules.iter().map(RuleSection::rule).chain(own)
     }
 
@@ -244,14 +275,22 @@ impl Config {
             let there = |name: &String| self.agents.iter().any(|agent| agent.name == *name);
             if let Some(name) = rule.agent.as_ref().filter(|name| !there(name)) {
                 let key = format!("auth.rules.{at}.agent");
-                return Err(self.tree.complain(&key, format!("there is no agent `{name}`")));
+                return Err(self
+                    .tree
+                    .complain(&key, format!("there is no agent `{name}`")));
             }
         }
         Ok(())
     }
 
     fn jwt(&self, issuer: &Issuer) -> Result<Jwt, (&'static str, String)> {
-        let Issuer { issuer: name, audience, key_set, algorithms, tenant_claim } = issuer;
+        let Issuer {
+            issuer: name,
+            audience,
+            key_set,
+            algorithms,
+            tenant_claim,
+        } = issuer;
         let (key, jwt) = match key_set {
             Some(url) => ("key_set", Jwt::key_set(name, audience, url)),
             None => ("issuer", Jwt::discover(name, audience)),
@@ -263,21 +302,29 @@ impl Config {
         if let Some(claim) = tenant_claim {
             jwt = jwt.tenants_in(claim);
         }
-        let own = self.agents.iter().filter_map(|agent| Some((&agent.name, agent.auth.audience.as_ref()?)));
-        Ok(own.fold(jwt, |jwt, (agent, audience)| jwt.audience_of(agent, audience)))
+        let own = self
+            .agents
+            .iter()
+            .filter_map(|agent| Some((&agent.name, agent.auth.audience.as_ref()?)));
+        Ok(own.fold(jwt, |jwt, (agent, audience)| {
+            jwt.audience_of(agent, audience)
+        }))
     }
 
     fn certificates(&self) -> Result<Option<Certificates>, Complaint> {
         let known = &self.auth.certificates;
         match (&self.server.tls_client_ca, known.is_empty()) {
             (None, true) => Ok(None),
-            (None, false) => Err(self
-                .tree
-                .complain("auth.certificates", "nobody vouches for certificates: set server.tls_client_ca")),
+            (None, false) => Err(self.tree.complain(
+                "auth.certificates",
+                "nobody vouches for certificates: set server.tls_client_ca",
+            )),
             (Some(_), true) => Ok(Some(Certificates::of_everybody())),
-            (Some(_), false) => Ok(Some(known.iter().fold(Certificates::default(), |known, one| {
-                known.name(&one.name, |identity| one.of(identity))
-            }))),
+            (Some(_), false) => Ok(Some(
+                known.iter().fold(Certificates::default(), |known, one| {
+                    known.name(&one.name, |identity| one.of(identity))
+                }),
+            )),
         }
     }
 }

@@ -14,7 +14,10 @@ pub(crate) struct Complaint {
 
 impl Complaint {
     pub(super) fn new(place: impl fmt::Display, what: impl fmt::Display) -> Self {
-        Self { place: place.to_string(), what: what.to_string() }
+        Self {
+            place: place.to_string(),
+            what: what.to_string(),
+        }
     }
 }
 
@@ -27,7 +30,11 @@ impl fmt::Display for Complaint {
 impl std::error::Error for Complaint {}
 
 /// A key that nobody knows, with the one that is nearest to it.
-pub(super) fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(super) fn unknown<'a>(
+    what: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     match nearest(name, &known) {
         Some(meant) => format!("unknown {what} `{name}`; did you mean `{meant}`?"),
@@ -37,11 +44,16 @@ pub(super) fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item 
 
 fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let likeness = |other: &str| {
-        strsim::normalized_damerau_levenshtein(name, other).max(strsim::jaro_winkler(name, other) - 0.15)
+        strsim::normalized_damerau_levenshtein(name, other)
+            .max(strsim::jaro_winkler(name, other) - 0.15)
     };
-    let alike =
-        known.iter().map(|&other| (likeness(other), other)).filter(|(likeness, _)| *likeness >= ALIKE);
-    alike.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, name)| name)
+    let alike = known
+        .iter()
+        .map(|&other| (likeness(other), other))
+        .filter(|(likeness, _)| *likeness >= ALIKE);
+    alike
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, name)| name)
 }
 
 /// What a reader complains about, with a name that is near to one that it does not know. Readers have no better way
@@ -49,7 +61,9 @@ fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
 pub(super) fn with_nearest(words: &str) -> (Option<String>, String) {
     let words = words.trim_end();
     for (beginning, what) in [("unknown field ", "key"), ("unknown variant ", "value")] {
-        let Some(rest) = words.strip_prefix(beginning) else { continue };
+        let Some(rest) = words.strip_prefix(beginning) else {
+            continue;
+        };
         let mut quoted = rest.split('`').skip(1).step_by(2);
         let Some(name) = quoted.next() else { continue };
         let text = unknown(what, name, quoted);
@@ -73,14 +87,24 @@ mod tests {
 
     #[test]
     fn a_readers_words_are_understood() {
-        let (key, words) = with_nearest("unknown field `comand`, expected one of `command`, `shell`\n");
+        let (key, words) =
+            with_nearest("unknown field `comand`, expected one of `command`, `shell`\n");
         assert_eq!(
             (key.as_deref(), &*words),
-            (Some("comand"), "unknown key `comand`; did you mean `command`?")
+            (
+                Some("comand"),
+                "unknown key `comand`; did you mean `command`?"
+            )
         );
         let (key, words) =
             with_nearest("unknown variant `sqlit`, expected one of `sqlite`, `memory`, `null`");
-        assert_eq!((key, &*words), (None, "unknown value `sqlit`; did you mean `sqlite`?"));
-        assert_eq!(with_nearest("invalid type"), (None, "invalid type".to_owned()));
+        assert_eq!(
+            (key, &*words),
+            (None, "unknown value `sqlit`; did you mean `sqlite`?")
+        );
+        assert_eq!(
+            with_nearest("invalid type"),
+            (None, "invalid type".to_owned())
+        );
     }
 }

@@ -29,8 +29,9 @@ pub(super) fn expand(
             continue;
         }
         filled.push_str(&rest[..at]);
-        let (name, after) =
-            rest[at + 2..].split_once('}').ok_or("a `${` has no `}`; write `$${` for a plain `${`")?;
+        let (name, after) = rest[at + 2..]
+            .split_once('}')
+            .ok_or("a `${` has no `}`; write `$${` for a plain `${`")?;
         filled.push_str(&value(name, folder, environment)?);
         rest = after;
     }
@@ -49,7 +50,9 @@ fn value(name: &str, folder: &Path, environment: Environment<'_>) -> Result<Stri
     };
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(good) {
-        return Err(format!("`${{{name}}}` is no name of a variable; write `$${{` for a plain `${{`"));
+        return Err(format!(
+            "`${{{name}}}` is no name of a variable; write `$${{` for a plain `${{`"
+        ));
     }
     let set = environment(name).filter(|value| !value.is_empty());
     set.or(otherwise.map(str::to_owned)).ok_or_else(|| {
@@ -59,7 +62,9 @@ fn value(name: &str, folder: &Path, environment: Environment<'_>) -> Result<Stri
 
 /// The text of a small file, without the end of its last line.
 fn read(path: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    let size = std::fs::metadata(path)
+        .map_err(|error| error.to_string())?
+        .len();
     if size > MAX_FILE {
         return Err(format!("it is larger than {MAX_FILE} bytes"));
     }
@@ -82,10 +87,22 @@ mod tests {
         };
         let expand = |text: &str| expand(text, folder.path(), &environment);
         assert_eq!(expand("plain $NAME"), Ok(None));
-        assert_eq!(expand("a ${NAME}, ${NAME}!"), Ok(Some("a tide, tide!".to_owned())));
-        assert_eq!(expand("Bearer ${file:token}"), Ok(Some("Bearer hunter2".to_owned())));
-        assert_eq!(expand("${NOBODY:-else}${EMPTY:-}"), Ok(Some("else".to_owned())));
-        assert_eq!(expand("$${NAME} ${NAME}"), Ok(Some("${NAME} tide".to_owned())));
+        assert_eq!(
+            expand("a ${NAME}, ${NAME}!"),
+            Ok(Some("a tide, tide!".to_owned()))
+        );
+        assert_eq!(
+            expand("Bearer ${file:token}"),
+            Ok(Some("Bearer hunter2".to_owned()))
+        );
+        assert_eq!(
+            expand("${NOBODY:-else}${EMPTY:-}"),
+            Ok(Some("else".to_owned()))
+        );
+        assert_eq!(
+            expand("$${NAME} ${NAME}"),
+            Ok(Some("${NAME} tide".to_owned()))
+        );
         for (text, why) in [
             ("${NOBODY}", "NOBODY is not set"),
             ("${EMPTY}", "EMPTY is not set"),

@@ -28,15 +28,19 @@ impl Config {
     fn written(&self, key: &str, value: &Value) -> Option<String> {
         match value {
             Value::String(text) if text == MASKED => {
-                let is_written = matches!(self.tree.origin(key), Some(Origin::Line { written: None, .. }));
+                let is_written = matches!(
+                    self.tree.origin(key),
+                    Some(Origin::Line { written: None, .. })
+                );
                 is_written.then(|| key.to_owned())
             }
-            Value::Table(table) => {
-                table.iter().find_map(|(name, value)| self.written(&format!("{key}.{name}"), value))
-            }
-            Value::Array(items) => {
-                items.iter().enumerate().find_map(|(at, value)| self.written(&format!("{key}.{at}"), value))
-            }
+            Value::Table(table) => table
+                .iter()
+                .find_map(|(name, value)| self.written(&format!("{key}.{name}"), value)),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .find_map(|(at, value)| self.written(&format!("{key}.{at}"), value)),
             _ => None,
         }
     }

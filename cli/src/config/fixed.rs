@@ -48,15 +48,23 @@ impl Fixed {
     /// Adds those of some values that have a home.
     fn add(&mut self, values: &impl Serialize, home: impl Fn(&str) -> Option<&'static str>) {
         // Every section is a table: it is printed as one.
-        let Ok(Value::Table(values)) = Value::try_from(values) else { return };
-        let homed =
-            values.into_iter().filter_map(|(key, value)| Some((format!("{}.{key}", home(&key)?), value)));
+        let Ok(Value::Table(values)) = Value::try_from(values) else {
+            return;
+        };
+        let homed = values
+            .into_iter()
+            .filter_map(|(key, value)| Some((format!("{}.{key}", home(&key)?), value)));
         self.0.extend(homed);
     }
 
     /// The keys of what another has otherwise.
     pub(crate) fn differs(&self, other: &Self) -> Vec<String> {
-        let keys = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
-        keys.filter(|key| self.0.get(*key) != other.0.get(*key)).cloned().collect()
+        let keys = self
+            .0
+            .keys()
+            .chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
+        keys.filter(|key| self.0.get(*key) != other.0.get(*key))
+            .cloned()
+            .collect()
     }
 }

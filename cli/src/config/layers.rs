@@ -11,15 +11,39 @@ pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// What can be said by a flag or in the environment: its key, its flag, and its variables, the first one first.
 const SAID: &[(&str, &str, &[&str])] = &[
     ("server.listen", "--listen", &["ATTACHE_LISTEN"]),
-    ("server.allow_anonymous", "--allow-anonymous", &["ATTACHE_ALLOW_ANONYMOUS"]),
+    (
+        "server.allow_anonymous",
+        "--allow-anonymous",
+        &["ATTACHE_ALLOW_ANONYMOUS"],
+    ),
     ("server.public_url", "--public-url", &["ATTACHE_PUBLIC_URL"]),
     ("server.tls_cert", "--tls-cert", &["ATTACHE_TLS_CERT"]),
     ("server.tls_key", "--tls-key", &["ATTACHE_TLS_KEY"]),
-    ("server.tls_client_ca", "--tls-client-ca", &["ATTACHE_TLS_CLIENT_CA"]),
-    ("server.admin_listen", "--admin-listen", &["ATTACHE_ADMIN_LISTEN"]),
-    ("push.local_webhooks", "--local-webhooks", &["ATTACHE_LOCAL_WEBHOOKS"]),
-    ("telemetry.otlp_endpoint", "", &["OTEL_EXPORTER_OTLP_ENDPOINT"]),
-    ("store.kind", "--store", &["ATTACHE_STORE", "TASK_STORE_TYPE"]),
+    (
+        "server.tls_client_ca",
+        "--tls-client-ca",
+        &["ATTACHE_TLS_CLIENT_CA"],
+    ),
+    (
+        "server.admin_listen",
+        "--admin-listen",
+        &["ATTACHE_ADMIN_LISTEN"],
+    ),
+    (
+        "push.local_webhooks",
+        "--local-webhooks",
+        &["ATTACHE_LOCAL_WEBHOOKS"],
+    ),
+    (
+        "telemetry.otlp_endpoint",
+        "",
+        &["OTEL_EXPORTER_OTLP_ENDPOINT"],
+    ),
+    (
+        "store.kind",
+        "--store",
+        &["ATTACHE_STORE", "TASK_STORE_TYPE"],
+    ),
     ("store.data_dir", "--data-dir", &["ATTACHE_DATA_DIR"]),
 ];
 
@@ -38,7 +62,11 @@ impl Given {
 }
 
 /// Puts what flags and the environment say over what the file says.
-pub(super) fn apply(tree: &mut Tree, environment: Environment<'_>, given: &Given) -> Result<(), Complaint> {
+pub(super) fn apply(
+    tree: &mut Tree,
+    environment: Environment<'_>,
+    given: &Given,
+) -> Result<(), Complaint> {
     for &(key, flag, variables) in SAID {
         let variable = variables
             .iter()

@@ -132,15 +132,27 @@ impl Config {
     }
 
     fn build_with(&self, known: BTreeMap<String, Made>) -> Result<Vec<Served>, Complaint> {
-        let signer = self.server.node_signing_key.as_deref().map(crate::access::signer).transpose();
-        let complain = |why| self.tree.complain("server.node_signing_key", format!("{why:#}"));
+        let signer = self
+            .server
+            .node_signing_key
+            .as_deref()
+            .map(crate::access::signer)
+            .transpose();
+        let complain = |why| {
+            self.tree
+                .complain("server.node_signing_key", format!("{why:#}"))
+        };
         let signer = signer.map_err(complain)?;
         let served = agents::build(&self.agents, known, signer.as_ref());
         let mut served = served.map_err(|(key, why)| self.tree.complain(&key, why))?;
         if let Some(root) = &self.server.root {
             match self.agents.iter().position(|agent| agent.name == *root) {
                 Some(at) => served[..=at].rotate_right(1),
-                None => return Err(self.tree.complain("server.root", format!("there is no agent `{root}`"))),
+                None => {
+                    return Err(self
+                        .tree
+                        .complain("server.root", format!("there is no agent `{root}`")));
+                }
             }
         }
         Ok(served)

@@ -51,9 +51,19 @@ pub(crate) fn print(config: &Config) -> anyhow::Result<String> {
         let name = format!("agents.{}", agent.name);
         let mut values = Table::from_iter([("type".to_owned(), Value::from(agent.kind.name()))]);
         values.extend(table(&agent.card)?);
-        values.extend(agent.kind.values()?.as_table().context("an agent is a table")?.clone());
+        values.extend(
+            agent
+                .kind
+                .values()?
+                .as_table()
+                .context("an agent is a table")?
+                .clone(),
+        );
         section(&mut text, config, &name, &values);
-        for (below, values) in [("limits", table(&agent.settings)?), ("auth", table(&agent.auth)?)] {
+        for (below, values) in [
+            ("limits", table(&agent.settings)?),
+            ("auth", table(&agent.auth)?),
+        ] {
             if !values.is_empty() {
                 section(&mut text, config, &format!("{name}.{below}"), &values);
             }
@@ -75,13 +85,21 @@ fn section(text: &mut String, config: &Config, name: &str, values: &Table) {
         let path = format!("{name}.{key}");
         let value = as_written(config, &path, value);
         let line = format!("{key} = {value}");
-        let _ = writeln!(text, "{line:WIDTH$}  # {}", config.tree.origin_in_words(&path));
+        let _ = writeln!(
+            text,
+            "{line:WIDTH$}  # {}",
+            config.tree.origin_in_words(&path)
+        );
     }
 }
 
 /// A value, with what refers to something else written as it was, however deep it stands.
 fn as_written(config: &Config, path: &str, value: &Value) -> Value {
-    if let Some(Origin::Line { written: Some(written), .. }) = config.tree.origin(path) {
+    if let Some(Origin::Line {
+        written: Some(written),
+        ..
+    }) = config.tree.origin(path)
+    {
         return match value.as_str() {
             Some(MASKED) => value.clone(),
             _ => Value::from(written.as_str()),
@@ -97,7 +115,10 @@ fn as_written(config: &Config, path: &str, value: &Value) -> Value {
         }
         Value::Table(table) => {
             let written = |(key, value): (&String, &Value)| {
-                (key.clone(), as_written(config, &format!("{path}.{key}"), value))
+                (
+                    key.clone(),
+                    as_written(config, &format!("{path}.{key}"), value),
+                )
             };
             Value::Table(table.iter().map(written).collect())
         }

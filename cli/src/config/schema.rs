@@ -19,31 +19,46 @@ pub(crate) fn schema() -> Value {
     let generator = &mut generator;
     let engine = Settings::json_schema(generator);
     let of_engine = |home: &str| -> Map<_, _> {
-        properties(&engine).into_iter().filter(|(key, _)| home_of(key) == home).collect()
+        properties(&engine)
+            .into_iter()
+            .filter(|(key, _)| home_of(key) == home)
+            .collect()
     };
     let (stored, limits) = (of_engine("store"), of_engine("limits"));
     debug_assert_eq!(stored.len(), STORED.len());
     let server = joined(
         "Where it listens, and how it serves.",
-        [ServerSection::json_schema(generator), ServerSettings::json_schema(generator)]
-            .iter()
-            .map(properties),
+        [
+            ServerSection::json_schema(generator),
+            ServerSettings::json_schema(generator),
+        ]
+        .iter()
+        .map(properties),
     );
     let store = joined(
         "Where tasks are kept, and for how long.",
         [properties(&StoreSection::json_schema(generator)), stored],
     );
-    let limits = joined("What may not be exceeded.", [limits, properties(&Limits::json_schema(generator))]);
+    let limits = joined(
+        "What may not be exceeded.",
+        [limits, properties(&Limits::json_schema(generator))],
+    );
     let push = joined(
         "How webhooks are called.",
-        [properties(&PushSection::json_schema(generator)), properties(&PushSettings::json_schema(generator))],
+        [
+            properties(&PushSection::json_schema(generator)),
+            properties(&PushSettings::json_schema(generator)),
+        ],
     );
     let reach = Reach::json_schema(generator);
     let egress = joined(about(&reach), [properties(&reach)]);
     let auth = auth(generator);
     let telemetry = joined(
         "What is logged and counted, and who is told.",
-        [properties(&TelemetrySection::json_schema(generator)), of_engine("telemetry")],
+        [
+            properties(&TelemetrySection::json_schema(generator)),
+            of_engine("telemetry"),
+        ],
     );
     let agents = agents(generator);
     json!({
@@ -70,7 +85,13 @@ fn auth(generator: &mut SchemaGenerator) -> Value {
     let own = AuthSection::json_schema(generator);
     let allowance = Allowance::json_schema(generator);
     let allowance = joined(about(&allowance), [properties(&allowance)]);
-    joined(about(&own), [properties(&own), Map::from_iter([("allowance".to_owned(), allowance)])])
+    joined(
+        about(&own),
+        [
+            properties(&own),
+            Map::from_iter([("allowance".to_owned(), allowance)]),
+        ],
+    )
 }
 
 fn agents(generator: &mut SchemaGenerator) -> Value {
@@ -83,11 +104,23 @@ fn agents(generator: &mut SchemaGenerator) -> Value {
     );
     let kinds = Kind::schemas(generator).into_iter().map(|(name, own)| {
         let kind = json!({"const": name, "description": "What kind of agent it is."});
-        let every = [("type", kind), ("limits", limits.clone()), ("auth", auth.clone())];
-        let every = every.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+        let every = [
+            ("type", kind),
+            ("limits", limits.clone()),
+            ("auth", auth.clone()),
+        ];
+        let every = every
+            .map(|(key, value)| (key.to_owned(), value))
+            .into_iter()
+            .collect();
         let mut schema = joined(about(&own), [every, card.clone(), properties(&own)]);
-        let required = own.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-        schema["required"] = Value::Array([Value::from("type")].into_iter().chain(required).collect());
+        let required = own
+            .get("required")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        schema["required"] =
+            Value::Array([Value::from("type")].into_iter().chain(required).collect());
         schema
     });
     let kinds: Vec<Value> = kinds.collect();
@@ -104,9 +137,16 @@ fn joined(about: &str, parts: impl IntoIterator<Item = Map<String, Value>>) -> V
 }
 
 fn properties(schema: &Schema) -> Map<String, Value> {
-    schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
+    schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default()
 }
 
 fn about(schema: &Schema) -> &str {
-    schema.get("description").and_then(Value::as_str).unwrap_or_default()
+    schema
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }

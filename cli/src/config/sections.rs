@@ -97,12 +97,19 @@ pub(crate) struct StoreSection {
 
 impl Default for StoreSection {
     fn default() -> Self {
-        Self { kind: StoreKind::Sqlite, data_dir: None, min_free: 256 << 20, max_known_tasks: 10_000 }
+        Self {
+            kind: StoreKind::Sqlite,
+            data_dir: None,
+            min_free: 256 << 20,
+            max_known_tasks: 10_000,
+        }
     }
 }
 
 /// Where tasks are kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StoreKind {
     /// In a SQLite file.

@@ -22,7 +22,13 @@ pub(crate) struct TelemetrySection {
 
 impl Default for TelemetrySection {
     fn default() -> Self {
-        Self { log: LogFormat::Auto, metrics: true, otlp_endpoint: None, names: Names::A2a, content: false }
+        Self {
+            log: LogFormat::Auto,
+            metrics: true,
+            otlp_endpoint: None,
+            names: Names::A2a,
+            content: false,
+        }
     }
 }
 

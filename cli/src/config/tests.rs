@@ -8,7 +8,11 @@ fn read(text: &str, environment: Environment<'_>, given: &Given) -> Result<Confi
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, text).unwrap();
     let result = Config::load(Some(&file), environment, given);
-    result.map_err(|complaint| complaint.to_string().replace(&format!("{}/", folder.path().display()), ""))
+    result.map_err(|complaint| {
+        complaint
+            .to_string()
+            .replace(&format!("{}/", folder.path().display()), "")
+    })
 }
 
 fn plain(text: &str) -> Result<Config, String> {
@@ -30,10 +34,16 @@ fn flag_before_environment_before_file_before_default() {
     assert_eq!(plain("").unwrap().server, ServerSection::default());
     assert_eq!(plain(file).unwrap().server.listen, "file:1");
     let config = read(file, &environment, &Given::default()).unwrap();
-    assert_eq!((&*config.server.listen, config.store.kind), ("environment:1", StoreKind::Null));
+    assert_eq!(
+        (&*config.server.listen, config.store.kind),
+        ("environment:1", StoreKind::Null)
+    );
     assert!(config.server.allow_anonymous && config.server.public_url.is_none());
     let config = read(file, &environment, &given).unwrap();
-    assert_eq!((&*config.server.listen, config.store.kind), ("flag:1", StoreKind::Null));
+    assert_eq!(
+        (&*config.server.listen, config.store.kind),
+        ("flag:1", StoreKind::Null)
+    );
 }
 
 #[test]
@@ -45,12 +55,24 @@ fn stores_have_the_names_of_the_seeds() {
         ("sqlite", StoreKind::Sqlite),
     ] {
         let environment = |variable: &str| (variable == "TASK_STORE_TYPE").then(|| name.to_owned());
-        assert_eq!(read("", &environment, &Given::default()).unwrap().store.kind, kind);
+        assert_eq!(
+            read("", &environment, &Given::default())
+                .unwrap()
+                .store
+                .kind,
+            kind
+        );
     }
-    let complaint =
-        read("", &|name| (name == "TASK_STORE_TYPE").then(|| "redis".to_owned()), &Given::default());
+    let complaint = read(
+        "",
+        &|name| (name == "TASK_STORE_TYPE").then(|| "redis".to_owned()),
+        &Given::default(),
+    );
     let complaint = complaint.unwrap_err();
-    assert!(complaint.starts_with("TASK_STORE_TYPE: store.kind: unknown value `redis`"), "{complaint}");
+    assert!(
+        complaint.starts_with("TASK_STORE_TYPE: store.kind: unknown value `redis`"),
+        "{complaint}"
+    );
 }
 
 #[test]
@@ -82,14 +104,35 @@ fn every_section_reaches_its_settings() {
     )
     .unwrap();
     let seconds = std::time::Duration::from_secs;
-    assert_eq!((config.serving.max_body_bytes, config.serving.heartbeat), (1 << 20, None));
-    assert_eq!(config.serving.trusted_proxies, [std::net::IpAddr::from([10, 0, 0, 1])]);
-    assert_eq!((config.settings.max_age, config.settings.max_tasks), (Some(seconds(604_800)), Some(5)));
-    assert_eq!((config.settings.max_turn_time, config.limits.max_parts), (Some(seconds(600)), 7));
-    assert_eq!(config.settings.on_restart, attache::Restart::RunAgain { attempts: 3 });
-    assert_eq!(config.settings.on_waiting, attache::Waiting::FailAfter(seconds(3600)));
+    assert_eq!(
+        (config.serving.max_body_bytes, config.serving.heartbeat),
+        (1 << 20, None)
+    );
+    assert_eq!(
+        config.serving.trusted_proxies,
+        [std::net::IpAddr::from([10, 0, 0, 1])]
+    );
+    assert_eq!(
+        (config.settings.max_age, config.settings.max_tasks),
+        (Some(seconds(604_800)), Some(5))
+    );
+    assert_eq!(
+        (config.settings.max_turn_time, config.limits.max_parts),
+        (Some(seconds(600)), 7)
+    );
+    assert_eq!(
+        config.settings.on_restart,
+        attache::Restart::RunAgain { attempts: 3 }
+    );
+    assert_eq!(
+        config.settings.on_waiting,
+        attache::Waiting::FailAfter(seconds(3600))
+    );
     let agent = &config.agents[0];
-    assert_eq!((agent.settings.max_turns, agent.settings.max_silence), (Some(2), Some(seconds(5))));
+    assert_eq!(
+        (agent.settings.max_turns, agent.settings.max_silence),
+        (Some(2), Some(seconds(5)))
+    );
 }
 
 #[test]
@@ -127,30 +170,62 @@ fn who_may_call_and_where_we_connect_is_said_in_the_file() {
     )
     .unwrap();
     let allowance = config.allowance().unwrap();
-    assert_eq!((allowance.calls_per_second, allowance.parked_tasks), (None, Some(3)));
+    assert_eq!(
+        (allowance.calls_per_second, allowance.parked_tasks),
+        (None, Some(3))
+    );
     assert_eq!(allowance.bytes_per_minute.unwrap().get(), 1 << 20);
     let push = config.push(true);
     let seconds = std::time::Duration::from_secs;
-    assert_eq!((push.timeout, push.first_retries), (seconds(3), vec![seconds(1), seconds(5)]));
+    assert_eq!(
+        (push.timeout, push.first_retries),
+        (seconds(3), vec![seconds(1), seconds(5)])
+    );
     assert!(push.reach.loopback && push.reach.allow_only && push.reach.allow.len() == 2);
     assert!(!config.push(false).reach.loopback);
-    assert!(config.access(Some(attache::auth::Keys::new())).unwrap().is_some());
+    assert!(
+        config
+            .access(Some(attache::auth::Keys::new()))
+            .unwrap()
+            .is_some()
+    );
     assert!(config.has_skill_rules(&config.agents[0]));
     for (rules, expected) in [
         ("", false),
         ("[[auth.rules]]\nscopes = [\"x\"]\n", false),
         ("[[auth.rules]]\nscopes = [\"x\"]\nskill = \"s\"\n", true),
-        ("[[auth.rules]]\nscopes = [\"x\"]\nskill = \"s\"\nagent = \"a\"\n", true),
-        ("[[auth.rules]]\nscopes = [\"x\"]\nskill = \"s\"\nagent = \"b\"\n", false),
+        (
+            "[[auth.rules]]\nscopes = [\"x\"]\nskill = \"s\"\nagent = \"a\"\n",
+            true,
+        ),
+        (
+            "[[auth.rules]]\nscopes = [\"x\"]\nskill = \"s\"\nagent = \"b\"\n",
+            false,
+        ),
     ] {
-        let config =
-            plain(&format!("{rules}[agents.a]\ntype = \"echo\"\n[agents.b]\ntype = \"echo\"\n")).unwrap();
-        assert_eq!(config.has_skill_rules(&config.agents[0]), expected, "{rules}");
+        let config = plain(&format!(
+            "{rules}[agents.a]\ntype = \"echo\"\n[agents.b]\ntype = \"echo\"\n"
+        ))
+        .unwrap();
+        assert_eq!(
+            config.has_skill_rules(&config.agents[0]),
+            expected,
+            "{rules}"
+        );
     }
     let router = "[agents.a]\ntype = \"echo\"\n[agents.b]\ntype = \"router\"\nagents = [\"a\"]\n";
-    let config = plain(&format!("{router}[agents.b.auth]\nskills = {{ s = [\"x\"] }}\n")).unwrap();
+    let config = plain(&format!(
+        "{router}[agents.b.auth]\nskills = {{ s = [\"x\"] }}\n"
+    ))
+    .unwrap();
     assert!(
-        config.has_skill_rules(config.agents.iter().find(|agent| agent.name == "a").unwrap()),
+        config.has_skill_rules(
+            config
+                .agents
+                .iter()
+                .find(|agent| agent.name == "a")
+                .unwrap()
+        ),
         "behind b"
     );
     let config = plain(router).unwrap();
@@ -171,19 +246,37 @@ fn s36_a_rule_that_would_protect_nothing_is_refused() {
             "[[auth.nodes]]\ncaller = \"key:b\"\nkey_set = \"http://b/keys\"",
             "auth: there are rules or nodes, and nobody is asked who they are",
         ),
-        ("[[auth.rules]]\nscopes = []\nagent = \"b\"", "auth.rules.0.agent: there is no agent `b`"),
-        ("[[auth.certificates]]\nname = \"ci\"", "auth.certificates: nobody vouches for certificates"),
-        ("[[auth.issuers]]\nissuer = \"nonsense\"\naudience = \"a\"", "auth.issuers.0.issuer: "),
+        (
+            "[[auth.rules]]\nscopes = []\nagent = \"b\"",
+            "auth.rules.0.agent: there is no agent `b`",
+        ),
+        (
+            "[[auth.certificates]]\nname = \"ci\"",
+            "auth.certificates: nobody vouches for certificates",
+        ),
+        (
+            "[[auth.issuers]]\nissuer = \"nonsense\"\naudience = \"a\"",
+            "auth.issuers.0.issuer: ",
+        ),
     ] {
         let config = plain(&format!("{echo}{text}")).unwrap();
         let said = config.access(None).err().unwrap().to_string();
         assert!(said.contains(complaint), "{said}");
     }
     for (text, complaint) in [
-        ("[[auth.rules]]\nscope = []", "unknown key `scope`; did you mean `scopes`?"),
-        ("[[auth.rules]]\noperations = [\"cancel\"]", "unknown value `cancel`; did you mean `cancel_task`?"),
+        (
+            "[[auth.rules]]\nscope = []",
+            "unknown key `scope`; did you mean `scopes`?",
+        ),
+        (
+            "[[auth.rules]]\noperations = [\"cancel\"]",
+            "unknown value `cancel`; did you mean `cancel_task`?",
+        ),
         ("[auth.allowance]\nburst = 0", "auth.allowance.burst: "),
-        ("[auth.allowance]\ncalls_per_second = 0", "expected a number above 0, or \"unlimited\""),
+        (
+            "[auth.allowance]\ncalls_per_second = 0",
+            "expected a number above 0, or \"unlimited\"",
+        ),
         ("[egress]\nallow = [\"http://x\"]", "must be a host name"),
         ("[push]\ntimeout = 3", "expected a time"),
     ] {
@@ -195,12 +288,18 @@ fn s36_a_rule_that_would_protect_nothing_is_refused() {
 #[test]
 fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
     for (text, complaint) in [
-        ("\n[sever]\n", "agents.toml:2: sever: unknown section `sever`; did you mean `server`?"),
+        (
+            "\n[sever]\n",
+            "agents.toml:2: sever: unknown section `sever`; did you mean `server`?",
+        ),
         (
             "[server]\n\nmax_body_byte = 1",
             "agents.toml:3: server.max_body_byte: unknown key `max_body_byte`; did you mean `max_body_bytes`? (server)",
         ),
-        ("[limits]\nmax_age = \"1d\"", "agents.toml:2: limits.max_age: unknown key `max_age`; "),
+        (
+            "[limits]\nmax_age = \"1d\"",
+            "agents.toml:2: limits.max_age: unknown key `max_age`; ",
+        ),
         (
             "[server]\nmax_body_bytes = \"8 stone\"",
             "agents.toml:2: server.max_body_bytes: invalid value: string \"8 stone\", expected a size",
@@ -209,7 +308,10 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
             "[server]\nheartbeat = 5",
             "agents.toml:2: server.heartbeat: invalid value: integer `5`, expected a time",
         ),
-        ("[server]\nlisten = 5", "agents.toml:2: server.listen: invalid type"),
+        (
+            "[server]\nlisten = 5",
+            "agents.toml:2: server.listen: invalid type",
+        ),
         (
             "[store]\nkind = \"sqlit\"",
             "agents.toml:2: store.kind: unknown value `sqlit`; did you mean `sqlite`?",
@@ -231,16 +333,34 @@ fn what_is_wrong_is_said_with_its_place_and_what_was_meant() {
             "[agents.a]\ntype = \"echo\"\n[[agents.a.skills]]\nid = \"x\"\ndescription = \"y\"\ntag = []",
             "agents.toml:6: agents.a.skills.0.tag: unknown key `tag`; did you mean `tags`?",
         ),
-        ("[agents.\"a b\"]\ntype = \"echo\"", "agents.toml:1: agents.a b: the name of an agent"),
+        (
+            "[agents.\"a b\"]\ntype = \"echo\"",
+            "agents.toml:1: agents.a b: the name of an agent",
+        ),
         ("agents = 5", "agents.toml:1: agents: must be a table"),
         ("[server\n", "agents.toml:1: "),
-        ("[server]\nlisten = \"${NOBODY}\"", "agents.toml:2: server.listen: the variable NOBODY is not set"),
+        (
+            "[server]\nlisten = \"${NOBODY}\"",
+            "agents.toml:2: server.listen: the variable NOBODY is not set",
+        ),
     ] {
         let said = plain(text).unwrap_err();
-        assert!(said.starts_with(complaint), "{text:?}\n  {said}\n  {complaint}");
+        assert!(
+            said.starts_with(complaint),
+            "{text:?}\n  {said}\n  {complaint}"
+        );
     }
-    let complaint = Config::load(Some(Path::new("/nonexistent.toml")), &|_| None, &Given::default());
-    assert!(complaint.unwrap_err().to_string().starts_with("/nonexistent.toml: cannot be read"));
+    let complaint = Config::load(
+        Some(Path::new("/nonexistent.toml")),
+        &|_| None,
+        &Given::default(),
+    );
+    assert!(
+        complaint
+            .unwrap_err()
+            .to_string()
+            .starts_with("/nonexistent.toml: cannot be read")
+    );
 }
 
 #[test]
@@ -270,13 +390,17 @@ fn s38_what_is_printed_names_its_sources_and_no_secrets() {
     let printed = print(&config).unwrap();
     let line = |beginning: &str| {
         let line = printed.lines().find(|line| line.starts_with(beginning));
-        line.unwrap_or_else(|| panic!("{beginning}: {printed}")).to_owned()
+        line.unwrap_or_else(|| panic!("{beginning}: {printed}"))
+            .to_owned()
     };
     assert!(line("listen = \"127.0.0.1:41241\"").ends_with("# default"));
     assert!(line("kind = \"memory\"").ends_with("# ATTACHE_STORE"));
     assert!(line("description = \"with ${TOKEN}\"").ends_with("agents.toml:5"));
     assert!(line("env = { A = \"***\", B = \"***\" }").ends_with("agents.toml:6"));
-    assert!(!printed.contains("hunter2") && !printed.contains("swordfish"), "{printed}");
+    assert!(
+        !printed.contains("hunter2") && !printed.contains("swordfish"),
+        "{printed}"
+    );
     let again = read(&printed, &environment, &Given::default()).unwrap();
     assert_eq!(
         (again.serving, again.settings, again.limits),
@@ -310,7 +434,10 @@ fn the_starter_is_fine_and_all_that_it_shows_can_be_said() {
 fn the_schema_in_the_docs_is_current() {
     let published: serde_json::Value =
         serde_json::from_str(include_str!("../../../docs/attache.schema.json")).unwrap();
-    assert!(published == schema(), "write it anew: attache check --schema > docs/attache.schema.json");
+    assert!(
+        published == schema(),
+        "write it anew: attache check --schema > docs/attache.schema.json"
+    );
 }
 
 /// The page for operators has every key of the sections that are not about agents, and no other.
@@ -330,5 +457,8 @@ fn every_key_is_in_the_book_for_operators() {
         }
     }
     let (_, table) = page.split_once("## Every key").unwrap();
-    assert_eq!(table.lines().filter(|line| line.starts_with("| `")).count(), keys);
+    assert_eq!(
+        table.lines().filter(|line| line.starts_with("| `")).count(),
+        keys
+    );
 }

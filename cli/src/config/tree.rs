@@ -68,18 +68,34 @@ impl Tree {
     ) -> Result<Self, Complaint> {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let wrong = |error: toml::de::Error| {
-            let place =
-                error.span().map_or_else(|| file.clone(), |span| format!("{file}:{}", line(span.start)));
+            let place = error.span().map_or_else(
+                || file.clone(),
+                |span| format!("{file}:{}", line(span.start)),
+            );
             Complaint::new(place, error.message())
         };
         let spans = DeTable::parse(text).map_err(&wrong)?;
         let said: Table = toml::from_str(text).map_err(wrong)?;
-        let mut tree = Self { said, ..Self { file, ..Self::default() } };
+        let mut tree = Self {
+            said,
+            ..Self {
+                file,
+                ..Self::default()
+            }
+        };
         let mut lines = Vec::new();
         places(String::new(), spans.get_ref(), &mut lines);
         tree.origins = lines
             .into_iter()
-            .map(|(key, at)| (key, Origin::Line { line: line(at), written: None }))
+            .map(|(key, at)| {
+                (
+                    key,
+                    Origin::Line {
+                        line: line(at),
+                        written: None,
+                    },
+                )
+            })
             .collect();
         tree.fill(folder, environment)?;
         Ok(tree)
@@ -128,7 +144,8 @@ impl Tree {
         let mut own = Table::new();
         for key in keys::<T>() {
             let section = home(&key);
-            let said = table_at(&mut self.said, &section, false).and_then(|table| table.remove(&key));
+            let said =
+                table_at(&mut self.said, &section, false).and_then(|table| table.remove(&key));
             self.known.entry(section).or_default().insert(key.clone());
             own.extend(said.map(|value| (key, value)));
         }
@@ -147,8 +164,15 @@ impl Tree {
     }
 
     /// Takes the value of one key.
-    pub(super) fn take_text(&mut self, section: &str, key: &str) -> Result<Option<String>, Complaint> {
-        self.known.entry(section.to_owned()).or_default().insert(key.to_owned());
+    pub(super) fn take_text(
+        &mut self,
+        section: &str,
+        key: &str,
+    ) -> Result<Option<String>, Complaint> {
+        self.known
+            .entry(section.to_owned())
+            .or_default()
+            .insert(key.to_owned());
         match table_at(&mut self.said, section, false).and_then(|table| table.remove(key)) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -158,13 +182,19 @@ impl Tree {
 
     /// The tables below a section, in the order of the file.
     pub(super) fn names_in(&self, section: &str) -> Result<Vec<String>, Complaint> {
-        let Some(value) = self.said.get(section) else { return Ok(Vec::new()) };
-        let table = value.as_table().ok_or_else(|| self.complain(section, "must be a table"))?;
+        let Some(value) = self.said.get(section) else {
+            return Ok(Vec::new());
+        };
+        let table = value
+            .as_table()
+            .ok_or_else(|| self.complain(section, "must be a table"))?;
         let mut names: Vec<_> = table.keys().cloned().collect();
-        names.sort_by_key(|name| match self.origins.get(&format!("{section}.{name}")) {
-            Some(Origin::Line { line, .. }) => *line,
-            _ => usize::MAX,
-        });
+        names.sort_by_key(
+            |name| match self.origins.get(&format!("{section}.{name}")) {
+                Some(Origin::Line { line, .. }) => *line,
+                _ => usize::MAX,
+            },
+        );
         Ok(names)
     }
 
@@ -177,22 +207,39 @@ impl Tree {
     }
 
     fn left(&self, table: &Table, section: &str) -> Option<Complaint> {
-        let below =
-            |name: &str| if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
+        let below = |name: &str| {
+            if section.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{section}.{name}")
+            }
+        };
         table.iter().find_map(|(name, value)| {
             let key = below(name);
-            let is_section =
-                self.known.keys().any(|known| known == &key || known.starts_with(&format!("{key}.")));
+            let is_section = self
+                .known
+                .keys()
+                .any(|known| known == &key || known.starts_with(&format!("{key}.")));
             match value {
                 Value::Table(table) if is_section || key == "agents" => self.left(table, &key),
                 _ if section.is_empty() => {
-                    let sections = self.known.keys().filter_map(|known| known.split('.').next());
+                    let sections = self
+                        .known
+                        .keys()
+                        .filter_map(|known| known.split('.').next());
                     let sections: BTreeSet<&str> = sections.chain(["agents"]).collect();
                     Some(self.complain(&key, unknown("section", name, sections)))
                 }
                 _ => {
-                    let known = self.known.get(section).into_iter().flatten().map(String::as_str);
-                    Some(self.complain(&key, format!("{} ({section})", unknown("key", name, known))))
+                    let known = self
+                        .known
+                        .get(section)
+                        .into_iter()
+                        .flatten()
+                        .map(String::as_str);
+                    Some(
+                        self.complain(&key, format!("{} ({section})", unknown("key", name, known))),
+                    )
                 }
             }
         })
@@ -209,7 +256,10 @@ impl Tree {
     }
 
     pub(super) fn origin_in_words(&self, key: &str) -> String {
-        self.origin(key).map_or_else(|| "default".to_owned(), |origin| origin.in_words(&self.file))
+        self.origin(key).map_or_else(
+            || "default".to_owned(),
+            |origin| origin.in_words(&self.file),
+        )
     }
 
     pub(super) fn complain(&self, key: &str, what: impl fmt::Display) -> Complaint {
@@ -220,7 +270,11 @@ impl Tree {
             }
             place = key.rsplit_once('.').map(|(above, _)| above);
         }
-        let place = if self.file.is_empty() { "configuration" } else { &self.file };
+        let place = if self.file.is_empty() {
+            "configuration"
+        } else {
+            &self.file
+        };
         Complaint::new(place, format!("{key}: {what}"))
     }
 }
@@ -237,8 +291,12 @@ impl Origin {
 /// The keys that a struct has.
 pub(super) fn keys<T: JsonSchema>() -> Vec<String> {
     let schema = T::json_schema(&mut SchemaGenerator::default());
-    let properties = schema.get("properties").and_then(|properties| properties.as_object());
-    properties.map(|properties| properties.keys().cloned().collect()).unwrap_or_default()
+    let properties = schema
+        .get("properties")
+        .and_then(|properties| properties.as_object());
+    properties
+        .map(|properties| properties.keys().cloned().collect())
+        .unwrap_or_default()
 }
 
 fn table_at<'a>(root: &'a mut Table, section: &str, make: bool) -> Option<&'a mut Table> {
@@ -296,7 +354,11 @@ fn texts_in(key: String, value: &mut Value, visit: &mut dyn FnMut(&str, &mut Str
 }
 
 fn join(above: &str, name: &str) -> String {
-    if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") }
+    if above.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{above}.{name}")
+    }
 }
 
 /// A path as keys are written.

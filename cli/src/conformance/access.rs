@@ -51,16 +51,25 @@ pub(super) const CHECKS: &[Check] = &[
 /// The same interface for somebody who has nothing to show.
 fn stranger(agent: &Agent<'_>) -> Ruling<Client> {
     let session = agent.session;
-    let made =
-        Client::from_interface(&session.client.interface()).map_err(|error| broken(error.to_string()))?;
+    let made = Client::from_interface(&session.client.interface())
+        .map_err(|error| broken(error.to_string()))?;
     let tls = tls::of(session.settings).map_err(|failure| moot(failure.message))?;
     let uris = session.settings.extensions.iter().map(String::as_str);
-    let made = if session.settings.extensions.is_empty() { Ok(made) } else { made.with_extensions(uris) };
-    Ok(made.map_err(|error| broken(error.to_string()))?.with_tls(&tls))
+    let made = if session.settings.extensions.is_empty() {
+        Ok(made)
+    } else {
+        made.with_extensions(uris)
+    };
+    Ok(made
+        .map_err(|error| broken(error.to_string()))?
+        .with_tls(&tls))
 }
 
 async fn asked_by_stranger(agent: &Agent<'_>) -> Ruling<Result<Task, Error>> {
-    let request = GetTaskRequest { id: nobody(), ..GetTaskRequest::default() };
+    let request = GetTaskRequest {
+        id: nobody(),
+        ..GetTaskRequest::default()
+    };
     Ok(within(stranger(agent)?.get_task(request)).await)
 }
 
@@ -80,7 +89,12 @@ fn required(agent: &Agent<'_>) -> Ruling {
 async fn auth_required(agent: &Agent<'_>) -> Ruling {
     required(agent)?;
     match asked_by_stranger(agent).await? {
-        Err(error) if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::PermissionDenied) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::Unauthenticated | ErrorKind::PermissionDenied
+            ) =>
+        {
             Ok(())
         }
         Err(error) => Err(broken(format!("it was answered with {:?}", error.kind()))),
@@ -97,7 +111,9 @@ async fn auth_challenge(agent: &Agent<'_>) -> Ruling {
     };
     let answer = raw::send_by(&stranger(agent)?, method, path, &[JSON], &body).await?;
     holds(answer.status == 401, || format!("it is {}", answer.status))?;
-    holds(answer.has_header("www-authenticate"), || "there is no WWW-Authenticate".to_owned())
+    holds(answer.has_header("www-authenticate"), || {
+        "there is no WWW-Authenticate".to_owned()
+    })
 }
 
 async fn auth_undeclared(agent: &Agent<'_>) -> Ruling {
@@ -105,7 +121,12 @@ async fn auth_undeclared(agent: &Agent<'_>) -> Ruling {
         return Err(moot("the card asks for credentials"));
     }
     match asked_by_stranger(agent).await? {
-        Err(error) if matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::PermissionDenied) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::Unauthenticated | ErrorKind::PermissionDenied
+            ) =>
+        {
             Err(broken("a call without credentials is refused"))
         }
         _ => Ok(()),
@@ -124,14 +145,31 @@ async fn extension_required(agent: &Agent<'_>) -> Ruling {
 }
 
 async fn extension_unknown(agent: &Agent<'_>) -> Ruling {
-    let mut uris: Vec<_> = agent.session.settings.extensions.iter().map(String::as_str).collect();
+    let mut uris: Vec<_> = agent
+        .session
+        .settings
+        .extensions
+        .iter()
+        .map(String::as_str)
+        .collect();
     uris.push(NO_EXTENSION);
-    let client =
-        agent.session.client.clone().with_extensions(uris).map_err(|error| broken(error.to_string()))?;
-    let request = GetTaskRequest { id: nobody(), ..GetTaskRequest::default() };
+    let client = agent
+        .session
+        .client
+        .clone()
+        .with_extensions(uris)
+        .map_err(|error| broken(error.to_string()))?;
+    let request = GetTaskRequest {
+        id: nobody(),
+        ..GetTaskRequest::default()
+    };
     match within(client.get_task(request)).await {
         Err(error) if error.kind() == ErrorKind::TaskNotFound => Ok(()),
-        Err(error) => Err(broken(format!("it was refused with {:?}: {}", error.kind(), error.message()))),
+        Err(error) => Err(broken(format!(
+            "it was refused with {:?}: {}",
+            error.kind(),
+            error.message()
+        ))),
         Ok(_) => Err(broken("a task that is not there was answered")),
     }
 }
@@ -140,19 +178,33 @@ async fn output_modes(agent: &Agent<'_>) -> Ruling {
     let task = agent.task()?;
     let card = &agent.session.card;
     let skills = card.skills.iter().flat_map(|skill| &skill.output_modes);
-    let declared: Vec<_> = card.default_output_modes.iter().chain(skills).map(String::as_str).collect();
+    let declared: Vec<_> = card
+        .default_output_modes
+        .iter()
+        .chain(skills)
+        .map(String::as_str)
+        .collect();
     if declared.is_empty() {
         return Err(moot("the card declares none"));
     }
     let takes = |one: &str, kind: &str| {
-        let all = one.strip_suffix("/*").is_some_and(|family| kind.split('/').next() == Some(family));
+        let all = one
+            .strip_suffix("/*")
+            .is_some_and(|family| kind.split('/').next() == Some(family));
         one == "*/*" || all || one.eq_ignore_ascii_case(kind)
     };
     let parts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
-    let kinds =
-        parts.filter_map(|part| part.media_type()).map(|kind| kind.split(';').next().unwrap_or(kind).trim());
-    match kinds.into_iter().find(|kind| !declared.iter().any(|one| takes(one, kind))) {
-        Some(kind) => Err(broken(format!("there is {kind}, and the card declares {}", declared.join(", ")))),
+    let kinds = parts
+        .filter_map(|part| part.media_type())
+        .map(|kind| kind.split(';').next().unwrap_or(kind).trim());
+    match kinds
+        .into_iter()
+        .find(|kind| !declared.iter().any(|one| takes(one, kind)))
+    {
+        Some(kind) => Err(broken(format!(
+            "there is {kind}, and the card declares {}",
+            declared.join(", ")
+        ))),
         None => Ok(()),
     }
 }
@@ -160,7 +212,10 @@ async fn output_modes(agent: &Agent<'_>) -> Ruling {
 async fn input_modes(agent: &Agent<'_>) -> Ruling {
     agent.answer()?;
     let part = Part::text("hello").with_media_type("application/x-attache-conformance");
-    let message = Message { parts: vec![part], ..Message::user("hello") };
+    let message = Message {
+        parts: vec![part],
+        ..Message::user("hello")
+    };
     match within(agent.session.client.send_message(super::at_once(message))).await {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::ContentTypeNotSupported => Ok(()),

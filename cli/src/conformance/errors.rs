@@ -20,7 +20,13 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "errors/rpc-unknown-method",
         rule: "over JSON-RPC, a method that is not there is -32601",
-        run: |agent| Box::pin(rpc(agent, r#"{"jsonrpc":"2.0","id":1,"method":"NoSuchMethod"}"#, -32601)),
+        run: |agent| {
+            Box::pin(rpc(
+                agent,
+                r#"{"jsonrpc":"2.0","id":1,"method":"NoSuchMethod"}"#,
+                -32601,
+            ))
+        },
     },
     Check {
         name: "errors/rpc-invalid-params",
@@ -48,14 +54,22 @@ pub(super) const CHECKS: &[Check] = &[
         name: "errors/rpc-other-protocol",
         rule: "over JSON-RPC, another version of JSON-RPC is -32600",
         run: |agent| {
-            Box::pin(rpc(agent, r#"{"jsonrpc":"1.0","id":1,"method":"GetTask","params":{"id":"x"}}"#, -32600))
+            Box::pin(rpc(
+                agent,
+                r#"{"jsonrpc":"1.0","id":1,"method":"GetTask","params":{"id":"x"}}"#,
+                -32600,
+            ))
         },
     },
     Check {
         name: "errors/rpc-missing-params",
         rule: "over JSON-RPC, what lacks a required field is -32602",
         run: |agent| {
-            Box::pin(rpc(agent, r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{}}"#, -32602))
+            Box::pin(rpc(
+                agent,
+                r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{}}"#,
+                -32602,
+            ))
         },
     },
     Check {
@@ -119,19 +133,34 @@ async fn rpc(agent: &Agent<'_>, body: &str, code: i64) -> Ruling {
 async fn rpc_shape(agent: &Agent<'_>) -> Ruling {
     over(agent, Binding::JsonRpc)?;
     for id in [json!("seven"), json!(7)] {
-        let body = send(agent, "POST", "", &[JSON], &get_nobody(&id)).await?.body;
+        let body = send(agent, "POST", "", &[JSON], &get_nobody(&id))
+            .await?
+            .body;
         is_code(&body, -32001)?;
-        holds(body["id"] == id && body["jsonrpc"] == "2.0", || format!("it is for {}", body["id"]))?;
-        holds(body["error"]["message"].is_string(), || "it has no message".to_owned())?;
+        holds(body["id"] == id && body["jsonrpc"] == "2.0", || {
+            format!("it is for {}", body["id"])
+        })?;
+        holds(body["error"]["message"].is_string(), || {
+            "it has no message".to_owned()
+        })?;
         let data = &body["error"]["data"];
-        holds(data.is_null() || data.is_array(), || "its data is no list".to_owned())?;
+        holds(data.is_null() || data.is_array(), || {
+            "its data is no list".to_owned()
+        })?;
     }
     Ok(())
 }
 
 async fn rpc_version(agent: &Agent<'_>) -> Ruling {
     over(agent, Binding::JsonRpc)?;
-    let answer = send(agent, "POST", "", &[JSON, ("a2a-version", "99.0")], &get_nobody(&json!(1))).await?;
+    let answer = send(
+        agent,
+        "POST",
+        "",
+        &[JSON, ("a2a-version", "99.0")],
+        &get_nobody(&json!(1)),
+    )
+    .await?;
     is_code(&answer.body, -32009)
 }
 
@@ -139,7 +168,9 @@ async fn rpc_list(agent: &Agent<'_>) -> Ruling {
     over(agent, Binding::JsonRpc)?;
     let params = json!({"contextId": NOBODY});
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params});
-    let body = send(agent, "POST", "", &[JSON], &request.to_string()).await?.body;
+    let body = send(agent, "POST", "", &[JSON], &request.to_string())
+        .await?
+        .body;
     let page = &body["result"];
     let whole = page["tasks"].is_array()
         && page["nextPageToken"].is_string()
@@ -157,9 +188,12 @@ async fn rest_not_found(agent: &Agent<'_>) -> Ruling {
 
 async fn rest_shape(agent: &Agent<'_>) -> Ruling {
     over(agent, Binding::HttpJson)?;
-    let body = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[], "").await?.body;
+    let body = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[], "")
+        .await?
+        .body;
     let error = &body["error"];
-    let whole = error["code"] == 404 && error["status"] == "NOT_FOUND" && error["message"].is_string();
+    let whole =
+        error["code"] == 404 && error["status"] == "NOT_FOUND" && error["message"].is_string();
     holds(whole, || format!("the body is {}", shortened(&body)))
 }
 
@@ -173,19 +207,25 @@ async fn rest_not_cancelable(agent: &Agent<'_>) -> Ruling {
     }
     let answer = send(agent, "POST", &format!("/tasks/{id}:cancel"), &[JSON], "{}").await?;
     // 409 is of the first text of 1.0.
-    holds(matches!(answer.status, 400 | 409), || format!("it is {}", answer.status))?;
+    holds(matches!(answer.status, 400 | 409), || {
+        format!("it is {}", answer.status)
+    })?;
     has_reason(&answer.body, "TASK_NOT_CANCELABLE")
 }
 
 async fn rest_verb(agent: &Agent<'_>) -> Ruling {
     over(agent, Binding::HttpJson)?;
     let answer = send(agent, "PUT", "/message:send", &[JSON], "{}").await?;
-    holds(matches!(answer.status, 404 | 405), || format!("it is {}", answer.status))
+    holds(matches!(answer.status, 404 | 405), || {
+        format!("it is {}", answer.status)
+    })
 }
 
 fn has_reason(body: &Value, reason: &str) -> Ruling {
     let details = body["error"]["details"].as_array().into_iter().flatten();
-    let info = details.into_iter().any(|one| one["reason"] == reason && one["domain"] == "a2a-protocol.org");
+    let info = details
+        .into_iter()
+        .any(|one| one["reason"] == reason && one["domain"] == "a2a-protocol.org");
     holds(info, || format!("the body is {}", shortened(body)))
 }
 
@@ -203,7 +243,14 @@ async fn rest_parse(agent: &Agent<'_>) -> Ruling {
 
 async fn rest_version(agent: &Agent<'_>) -> Ruling {
     over(agent, Binding::HttpJson)?;
-    let answer = send(agent, "GET", &format!("/tasks/{NOBODY}"), &[("a2a-version", "99.0")], "").await?;
+    let answer = send(
+        agent,
+        "GET",
+        &format!("/tasks/{NOBODY}"),
+        &[("a2a-version", "99.0")],
+        "",
+    )
+    .await?;
     holds(answer.status == 400, || format!("it is {}", answer.status))?;
     has_reason(&answer.body, "VERSION_NOT_SUPPORTED")
 }

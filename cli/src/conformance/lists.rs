@@ -59,24 +59,56 @@ async fn listed(agent: &Agent<'_>, request: ListTasksRequest) -> Ruling<ListTask
 
 /// Lists are there from 1.0 on, and of use where there are tasks.
 fn known<'a>(agent: &'a Agent<'_>) -> Ruling<&'a Task> {
-    if agent.is_new() { agent.ended() } else { Err(moot("0.3 has no lists")) }
+    if agent.is_new() {
+        agent.ended()
+    } else {
+        Err(moot("0.3 has no lists"))
+    }
 }
 
 async fn list(agent: &Agent<'_>) -> Ruling {
     let task = known(agent)?;
     let context_id = Some(task.context_id.clone());
-    let page = listed(agent, ListTasksRequest { context_id, ..ListTasksRequest::default() }).await?;
-    holds(page.tasks.iter().any(|one| one.id == task.id), || format!("{} is not there", task.id.as_str()))?;
-    let strange = page.tasks.iter().find(|one| one.context_id != task.context_id);
-    holds(strange.is_none(), || "a task of another context is there".to_owned())?;
-    holds(usize::try_from(page.total_size).unwrap_or_default() >= page.tasks.len(), || {
-        format!("totalSize is {}, but there are {}", page.total_size, page.tasks.len())
-    })
+    let page = listed(
+        agent,
+        ListTasksRequest {
+            context_id,
+            ..ListTasksRequest::default()
+        },
+    )
+    .await?;
+    holds(page.tasks.iter().any(|one| one.id == task.id), || {
+        format!("{} is not there", task.id.as_str())
+    })?;
+    let strange = page
+        .tasks
+        .iter()
+        .find(|one| one.context_id != task.context_id);
+    holds(strange.is_none(), || {
+        "a task of another context is there".to_owned()
+    })?;
+    holds(
+        usize::try_from(page.total_size).unwrap_or_default() >= page.tasks.len(),
+        || {
+            format!(
+                "totalSize is {}, but there are {}",
+                page.total_size,
+                page.tasks.len()
+            )
+        },
+    )
 }
 
 async fn list_status(agent: &Agent<'_>) -> Ruling {
     let state = known(agent)?.status.state;
-    let page = listed(agent, ListTasksRequest { status: Some(state), ..ListTasksRequest::default() }).await?;
+    let page = listed(
+        agent,
+        ListTasksRequest {
+            status: Some(state),
+            ..ListTasksRequest::default()
+        },
+    )
+    .await?;
     holds(!page.tasks.is_empty(), || format!("none is {state}"))?;
     match page.tasks.iter().find(|one| one.status.state != state) {
         Some(other) => Err(broken(format!("one is {}", other.status.state))),
@@ -88,42 +120,84 @@ async fn list_sorted(agent: &Agent<'_>) -> Ruling {
     known(agent)?;
     let page = listed(agent, ListTasksRequest::default()).await?;
     let times: Vec<_> = page.tasks.iter().map(|one| one.status.timestamp).collect();
-    holds(times.is_sorted_by(|first, second| first >= second), || "an older status comes first".to_owned())
+    holds(times.is_sorted_by(|first, second| first >= second), || {
+        "an older status comes first".to_owned()
+    })
 }
 
 async fn list_pages(agent: &Agent<'_>) -> Ruling {
     known(agent)?;
-    let one = ListTasksRequest { page_size: Some(1), ..ListTasksRequest::default() };
+    let one = ListTasksRequest {
+        page_size: Some(1),
+        ..ListTasksRequest::default()
+    };
     let first = listed(agent, one.clone()).await?;
-    holds(first.tasks.len() == 1, || format!("a page of one has {}", first.tasks.len()))?;
+    holds(first.tasks.len() == 1, || {
+        format!("a page of one has {}", first.tasks.len())
+    })?;
     if first.next_page_token.is_empty() {
         return holds(first.total_size <= 1, || {
             format!("there are {} tasks, and no next page", first.total_size)
         });
     }
-    let second = listed(agent, ListTasksRequest { page_token: Some(first.next_page_token), ..one }).await?;
-    holds(second.tasks.len() == 1 && second.tasks[0].id != first.tasks[0].id, || {
-        "the next page is not another one".to_owned()
-    })
+    let second = listed(
+        agent,
+        ListTasksRequest {
+            page_token: Some(first.next_page_token),
+            ..one
+        },
+    )
+    .await?;
+    holds(
+        second.tasks.len() == 1 && second.tasks[0].id != first.tasks[0].id,
+        || "the next page is not another one".to_owned(),
+    )
 }
 
 async fn list_artifacts(agent: &Agent<'_>) -> Ruling {
     let task = known(agent)?;
     let context_id = Some(task.context_id.clone());
-    let without = ListTasksRequest { context_id, ..ListTasksRequest::default() };
+    let without = ListTasksRequest {
+        context_id,
+        ..ListTasksRequest::default()
+    };
     let page = listed(agent, without.clone()).await?;
-    holds(page.tasks.iter().all(|one| one.artifacts.is_empty()), || "they are there unasked".to_owned())?;
-    let page = listed(agent, ListTasksRequest { include_artifacts: Some(true), ..without }).await?;
-    let there = page.tasks.iter().find(|one| one.id == task.id).map_or(0, |one| one.artifacts.len());
-    holds(there == task.artifacts.len(), || format!("{there} of {} are there", task.artifacts.len()))
+    holds(
+        page.tasks.iter().all(|one| one.artifacts.is_empty()),
+        || "they are there unasked".to_owned(),
+    )?;
+    let page = listed(
+        agent,
+        ListTasksRequest {
+            include_artifacts: Some(true),
+            ..without
+        },
+    )
+    .await?;
+    let there = page
+        .tasks
+        .iter()
+        .find(|one| one.id == task.id)
+        .map_or(0, |one| one.artifacts.len());
+    holds(there == task.artifacts.len(), || {
+        format!("{there} of {} are there", task.artifacts.len())
+    })
 }
 
 async fn list_since(agent: &Agent<'_>) -> Ruling {
     let task = known(agent)?;
-    let Some(since) = task.status.timestamp else { return Err(moot("its tasks tell no time")) };
-    let request = ListTasksRequest { status_timestamp_after: Some(since), ..ListTasksRequest::default() };
+    let Some(since) = task.status.timestamp else {
+        return Err(moot("its tasks tell no time"));
+    };
+    let request = ListTasksRequest {
+        status_timestamp_after: Some(since),
+        ..ListTasksRequest::default()
+    };
     let page = listed(agent, request).await?;
-    let older = page.tasks.iter().find(|one| one.status.timestamp < Some(since));
+    let older = page
+        .tasks
+        .iter()
+        .find(|one| one.status.timestamp < Some(since));
     holds(older.is_none(), || "an older one is there".to_owned())?;
     let there = page.tasks.iter().any(|one| one.id == task.id) || !page.next_page_token.is_empty();
     holds(there, || "one of that very time is not there".to_owned())
@@ -131,9 +205,17 @@ async fn list_since(agent: &Agent<'_>) -> Ruling {
 
 async fn list_history(agent: &Agent<'_>) -> Ruling {
     known(agent)?;
-    let page =
-        listed(agent, ListTasksRequest { history_length: Some(0), ..ListTasksRequest::default() }).await?;
-    holds(page.tasks.iter().all(|one| one.history.is_empty()), || "one has a history".to_owned())
+    let page = listed(
+        agent,
+        ListTasksRequest {
+            history_length: Some(0),
+            ..ListTasksRequest::default()
+        },
+    )
+    .await?;
+    holds(page.tasks.iter().all(|one| one.history.is_empty()), || {
+        "one has a history".to_owned()
+    })
 }
 
 async fn list_page_size(agent: &Agent<'_>) -> Ruling {
@@ -141,8 +223,14 @@ async fn list_page_size(agent: &Agent<'_>) -> Ruling {
         return Err(moot("0.3 has no lists"));
     }
     for size in [0, -1, 101] {
-        let request = ListTasksRequest { page_size: Some(size), ..ListTasksRequest::default() };
-        refused(within(agent.session.client.list_tasks(request)).await, &[ErrorKind::InvalidParams])?;
+        let request = ListTasksRequest {
+            page_size: Some(size),
+            ..ListTasksRequest::default()
+        };
+        refused(
+            within(agent.session.client.list_tasks(request)).await,
+            &[ErrorKind::InvalidParams],
+        )?;
     }
     Ok(())
 }
@@ -152,6 +240,12 @@ async fn list_page_token(agent: &Agent<'_>) -> Ruling {
         return Err(moot("0.3 has no lists"));
     }
     let page_token = Some("no-page-of-yours".to_owned());
-    let request = ListTasksRequest { page_token, ..ListTasksRequest::default() };
-    refused(within(agent.session.client.list_tasks(request)).await, &[ErrorKind::InvalidParams])
+    let request = ListTasksRequest {
+        page_token,
+        ..ListTasksRequest::default()
+    };
+    refused(
+        within(agent.session.client.list_tasks(request)).await,
+        &[ErrorKind::InvalidParams],
+    )
 }

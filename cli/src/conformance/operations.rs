@@ -2,8 +2,8 @@
 
 use attache::ErrorKind;
 use attache::model::{
-    CancelTaskRequest, ContextId, GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest,
-    SendMessageResponse,
+    CancelTaskRequest, ContextId, GetTaskRequest, Message, SendMessageConfiguration,
+    SendMessageRequest, SendMessageResponse,
 };
 
 use super::{Agent, Check, Ruling, at_once, broken, fine, holds, moot, nobody, refused, within};
@@ -49,7 +49,10 @@ pub(super) const CHECKS: &[Check] = &[
         rule: "a message to a task that is not there is TaskNotFound",
         run: |agent| {
             Box::pin(async {
-                refused(agent.send(|it| it.task_id = Some(nobody())).await, &[ErrorKind::TaskNotFound])
+                refused(
+                    agent.send(|it| it.task_id = Some(nobody())).await,
+                    &[ErrorKind::TaskNotFound],
+                )
             })
         },
     },
@@ -67,7 +70,12 @@ pub(super) const CHECKS: &[Check] = &[
         name: "operations/send-no-parts",
         rule: "a message without parts is InvalidParams",
         run: |agent| {
-            Box::pin(async { refused(agent.send(|it| it.parts.clear()).await, &[ErrorKind::InvalidParams]) })
+            Box::pin(async {
+                refused(
+                    agent.send(|it| it.parts.clear()).await,
+                    &[ErrorKind::InvalidParams],
+                )
+            })
         },
     },
     Check {
@@ -119,24 +127,40 @@ pub(super) const CHECKS: &[Check] = &[
 
 async fn send_ids(agent: &Agent<'_>) -> Ruling {
     let task = agent.task()?;
-    holds(!task.id.as_str().is_empty() && !task.context_id.as_str().is_empty(), || {
-        format!("id {:?}, contextId {:?}", task.id.as_str(), task.context_id.as_str())
-    })
+    holds(
+        !task.id.as_str().is_empty() && !task.context_id.as_str().is_empty(),
+        || {
+            format!(
+                "id {:?}, contextId {:?}",
+                task.id.as_str(),
+                task.context_id.as_str()
+            )
+        },
+    )
 }
 
 async fn send_waits(agent: &Agent<'_>) -> Ruling {
     let state = agent.task()?.status.state;
-    holds(state.is_terminal() || state.is_interrupted(), || format!("the answer came while it is {state}"))
+    holds(state.is_terminal() || state.is_interrupted(), || {
+        format!("the answer came while it is {state}")
+    })
 }
 
 async fn send_at_once(agent: &Agent<'_>) -> Ruling {
-    let answer = fine(within(agent.session.client.send_message(at_once(Message::user("hello")))).await)?;
+    let answer = fine(
+        within(
+            agent
+                .session
+                .client
+                .send_message(at_once(Message::user("hello"))),
+        )
+        .await,
+    )?;
     match answer {
-        SendMessageResponse::Task(task) => {
-            holds(!task.id.as_str().is_empty() && !task.context_id.as_str().is_empty(), || {
-                "the task has no ids".to_owned()
-            })
-        }
+        SendMessageResponse::Task(task) => holds(
+            !task.id.as_str().is_empty() && !task.context_id.as_str().is_empty(),
+            || "the task has no ids".to_owned(),
+        ),
         SendMessageResponse::Message(_) => Err(moot("the agent answers with messages")),
     }
 }
@@ -146,12 +170,16 @@ async fn send_context(agent: &Agent<'_>) -> Ruling {
     let context = first.context_id.clone();
     match fine(agent.send(|it| it.context_id = Some(context.clone())).await)? {
         SendMessageResponse::Task(task) => {
-            holds(task.context_id == context, || format!("the context became {}", task.context_id.as_str()))?;
+            holds(task.context_id == context, || {
+                format!("the context became {}", task.context_id.as_str())
+            })?;
             holds(task.id != first.id, || "it is the same task".to_owned())
         }
-        SendMessageResponse::Message(message) => holds(message.context_id.as_ref() == Some(&context), || {
-            "the message is not in the context".to_owned()
-        }),
+        SendMessageResponse::Message(message) => {
+            holds(message.context_id.as_ref() == Some(&context), || {
+                "the message is not in the context".to_owned()
+            })
+        }
     }
 }
 
@@ -165,40 +193,73 @@ async fn send_new_context(agent: &Agent<'_>) -> Ruling {
         Err(error) if error.kind() == ErrorKind::InvalidParams => return Ok(()),
         Err(error) => return Err(broken(error.message().to_owned())),
     };
-    holds(given.as_ref() == Some(&context), || format!("it became {given:?}"))
+    holds(given.as_ref() == Some(&context), || {
+        format!("it became {given:?}")
+    })
 }
 
 async fn send_reference(agent: &Agent<'_>) -> Ruling {
     agent.answer()?;
-    fine(agent.send(|it| it.reference_task_ids = vec![nobody()]).await).map(drop)
+    fine(
+        agent
+            .send(|it| it.reference_task_ids = vec![nobody()])
+            .await,
+    )
+    .map(drop)
 }
 
 async fn send_ended(agent: &Agent<'_>) -> Ruling {
     let id = agent.ended()?.id.clone();
-    refused(agent.send(|it| it.task_id = Some(id)).await, &[ErrorKind::UnsupportedOperation])
+    refused(
+        agent.send(|it| it.task_id = Some(id)).await,
+        &[ErrorKind::UnsupportedOperation],
+    )
 }
 
 async fn send_mismatch(agent: &Agent<'_>) -> Ruling {
     let id = agent.task()?.id.clone();
-    let sent = agent.send(|it| (it.task_id, it.context_id) = (Some(id), Some(super::NOBODY.into()))).await;
+    let sent = agent
+        .send(|it| (it.task_id, it.context_id) = (Some(id), Some(super::NOBODY.into())))
+        .await;
     // A task that has ended may be refused for that.
-    refused(sent, &[ErrorKind::InvalidParams, ErrorKind::UnsupportedOperation])
+    refused(
+        sent,
+        &[ErrorKind::InvalidParams, ErrorKind::UnsupportedOperation],
+    )
 }
 
 async fn get(agent: &Agent<'_>) -> Ruling {
     let known = agent.ended()?;
-    let request = GetTaskRequest { id: known.id.clone(), ..GetTaskRequest::default() };
+    let request = GetTaskRequest {
+        id: known.id.clone(),
+        ..GetTaskRequest::default()
+    };
     let task = fine(within(agent.session.client.get_task(request)).await)?;
-    holds(task.id == known.id && task.context_id == known.context_id, || "it has other ids".to_owned())?;
-    holds(task.status.state == known.status.state, || format!("it is {} now", task.status.state))?;
+    holds(
+        task.id == known.id && task.context_id == known.context_id,
+        || "it has other ids".to_owned(),
+    )?;
+    holds(task.status.state == known.status.state, || {
+        format!("it is {} now", task.status.state)
+    })?;
     holds(task.artifacts.len() == known.artifacts.len(), || {
-        format!("{} artifacts were answered, {} are read", known.artifacts.len(), task.artifacts.len())
+        format!(
+            "{} artifacts were answered, {} are read",
+            known.artifacts.len(),
+            task.artifacts.len()
+        )
     })
 }
 
 async fn get_unknown(agent: &Agent<'_>) -> Ruling {
-    let request = GetTaskRequest { id: nobody(), ..GetTaskRequest::default() };
-    refused(within(agent.session.client.get_task(request)).await, &[ErrorKind::TaskNotFound])
+    let request = GetTaskRequest {
+        id: nobody(),
+        ..GetTaskRequest::default()
+    };
+    refused(
+        within(agent.session.client.get_task(request)).await,
+        &[ErrorKind::TaskNotFound],
+    )
 }
 
 async fn history(agent: &Agent<'_>, length: i32) -> Ruling {
@@ -206,16 +267,29 @@ async fn history(agent: &Agent<'_>, length: i32) -> Ruling {
         return Err(moot("0.3 has another rule"));
     }
     let id = agent.task()?.id.clone();
-    let request = GetTaskRequest { id, history_length: Some(length), ..GetTaskRequest::default() };
+    let request = GetTaskRequest {
+        id,
+        history_length: Some(length),
+        ..GetTaskRequest::default()
+    };
     let task = fine(within(agent.session.client.get_task(request)).await)?;
     let limit = usize::try_from(length).unwrap_or_default();
-    holds(task.history.len() <= limit, || format!("it has {} messages", task.history.len()))
+    holds(task.history.len() <= limit, || {
+        format!("it has {} messages", task.history.len())
+    })
 }
 
 async fn history_negative(agent: &Agent<'_>) -> Ruling {
     let id = agent.task()?.id.clone();
-    let request = GetTaskRequest { id, history_length: Some(-1), ..GetTaskRequest::default() };
-    refused(within(agent.session.client.get_task(request)).await, &[ErrorKind::InvalidParams])
+    let request = GetTaskRequest {
+        id,
+        history_length: Some(-1),
+        ..GetTaskRequest::default()
+    };
+    refused(
+        within(agent.session.client.get_task(request)).await,
+        &[ErrorKind::InvalidParams],
+    )
 }
 
 async fn history_of_send(agent: &Agent<'_>) -> Ruling {
@@ -223,29 +297,43 @@ async fn history_of_send(agent: &Agent<'_>) -> Ruling {
         return Err(moot("0.3 has another rule"));
     }
     agent.task()?;
-    let configuration =
-        SendMessageConfiguration { history_length: Some(0), ..SendMessageConfiguration::default() };
+    let configuration = SendMessageConfiguration {
+        history_length: Some(0),
+        ..SendMessageConfiguration::default()
+    };
     let request = SendMessageRequest {
         configuration: Some(configuration),
         ..SendMessageRequest::new(Message::user("hello"))
     };
     match fine(within(agent.session.client.send_message(request)).await)? {
-        SendMessageResponse::Task(task) => {
-            holds(task.history.is_empty(), || format!("it has {} messages", task.history.len()))
-        }
+        SendMessageResponse::Task(task) => holds(task.history.is_empty(), || {
+            format!("it has {} messages", task.history.len())
+        }),
         SendMessageResponse::Message(_) => Err(moot("the agent answered with a message")),
     }
 }
 
 async fn cancel_unknown(agent: &Agent<'_>) -> Ruling {
-    let request = CancelTaskRequest { id: nobody(), ..CancelTaskRequest::default() };
-    refused(within(agent.session.client.cancel_task(request)).await, &[ErrorKind::TaskNotFound])
+    let request = CancelTaskRequest {
+        id: nobody(),
+        ..CancelTaskRequest::default()
+    };
+    refused(
+        within(agent.session.client.cancel_task(request)).await,
+        &[ErrorKind::TaskNotFound],
+    )
 }
 
 async fn cancel_ended(agent: &Agent<'_>) -> Ruling {
     let id = agent.ended()?.id.clone();
-    let request = CancelTaskRequest { id, ..CancelTaskRequest::default() };
-    refused(within(agent.session.client.cancel_task(request)).await, &[ErrorKind::TaskNotCancelable])
+    let request = CancelTaskRequest {
+        id,
+        ..CancelTaskRequest::default()
+    };
+    refused(
+        within(agent.session.client.cancel_task(request)).await,
+        &[ErrorKind::TaskNotCancelable],
+    )
 }
 
 async fn extended_card(agent: &Agent<'_>) -> Ruling {
@@ -260,8 +348,12 @@ async fn extended_card(agent: &Agent<'_>) -> Ruling {
             Err(broken(error.message().to_owned()))
         }
         Err(_) if declared => Ok(()),
-        other => {
-            refused(other, &[ErrorKind::UnsupportedOperation, ErrorKind::ExtendedAgentCardNotConfigured])
-        }
+        other => refused(
+            other,
+            &[
+                ErrorKind::UnsupportedOperation,
+                ErrorKind::ExtendedAgentCardNotConfigured,
+            ],
+        ),
     }
 }

@@ -56,7 +56,11 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 fn config(url: &str, task: TaskId) -> PushConfig {
-    PushConfig { id: Some(ID.into()), task_id: Some(task), ..PushConfig::new(url.to_owned()) }
+    PushConfig {
+        id: Some(ID.into()),
+        task_id: Some(task),
+        ..PushConfig::new(url.to_owned())
+    }
 }
 
 fn declared(agent: &Agent<'_>) -> Ruling {
@@ -70,7 +74,13 @@ async fn undeclared(agent: &Agent<'_>) -> Ruling {
     if declared(agent).is_ok() {
         return Err(moot("the agent declares push notifications"));
     }
-    let created = within(agent.session.client.create_push_config(config(agent.webhook, nobody()))).await;
+    let created = within(
+        agent
+            .session
+            .client
+            .create_push_config(config(agent.webhook, nobody())),
+    )
+    .await;
     refused(created, &[ErrorKind::PushNotificationNotSupported])
 }
 
@@ -78,23 +88,56 @@ async fn configs(agent: &Agent<'_>) -> Ruling {
     declared(agent)?;
     let (client, task_id) = (&agent.session.client, agent.task()?.id.clone());
     let made = within(client.create_push_config(config(agent.webhook, task_id.clone()))).await;
-    if made.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidParams) {
-        return Err(moot(format!("the agent does not call {}; name another with --webhook", agent.webhook)));
+    if made
+        .as_ref()
+        .is_err_and(|error| error.kind() == ErrorKind::InvalidParams)
+    {
+        return Err(moot(format!(
+            "the agent does not call {}; name another with --webhook",
+            agent.webhook
+        )));
     }
     let made = fine(made)?;
-    holds(made.url == agent.webhook, || format!("it is for {}", made.url))?;
+    holds(made.url == agent.webhook, || {
+        format!("it is for {}", made.url)
+    })?;
     let id = made.id.unwrap_or_else(|| ID.into());
-    let get = GetPushConfigRequest { task_id: task_id.clone(), id: Some(id.clone()), ..Default::default() };
+    let get = GetPushConfigRequest {
+        task_id: task_id.clone(),
+        id: Some(id.clone()),
+        ..Default::default()
+    };
     let read = fine(within(client.get_push_config(get)).await)?;
-    holds(read.url == agent.webhook, || format!("it is read as {}", read.url))?;
-    let list = ListPushConfigsRequest { task_id: task_id.clone(), ..Default::default() };
+    holds(read.url == agent.webhook, || {
+        format!("it is read as {}", read.url)
+    })?;
+    let list = ListPushConfigsRequest {
+        task_id: task_id.clone(),
+        ..Default::default()
+    };
     let listed = fine(within(client.list_push_configs(list.clone())).await)?;
-    holds(listed.configs.iter().any(|one| one.id.as_ref() == Some(&id)), || "it is not listed".to_owned())?;
-    let delete = DeletePushConfigRequest { task_id, id: id.clone(), ..Default::default() };
+    holds(
+        listed
+            .configs
+            .iter()
+            .any(|one| one.id.as_ref() == Some(&id)),
+        || "it is not listed".to_owned(),
+    )?;
+    let delete = DeletePushConfigRequest {
+        task_id,
+        id: id.clone(),
+        ..Default::default()
+    };
     fine(within(client.delete_push_config(delete.clone())).await)?;
     fine(within(client.delete_push_config(delete)).await)?;
     let listed = fine(within(client.list_push_configs(list)).await)?;
-    holds(!listed.configs.iter().any(|one| one.id.as_ref() == Some(&id)), || "it is still there".to_owned())
+    holds(
+        !listed
+            .configs
+            .iter()
+            .any(|one| one.id.as_ref() == Some(&id)),
+        || "it is still there".to_owned(),
+    )
 }
 
 /// Registers, or says that this webhook is not called by this agent.
@@ -111,31 +154,66 @@ async fn several(agent: &Agent<'_>) -> Ruling {
     declared(agent)?;
     let (client, task_id) = (&agent.session.client, agent.task()?.id.clone());
     let other = format!("{}-other", agent.webhook);
-    for (id, url) in [("one", agent.webhook), ("two", agent.webhook), ("two", &other)] {
+    for (id, url) in [
+        ("one", agent.webhook),
+        ("two", agent.webhook),
+        ("two", &other),
+    ] {
         let id = Some(format!("{ID}-{id}").as_str().into());
-        register(agent, PushConfig { id, ..config(url, task_id.clone()) }).await?;
+        register(
+            agent,
+            PushConfig {
+                id,
+                ..config(url, task_id.clone())
+            },
+        )
+        .await?;
     }
-    let list = ListPushConfigsRequest { task_id: task_id.clone(), ..Default::default() };
+    let list = ListPushConfigsRequest {
+        task_id: task_id.clone(),
+        ..Default::default()
+    };
     let listed = fine(within(client.list_push_configs(list)).await)?.configs;
-    let ours = |one: &&PushConfig| one.id.as_ref().is_some_and(|id| id.as_str().starts_with(ID));
-    let urls: Vec<_> = listed.iter().filter(ours).map(|one| one.url.clone()).collect();
+    let ours = |one: &&PushConfig| {
+        one.id
+            .as_ref()
+            .is_some_and(|id| id.as_str().starts_with(ID))
+    };
+    let urls: Vec<_> = listed
+        .iter()
+        .filter(ours)
+        .map(|one| one.url.clone())
+        .collect();
     for id in ["one", "two"] {
         let id = format!("{ID}-{id}").as_str().into();
-        let delete = DeletePushConfigRequest { task_id: task_id.clone(), id, ..Default::default() };
+        let delete = DeletePushConfigRequest {
+            task_id: task_id.clone(),
+            id,
+            ..Default::default()
+        };
         fine(within(client.delete_push_config(delete)).await)?;
     }
-    let replaced = urls.len() == 2 && urls.contains(&other) && urls.iter().any(|url| url == agent.webhook);
+    let replaced =
+        urls.len() == 2 && urls.contains(&other) && urls.iter().any(|url| url == agent.webhook);
     holds(replaced, || format!("there are {urls:?}"))
 }
 
 async fn in_send(agent: &Agent<'_>) -> Ruling {
     declared(agent)?;
     agent.task()?;
-    let hook = PushConfig { task_id: None, ..config(agent.webhook, nobody()) };
-    let configuration =
-        SendMessageConfiguration { task_push_notification_config: Some(hook), ..Default::default() };
+    let hook = PushConfig {
+        task_id: None,
+        ..config(agent.webhook, nobody())
+    };
+    let configuration = SendMessageConfiguration {
+        task_push_notification_config: Some(hook),
+        ..Default::default()
+    };
     let message = SendMessageRequest::new(Message::user("hello"));
-    let request = SendMessageRequest { configuration: Some(configuration), ..message };
+    let request = SendMessageRequest {
+        configuration: Some(configuration),
+        ..message
+    };
     let answer = match within(agent.session.client.send_message(request)).await {
         Err(error) if error.kind() == ErrorKind::InvalidParams => {
             return Err(moot(format!(
@@ -145,32 +223,62 @@ async fn in_send(agent: &Agent<'_>) -> Ruling {
         }
         answer => fine(answer)?,
     };
-    let Some(task) = answer.task() else { return Err(moot("the agent answered with a message")) };
-    let list = ListPushConfigsRequest { task_id: task.id.clone(), ..Default::default() };
+    let Some(task) = answer.task() else {
+        return Err(moot("the agent answered with a message"));
+    };
+    let list = ListPushConfigsRequest {
+        task_id: task.id.clone(),
+        ..Default::default()
+    };
     let listed = fine(within(agent.session.client.list_push_configs(list)).await)?;
     let found = listed.configs.iter().find(|one| one.url == agent.webhook);
-    let Some(found) = found else { return Err(broken("it is not listed")) };
+    let Some(found) = found else {
+        return Err(broken("it is not listed"));
+    };
     let id = found.id.clone().unwrap_or_else(|| ID.into());
-    let delete = DeletePushConfigRequest { task_id: task.id.clone(), id, ..Default::default() };
+    let delete = DeletePushConfigRequest {
+        task_id: task.id.clone(),
+        id,
+        ..Default::default()
+    };
     fine(within(agent.session.client.delete_push_config(delete)).await).map(drop)
 }
 
 async fn unknown_task(agent: &Agent<'_>) -> Ruling {
     declared(agent)?;
-    let request = ListPushConfigsRequest { task_id: nobody(), ..Default::default() };
-    refused(within(agent.session.client.list_push_configs(request)).await, &[ErrorKind::TaskNotFound])
+    let request = ListPushConfigsRequest {
+        task_id: nobody(),
+        ..Default::default()
+    };
+    refused(
+        within(agent.session.client.list_push_configs(request)).await,
+        &[ErrorKind::TaskNotFound],
+    )
 }
 
 async fn unknown_config(agent: &Agent<'_>) -> Ruling {
     declared(agent)?;
     let task_id = agent.task()?.id.clone();
-    let request = GetPushConfigRequest { task_id, id: Some(super::NOBODY.into()), ..Default::default() };
-    refused(within(agent.session.client.get_push_config(request)).await, &[ErrorKind::TaskNotFound])
+    let request = GetPushConfigRequest {
+        task_id,
+        id: Some(super::NOBODY.into()),
+        ..Default::default()
+    };
+    refused(
+        within(agent.session.client.get_push_config(request)).await,
+        &[ErrorKind::TaskNotFound],
+    )
 }
 
 async fn bad_url(agent: &Agent<'_>) -> Ruling {
     declared(agent)?;
     let task_id = agent.task()?.id.clone();
-    let made = within(agent.session.client.create_push_config(config("no url", task_id))).await;
+    let made = within(
+        agent
+            .session
+            .client
+            .create_push_config(config("no url", task_id)),
+    )
+    .await;
     refused(made, &[ErrorKind::InvalidParams])
 }

@@ -44,18 +44,29 @@ pub(super) async fn send_by(
     body: &str,
 ) -> Ruling<Answer> {
     let interface = client.interface();
-    let tenant = interface.tenant.filter(|_| !path.is_empty()).map(|it| format!("/{it}")).unwrap_or_default();
+    let tenant = interface
+        .tenant
+        .filter(|_| !path.is_empty())
+        .map(|it| format!("/{it}"))
+        .unwrap_or_default();
     let url = format!("{}{tenant}{path}", interface.url.trim_end_matches('/'));
-    let mut request =
-        http::Request::builder().method(method).uri(if path.is_empty() { interface.url } else { url });
+    let mut request = http::Request::builder()
+        .method(method)
+        .uri(if path.is_empty() { interface.url } else { url });
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(body.to_owned().into()).map_err(|error| broken(error.to_string()))?;
+    let request = request
+        .body(body.to_owned().into())
+        .map_err(|error| broken(error.to_string()))?;
     let answer = fine(within(client.send_raw(request)).await)?;
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
     let body = fine(within(answer.read(MAX_BYTES)).await)?;
-    Ok(Answer { status, headers, body: serde_json::from_slice(&body).unwrap_or(Value::Null) })
+    Ok(Answer {
+        status,
+        headers,
+        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+    })
 }
 
 /// A call for a task that is not there.
@@ -65,7 +76,9 @@ pub(super) fn get_nobody(id: &Value) -> String {
 
 /// It is an error of JSON-RPC with this code.
 pub(super) fn is_code(body: &Value, code: i64) -> Ruling {
-    holds(body["error"]["code"] == code, || format!("the answer is {}", shortened(body)))
+    holds(body["error"]["code"] == code, || {
+        format!("the answer is {}", shortened(body))
+    })
 }
 
 pub(super) fn shortened(body: &Value) -> String {

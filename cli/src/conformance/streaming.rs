@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use attache::ErrorKind;
 use attache::model::{
-    GetTaskRequest, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task, TaskId,
+    GetTaskRequest, Message, SendMessageRequest, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskId,
 };
 
 use super::{Agent, Check, Ruling, broken, fine, holds, moot, nobody, refused, within};
@@ -53,7 +54,11 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 pub(super) fn declared(agent: &Agent<'_>) -> Ruling {
-    if agent.session.streams() { Ok(()) } else { Err(moot("the agent declares no streams")) }
+    if agent.session.streams() {
+        Ok(())
+    } else {
+        Err(moot("the agent declares no streams"))
+    }
 }
 
 /// All events of a stream; a stream that is cut is broken.
@@ -89,7 +94,9 @@ async fn task_first(agent: &Agent<'_>) -> Ruling {
     let events = events(agent).await?;
     match &events[0] {
         StreamResponse::Task(_) => Ok(()),
-        StreamResponse::Message(_) => holds(events.len() == 1, || "more than a message came".to_owned()),
+        StreamResponse::Message(_) => {
+            holds(events.len() == 1, || "more than a message came".to_owned())
+        }
         StreamResponse::StatusUpdate(_) => Err(broken("it begins with a status")),
         StreamResponse::ArtifactUpdate(_) => Err(broken("it begins with an artifact")),
     }
@@ -102,24 +109,36 @@ async fn ids(agent: &Agent<'_>) -> Ruling {
         .filter_map(|event| match event {
             StreamResponse::Task(task) => Some((task.id.as_str(), task.context_id.as_str())),
             StreamResponse::StatusUpdate(it) => Some((it.task_id.as_str(), it.context_id.as_str())),
-            StreamResponse::ArtifactUpdate(it) => Some((it.task_id.as_str(), it.context_id.as_str())),
+            StreamResponse::ArtifactUpdate(it) => {
+                Some((it.task_id.as_str(), it.context_id.as_str()))
+            }
             StreamResponse::Message(_) => None,
         })
         .collect();
-    holds(all.len() <= 1, || format!("there are {} of them", all.len()))
+    holds(all.len() <= 1, || {
+        format!("there are {} of them", all.len())
+    })
 }
 
 async fn ends(agent: &Agent<'_>) -> Ruling {
     let events = events(agent).await?;
     let settled = |event: &StreamResponse| match event {
-        StreamResponse::Task(task) => task.status.state.is_terminal() || task.status.state.is_interrupted(),
-        StreamResponse::StatusUpdate(it) => it.status.state.is_terminal() || it.status.state.is_interrupted(),
+        StreamResponse::Task(task) => {
+            task.status.state.is_terminal() || task.status.state.is_interrupted()
+        }
+        StreamResponse::StatusUpdate(it) => {
+            it.status.state.is_terminal() || it.status.state.is_interrupted()
+        }
         StreamResponse::Message(_) => true,
         StreamResponse::ArtifactUpdate(_) => false,
     };
     let first = events.iter().position(settled);
-    holds(first.is_some(), || "it ends while the task goes on".to_owned())?;
-    holds(events.last().is_some_and(settled), || "something comes behind the end".to_owned())
+    holds(first.is_some(), || {
+        "it ends while the task goes on".to_owned()
+    })?;
+    holds(events.last().is_some_and(settled), || {
+        "something comes behind the end".to_owned()
+    })
 }
 
 async fn once(agent: &Agent<'_>) -> Ruling {
@@ -138,7 +157,8 @@ fn folded(events: &[StreamResponse]) -> Ruling<Option<Task>> {
         match (&mut task, event) {
             (None, StreamResponse::Task(first)) => task = Some(first.clone()),
             (Some(task), event) => {
-                task.apply_update(event).map_err(|why| broken(format!("an event does not fit: {why}")))?;
+                task.apply_update(event)
+                    .map_err(|why| broken(format!("an event does not fit: {why}")))?;
             }
             (None, _) => {}
         }
@@ -148,20 +168,36 @@ fn folded(events: &[StreamResponse]) -> Ruling<Option<Task>> {
 
 async fn whole(agent: &Agent<'_>) -> Ruling {
     let events = events(agent).await?;
-    let Some(told) = folded(&events)? else { return Err(moot("the agent answers with messages")) };
-    let request = GetTaskRequest { id: told.id.clone(), ..GetTaskRequest::default() };
+    let Some(told) = folded(&events)? else {
+        return Err(moot("the agent answers with messages"));
+    };
+    let request = GetTaskRequest {
+        id: told.id.clone(),
+        ..GetTaskRequest::default()
+    };
     let read = fine(within(agent.session.client.get_task(request)).await)?;
     holds(read.status.state == told.status.state, || {
-        format!("told to be {}, read as {}", told.status.state, read.status.state)
+        format!(
+            "told to be {}, read as {}",
+            told.status.state, read.status.state
+        )
     })?;
     let texts = |task: &Task| -> Vec<_> {
-        task.artifacts.iter().map(|one| (one.artifact_id.clone(), one.as_text().to_string())).collect()
+        task.artifacts
+            .iter()
+            .map(|one| (one.artifact_id.clone(), one.as_text().to_string()))
+            .collect()
     };
-    holds(texts(&read) == texts(&told), || "the artifacts are not those that were told".to_owned())
+    holds(texts(&read) == texts(&told), || {
+        "the artifacts are not those that were told".to_owned()
+    })
 }
 
 async fn subscribe(agent: &Agent<'_>, id: TaskId, with: ErrorKind) -> Ruling {
-    let request = SubscribeToTaskRequest { id, ..SubscribeToTaskRequest::default() };
+    let request = SubscribeToTaskRequest {
+        id,
+        ..SubscribeToTaskRequest::default()
+    };
     match within(agent.session.client.subscribe_to_task(request, None)).await {
         Ok(mut stream) => match stream.next().await {
             Some(item) => refused(item, &[with]),
@@ -181,5 +217,10 @@ async fn subscribe_ended(agent: &Agent<'_>) -> Ruling {
     if !agent.is_new() {
         return Err(moot("0.3 leaves it open"));
     }
-    subscribe(agent, agent.ended()?.id.clone(), ErrorKind::UnsupportedOperation).await
+    subscribe(
+        agent,
+        agent.ended()?.id.clone(),
+        ErrorKind::UnsupportedOperation,
+    )
+    .await
 }

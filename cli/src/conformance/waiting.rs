@@ -1,8 +1,8 @@
 //! Tasks that wait for somebody. `--ask` says which message makes one.
 
 use attache::model::{
-    CancelTaskRequest, GetTaskRequest, Message, SendMessageRequest, SendMessageResponse, StreamResponse,
-    Task, TaskState,
+    CancelTaskRequest, GetTaskRequest, Message, SendMessageRequest, SendMessageResponse,
+    StreamResponse, Task, TaskState,
 };
 use attache::{Error, ErrorKind};
 
@@ -46,31 +46,48 @@ const ANSWER: &str = "an answer of attache conformance";
 
 /// A task that waits.
 async fn asking(agent: &Agent<'_>) -> Ruling<Task> {
-    let text = agent.ask.ok_or_else(|| moot("say which message makes the agent ask: --ask <TEXT>"))?;
+    let text = agent
+        .ask
+        .ok_or_else(|| moot("say which message makes the agent ask: --ask <TEXT>"))?;
     let request = SendMessageRequest::new(Message::user(text));
     match fine(within(agent.session.client.send_message(request)).await)? {
         SendMessageResponse::Task(task) if task.status.state.is_interrupted() => Ok(task),
-        SendMessageResponse::Task(task) => {
-            Err(moot(format!("{text:?} does not make the agent ask: the task is {}", task.status.state)))
+        SendMessageResponse::Task(task) => Err(moot(format!(
+            "{text:?} does not make the agent ask: the task is {}",
+            task.status.state
+        ))),
+        SendMessageResponse::Message(_) => {
+            Err(moot(format!("{text:?} is answered with a message")))
         }
-        SendMessageResponse::Message(_) => Err(moot(format!("{text:?} is answered with a message"))),
     }
 }
 
 async fn answer(agent: &Agent<'_>, task: &Task) -> Result<SendMessageResponse, Error> {
     let mut message = Message::user(ANSWER);
     message.task_id = Some(task.id.clone());
-    within(agent.session.client.send_message(SendMessageRequest::new(message))).await
+    within(
+        agent
+            .session
+            .client
+            .send_message(SendMessageRequest::new(message)),
+    )
+    .await
 }
 
 async fn read(agent: &Agent<'_>, task: &Task) -> Ruling<Task> {
-    let request = GetTaskRequest { id: task.id.clone(), ..GetTaskRequest::default() };
+    let request = GetTaskRequest {
+        id: task.id.clone(),
+        ..GetTaskRequest::default()
+    };
     fine(within(agent.session.client.get_task(request)).await)
 }
 
 /// Leaves nothing waiting behind.
 async fn end(agent: &Agent<'_>, task: &Task) {
-    let request = CancelTaskRequest { id: task.id.clone(), ..CancelTaskRequest::default() };
+    let request = CancelTaskRequest {
+        id: task.id.clone(),
+        ..CancelTaskRequest::default()
+    };
     // Whether it can be canceled is another rule.
     let _ = within(agent.session.client.cancel_task(request)).await;
 }
@@ -78,7 +95,11 @@ async fn end(agent: &Agent<'_>, task: &Task) {
 async fn ask_waits(agent: &Agent<'_>) -> Ruling {
     let task = asking(agent).await?;
     end(agent, &task).await;
-    let said = task.status.message.as_ref().is_some_and(|message| !message.parts.is_empty());
+    let said = task
+        .status
+        .message
+        .as_ref()
+        .is_some_and(|message| !message.parts.is_empty());
     holds(said, || "the status does not say what is asked".to_owned())
 }
 
@@ -86,12 +107,20 @@ async fn goes_on(agent: &Agent<'_>) -> Ruling {
     let task = asking(agent).await?;
     match fine(answer(agent, &task).await)? {
         SendMessageResponse::Task(next) => {
-            holds(next.id == task.id, || format!("the answer is task {}", next.id))?;
-            holds(next.context_id == task.context_id, || format!("its context became {}", next.context_id))?;
-            holds(next.status != task.status, || "nothing became of it".to_owned())
+            holds(next.id == task.id, || {
+                format!("the answer is task {}", next.id)
+            })?;
+            holds(next.context_id == task.context_id, || {
+                format!("its context became {}", next.context_id)
+            })?;
+            holds(next.status != task.status, || {
+                "nothing became of it".to_owned()
+            })
         }
         SendMessageResponse::Message(message) => {
-            holds(message.task_id.as_ref() == Some(&task.id), || "the message is of no task".to_owned())
+            holds(message.task_id.as_ref() == Some(&task.id), || {
+                "the message is of no task".to_owned()
+            })
         }
     }
 }
@@ -103,30 +132,49 @@ async fn history(agent: &Agent<'_>) -> Ruling {
     if read.history.is_empty() {
         return Err(moot("the agent keeps no history"));
     }
-    let texts: Vec<_> = read.history.iter().map(|message| message.text().to_string()).collect();
+    let texts: Vec<_> = read
+        .history
+        .iter()
+        .map(|message| message.text().to_string())
+        .collect();
     let place = |text: &str| texts.iter().position(|one| one == text);
     let (first, second) = (place(agent.ask.unwrap_or_default()), place(ANSWER));
-    holds(first.is_some() && first < second, || format!("it is {texts:?}"))
+    holds(first.is_some() && first < second, || {
+        format!("it is {texts:?}")
+    })
 }
 
 async fn mismatch(agent: &Agent<'_>) -> Ruling {
     let task = asking(agent).await?;
     let mut message = Message::user(ANSWER);
     (message.task_id, message.context_id) = (Some(task.id.clone()), Some(super::NOBODY.into()));
-    let sent = within(agent.session.client.send_message(SendMessageRequest::new(message))).await;
+    let sent = within(
+        agent
+            .session
+            .client
+            .send_message(SendMessageRequest::new(message)),
+    )
+    .await;
     let ruling = refused(sent, &[ErrorKind::InvalidParams]);
     let state = read(agent, &task).await?.status.state;
     end(agent, &task).await;
     ruling?;
-    holds(state == task.status.state, || format!("the task became {state}"))
+    holds(state == task.status.state, || {
+        format!("the task became {state}")
+    })
 }
 
 async fn cancel(agent: &Agent<'_>) -> Ruling {
     let task = asking(agent).await?;
-    let request = CancelTaskRequest { id: task.id.clone(), ..CancelTaskRequest::default() };
+    let request = CancelTaskRequest {
+        id: task.id.clone(),
+        ..CancelTaskRequest::default()
+    };
     fine(within(agent.session.client.cancel_task(request)).await)?;
     let state = read(agent, &task).await?.status.state;
-    holds(state == TaskState::Canceled, || format!("it is {state} after it"))
+    holds(state == TaskState::Canceled, || {
+        format!("it is {state} after it")
+    })
 }
 
 async fn streamed(agent: &Agent<'_>) -> Ruling {
@@ -141,7 +189,14 @@ async fn streamed(agent: &Agent<'_>) -> Ruling {
             StreamResponse::ArtifactUpdate(_) | StreamResponse::Message(_) => continue,
         };
         if state.is_interrupted() {
-            end(agent, &Task { id, ..Task::default() }).await;
+            end(
+                agent,
+                &Task {
+                    id,
+                    ..Task::default()
+                },
+            )
+            .await;
             return Ok(());
         }
     }

@@ -1,8 +1,8 @@
 //! Tasks that are worked on: canceled and followed while they run. `--slow` says which message makes one.
 
 use attache::model::{
-    CancelTaskRequest, GetTaskRequest, Message, StreamResponse, SubscribeToTaskRequest, Task, TaskId,
-    TaskState,
+    CancelTaskRequest, GetTaskRequest, Message, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskId, TaskState,
 };
 use attache::{ErrorKind, EventStream};
 
@@ -49,19 +49,39 @@ struct Running<'a> {
 }
 
 async fn begin<'a>(agent: &'a Agent<'a>) -> Ruling<Running<'a>> {
-    let text = agent.slow.ok_or_else(|| moot("say which message keeps the agent busy: --slow <TEXT>"))?;
-    let answer = fine(within(agent.session.client.send_message(at_once(Message::user(text)))).await)?;
-    let task = answer.task().ok_or_else(|| moot(format!("{text:?} is answered with a message")))?;
+    let text = agent
+        .slow
+        .ok_or_else(|| moot("say which message keeps the agent busy: --slow <TEXT>"))?;
+    let answer = fine(
+        within(
+            agent
+                .session
+                .client
+                .send_message(at_once(Message::user(text))),
+        )
+        .await,
+    )?;
+    let task = answer
+        .task()
+        .ok_or_else(|| moot(format!("{text:?} is answered with a message")))?;
     let state = task.status.state;
     if state.is_terminal() || state.is_interrupted() {
-        return Err(moot(format!("{text:?} does not keep the agent busy: the task is {state} at once")));
+        return Err(moot(format!(
+            "{text:?} does not keep the agent busy: the task is {state} at once"
+        )));
     }
-    Ok(Running { agent, id: task.id.clone() })
+    Ok(Running {
+        agent,
+        id: task.id.clone(),
+    })
 }
 
 impl Running<'_> {
     async fn cancel(&self) -> Ruling<Task> {
-        let request = CancelTaskRequest { id: self.id.clone(), ..CancelTaskRequest::default() };
+        let request = CancelTaskRequest {
+            id: self.id.clone(),
+            ..CancelTaskRequest::default()
+        };
         match within(self.agent.session.client.cancel_task(request)).await {
             Err(error) if error.kind() == ErrorKind::TaskNotCancelable => {
                 Err(moot("the agent does not let it be canceled"))
@@ -71,7 +91,10 @@ impl Running<'_> {
     }
 
     async fn read(&self) -> Ruling<Task> {
-        let request = GetTaskRequest { id: self.id.clone(), ..GetTaskRequest::default() };
+        let request = GetTaskRequest {
+            id: self.id.clone(),
+            ..GetTaskRequest::default()
+        };
         fine(within(self.agent.session.client.get_task(request)).await)
     }
 
@@ -84,7 +107,10 @@ impl Running<'_> {
 
     async fn subscribe(&self) -> Ruling<EventStream> {
         declared(self.agent)?;
-        let request = SubscribeToTaskRequest { id: self.id.clone(), ..SubscribeToTaskRequest::default() };
+        let request = SubscribeToTaskRequest {
+            id: self.id.clone(),
+            ..SubscribeToTaskRequest::default()
+        };
         fine(within(self.agent.session.client.subscribe_to_task(request, None)).await)
     }
 }
@@ -92,29 +118,43 @@ impl Running<'_> {
 async fn cancel_running(agent: &Agent<'_>) -> Ruling {
     let running = begin(agent).await?;
     let answer = running.cancel().await?;
-    holds(answer.id == running.id, || format!("the answer is task {}", answer.id))?;
+    holds(answer.id == running.id, || {
+        format!("the answer is task {}", answer.id)
+    })?;
     // Some answer before the work has stopped; it has to stop all the same.
     let read = running.read().await?;
-    let state =
-        if answer.status.state == TaskState::Canceled { read.status.state } else { answer.status.state };
-    holds(state == TaskState::Canceled, || format!("it is {state} after it"))
+    let state = if answer.status.state == TaskState::Canceled {
+        read.status.state
+    } else {
+        answer.status.state
+    };
+    holds(state == TaskState::Canceled, || {
+        format!("it is {state} after it")
+    })
 }
 
 async fn cancel_again(agent: &Agent<'_>) -> Ruling {
     let running = begin(agent).await?;
     running.cancel().await?;
-    let request = CancelTaskRequest { id: running.id.clone(), ..CancelTaskRequest::default() };
+    let request = CancelTaskRequest {
+        id: running.id.clone(),
+        ..CancelTaskRequest::default()
+    };
     match within(agent.session.client.cancel_task(request)).await {
         Err(error) if error.kind() == ErrorKind::TaskNotCancelable => Ok(()),
-        Ok(task) => {
-            holds(task.status.state == TaskState::Canceled, || format!("it is {}", task.status.state))
-        }
+        Ok(task) => holds(task.status.state == TaskState::Canceled, || {
+            format!("it is {}", task.status.state)
+        }),
         Err(error) => Err(broken(error.message().to_owned())),
     }
 }
 
 async fn next(stream: &mut EventStream) -> Ruling<Option<StreamResponse>> {
-    stream.next().await.map(|item| fine(item).map(|(_, event)| event)).transpose()
+    stream
+        .next()
+        .await
+        .map(|item| fine(item).map(|(_, event)| event))
+        .transpose()
 }
 
 async fn subscribe_running(agent: &Agent<'_>) -> Ruling {
@@ -152,7 +192,9 @@ async fn cancel_told(agent: &Agent<'_>) -> Ruling {
     running.cancel().await?;
     for stream in [&mut one, &mut other] {
         let state = last(stream).await?;
-        holds(state == TaskState::Canceled, || format!("a stream ends with {state}"))?;
+        holds(state == TaskState::Canceled, || {
+            format!("a stream ends with {state}")
+        })?;
     }
     Ok(())
 }
@@ -167,5 +209,7 @@ async fn closing_one(agent: &Agent<'_>) -> Ruling {
     holds(!state.is_terminal(), || format!("the task became {state}"))?;
     running.cancel().await?;
     let state = last(&mut other).await?;
-    holds(state == TaskState::Canceled, || format!("the other stream ends with {state}"))
+    holds(state == TaskState::Canceled, || {
+        format!("the other stream ends with {state}")
+    })
 }

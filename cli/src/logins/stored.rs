@@ -30,13 +30,26 @@ impl Stored {
     pub(crate) fn new(logins: Logins, login: &Login, settings: &Settings) -> Outcome<Self> {
         let endpoints = Endpoints::new(&login.token_url).tls(&crate::tls::of(settings)?);
         let endpoints = wire_log::watch_endpoints(endpoints, settings);
-        let (host, scheme, masks) = (login.host.clone(), login.scheme.clone(), settings.masks.clone());
-        Ok(Self { logins, host, scheme, endpoints, masks, refused: Mutex::new(None) })
+        let (host, scheme, masks) = (
+            login.host.clone(),
+            login.scheme.clone(),
+            settings.masks.clone(),
+        );
+        Ok(Self {
+            logins,
+            host,
+            scheme,
+            endpoints,
+            masks,
+            refused: Mutex::new(None),
+        })
     }
 
     fn login(&self) -> Result<Login> {
-        let found =
-            self.logins.find(&self.host, &self.scheme).map_err(|failure| unusable(failure.message))?;
+        let found = self
+            .logins
+            .find(&self.host, &self.scheme)
+            .map_err(|failure| unusable(failure.message))?;
         let login = found.ok_or_else(|| unusable("the login is gone"))?;
         self.hide(&login);
         Ok(login)
@@ -45,7 +58,10 @@ impl Stored {
     /// Whatever is renewed on the way must not show either.
     fn hide(&self, login: &Login) {
         self.masks.add(&login.access_token);
-        login.refresh_token.iter().for_each(|token| self.masks.add(token));
+        login
+            .refresh_token
+            .iter()
+            .for_each(|token| self.masks.add(token));
     }
 
     /// How its tokens are renewed: by what came with them, or by the client's own secret.
@@ -53,16 +69,21 @@ impl Stored {
         let endpoints = self.endpoints.clone();
         match client_secret().filter(|_| login.refresh_token.is_none()) {
             Some(secret)
-                if login.token().expires_in.is_some_and(|left| left < 30) || self.is_refused(login) =>
+                if login.token().expires_in.is_some_and(|left| left < 30)
+                    || self.is_refused(login) =>
             {
-                OAuth::client_credentials(endpoints, &login.client_id, secret).scopes(login.scopes.clone())
+                OAuth::client_credentials(endpoints, &login.client_id, secret)
+                    .scopes(login.scopes.clone())
             }
             _ => OAuth::with_token(endpoints, &login.client_id, login.token()),
         }
     }
 
     fn is_refused(&self, login: &Login) -> bool {
-        let refused = self.refused.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let refused = self
+            .refused
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         refused.as_ref() == Some(&login.access_token)
     }
 }
@@ -83,12 +104,15 @@ impl Credentials for Stored {
 
     async fn show(&self, scheme: Option<&SecurityScheme>, _: &[String]) -> Result<Vec<Shown>> {
         let login = self.login()?;
-        let holds = login.token().expires_in.is_none_or(|left| left >= 30) && !self.is_refused(&login);
+        let holds =
+            login.token().expires_in.is_none_or(|left| left >= 30) && !self.is_refused(&login);
         if holds {
             return Ok(vec![Shown::authorization("Bearer", &login.access_token)]);
         }
         let logins = self.logins.clone();
-        let lock = tokio::task::spawn_blocking(move || logins.lock()).await.map_err(Error::internal)?;
+        let lock = tokio::task::spawn_blocking(move || logins.lock())
+            .await
+            .map_err(Error::internal)?;
         let _lock = lock.map_err(|failure| unusable(failure.message))?;
         // Another process may have renewed it meanwhile.
         let mut login = self.login()?;
@@ -97,27 +121,42 @@ impl Credentials for Stored {
             oauth.refused().await;
         }
         let shown = oauth.show(scheme, &[]).await?;
-        if let Some(token) = oauth.token().await.filter(|token| token.access != login.access_token) {
+        if let Some(token) = oauth
+            .token()
+            .await
+            .filter(|token| token.access != login.access_token)
+        {
             login.renew(&token);
             self.hide(&login);
-            self.logins.put(login).map_err(|failure| unusable(failure.message))?;
+            self.logins
+                .put(login)
+                .map_err(|failure| unusable(failure.message))?;
         }
         Ok(shown)
     }
 
     async fn refused(&self) -> bool {
-        let Ok(login) = self.login() else { return false };
+        let Ok(login) = self.login() else {
+            return false;
+        };
         let renewable = login.refresh_token.is_some() || client_secret().is_some();
-        *self.refused.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(login.access_token);
+        *self
+            .refused
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(login.access_token);
         renewable
     }
 }
 
 /// The secret of the client that asks for tokens, if it has one.
 pub(crate) fn client_secret() -> Option<Secret> {
-    std::env::var(CLIENT_SECRET).ok().filter(|secret| !secret.is_empty()).map(Secret::from)
+    std::env::var(CLIENT_SECRET)
+        .ok()
+        .filter(|secret| !secret.is_empty())
+        .map(Secret::from)
 }
 
 fn unusable(what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Unauthenticated).with_message(format!("{what}; log in with attache auth login"))
+    Error::new(ErrorKind::Unauthenticated)
+        .with_message(format!("{what}; log in with attache auth login"))
 }

@@ -21,20 +21,38 @@ const MEMBERS: &[&str] = &[
 ];
 
 /// Parameters of urls and forms that do, besides those whose name says so.
-const PARAMETERS: &[&str] = &["code", "device_code", "code_verifier", "assertion", "client_assertion", "sig"];
+const PARAMETERS: &[&str] = &[
+    "code",
+    "device_code",
+    "code_verifier",
+    "assertion",
+    "client_assertion",
+    "sig",
+];
 
 /// Whether a header, or a parameter, of this name carries a credential.
 pub(crate) fn is_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let words =
-        ["auth", "token", "key", "secret", "cookie", "password", "credential", "session", "signature"];
+    let words = [
+        "auth",
+        "token",
+        "key",
+        "secret",
+        "cookie",
+        "password",
+        "credential",
+        "session",
+        "signature",
+    ];
     let harmless = ["idempotency-key", "pagetoken", "page_token"];
     words.iter().any(|word| name.contains(word)) && !harmless.contains(&name.as_str())
 }
 
 /// The text without what members of JSON, parameters and urls say are credentials.
 pub(super) fn hide(text: &str) -> String {
-    let text = MEMBERS.iter().fold(text.to_owned(), |text, member| hide_member(&text, member));
+    let text = MEMBERS
+        .iter()
+        .fold(text.to_owned(), |text, member| hide_member(&text, member));
     hide_parameters(&hide_user_info(&text))
 }
 
@@ -59,7 +77,9 @@ fn hide_member(text: &str, member: &str) -> String {
 
 /// Where a JSON string begins behind its name, and how long it is.
 fn json_string(behind: &str) -> Option<(usize, usize)> {
-    let colon = behind.find(':').filter(|at| behind[..*at].trim().is_empty())?;
+    let colon = behind
+        .find(':')
+        .filter(|at| behind[..*at].trim().is_empty())?;
     let open = colon + 1 + behind[colon + 1..].find(|c: char| !c.is_whitespace())?;
     if !behind[open..].starts_with('"') {
         return None;
@@ -80,9 +100,9 @@ fn hide_parameters(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('=') {
         let (before, behind) = (&rest[..at], &rest[at + 1..]);
-        let name = &before[before
-            .rfind(|c| !in_name(c))
-            .map_or(0, |end| end + before[end..].chars().next().map_or(1, char::len_utf8))..];
+        let name = &before[before.rfind(|c| !in_name(c)).map_or(0, |end| {
+            end + before[end..].chars().next().map_or(1, char::len_utf8)
+        })..];
         shown.push_str(&rest[..=at]);
         rest = behind;
         let lower = name.to_ascii_lowercase();
@@ -105,7 +125,9 @@ fn hide_user_info(text: &str) -> String {
     let mut shown = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         shown.push_str("://");
-        let end = piece.find(|c: char| "/?#\"'<>".contains(c) || c.is_whitespace()).unwrap_or(piece.len());
+        let end = piece
+            .find(|c: char| "/?#\"'<>".contains(c) || c.is_whitespace())
+            .unwrap_or(piece.len());
         match piece[..end].rfind('@') {
             Some(at) => {
                 shown.push_str("***");
@@ -124,8 +146,7 @@ mod tests {
     #[test]
     fn auth_004_members_of_json_are_blanked_by_name() {
         let body = r#"{"url":"u","token" : "a\"b","authentication":{"credentials":"c"},"accessToken":"d"}"#;
-        let hidden =
-            r#"{"url":"u","token" : "***","authentication":{"credentials":"***"},"accessToken":"***"}"#;
+        let hidden = r#"{"url":"u","token" : "***","authentication":{"credentials":"***"},"accessToken":"***"}"#;
         assert_eq!(hide(body), hidden);
         let harmless = r#"{"nextPageToken":"n","token":7,"code":"TaskNotFoundError"}"#;
         assert_eq!(hide(harmless), harmless);
@@ -135,10 +156,15 @@ mod tests {
     #[test]
     fn auth_004_forms_and_queries_are_blanked_by_name() {
         assert_eq!(
-            hide("grant_type=refresh_token&refresh_token=abc%2Fd&client_id=me&code=x&code_verifier=y"),
+            hide(
+                "grant_type=refresh_token&refresh_token=abc%2Fd&client_id=me&code=x&code_verifier=y"
+            ),
             "grant_type=refresh_token&refresh_token=***&client_id=me&code=***&code_verifier=***"
         );
-        assert_eq!(hide("https://a/x?api_key=abc&x=1#f"), "https://a/x?api_key=***&x=1#f");
+        assert_eq!(
+            hide("https://a/x?api_key=abc&x=1#f"),
+            "https://a/x?api_key=***&x=1#f"
+        );
         assert_eq!(
             hide(r#"{"url":"https://a/?X-Amz-Signature=ab"}"#),
             r#"{"url":"https://a/?X-Amz-Signature=***"}"#
@@ -150,7 +176,10 @@ mod tests {
 
     #[test]
     fn auth_004_what_stands_before_a_host_is_blanked() {
-        assert_eq!(hide("see https://me:pw@x.example/a@b and b"), "see https://***@x.example/a@b and b");
+        assert_eq!(
+            hide("see https://me:pw@x.example/a@b and b"),
+            "see https://***@x.example/a@b and b"
+        );
         assert_eq!(hide("mail me@x.example"), "mail me@x.example");
     }
 }

@@ -10,12 +10,22 @@ impl Page {
         self.field("Description", &card.description);
         self.field("Version", &card.version);
         if let Some(provider) = &card.provider {
-            self.field("Provider", &format!("{} {}", provider.organization, provider.url));
+            self.field(
+                "Provider",
+                &format!("{} {}", provider.organization, provider.url),
+            );
         }
         for one in &card.supported_interfaces {
-            let tenant = one.tenant.as_ref().map(|tenant| format!(" tenant {tenant}")).unwrap_or_default();
+            let tenant = one
+                .tenant
+                .as_ref()
+                .map(|tenant| format!(" tenant {tenant}"))
+                .unwrap_or_default();
             let (binding, version) = (&one.protocol_binding, &one.protocol_version);
-            self.field("Interface", &format!("{binding} {version} {}{tenant}", one.url));
+            self.field(
+                "Interface",
+                &format!("{binding} {version} {}{tenant}", one.url),
+            );
         }
         self.capabilities(card);
         for (name, scheme) in &card.security_schemes {
@@ -26,7 +36,10 @@ impl Page {
             self.field("Output", &card.default_output_modes.join(", "));
         }
         for skill in &card.skills {
-            self.field("Skill", &format!("{} ({}): {}", skill.id, skill.name, skill.description));
+            self.field(
+                "Skill",
+                &format!("{} ({}): {}", skill.id, skill.name, skill.description),
+            );
         }
         self.field("Signature", signature);
     }
@@ -43,8 +56,15 @@ impl Page {
             }
         }
         for extension in &can.extensions {
-            let needed = if extension.required == Some(true) { " (required)" } else { "" };
-            self.field("Capability", &format!("extension {}{needed}", extension.uri));
+            let needed = if extension.required == Some(true) {
+                " (required)"
+            } else {
+                ""
+            };
+            self.field(
+                "Capability",
+                &format!("extension {}{needed}", extension.uri),
+            );
         }
     }
 }
@@ -54,9 +74,14 @@ fn describe(scheme: &SecurityScheme) -> String {
         SecurityScheme::ApiKey(key) => format!("API key in {} {}", key.location, key.name),
         SecurityScheme::HttpAuth(http) => format!("HTTP {}", http.scheme),
         SecurityScheme::OAuth2(oauth) => {
-            format!("OAuth 2, {}", oauth.flows.as_ref().map_or("unknown flow", flow))
+            format!(
+                "OAuth 2, {}",
+                oauth.flows.as_ref().map_or("unknown flow", flow)
+            )
         }
-        SecurityScheme::OpenIdConnect(oidc) => format!("OpenID Connect, {}", oidc.open_id_connect_url),
+        SecurityScheme::OpenIdConnect(oidc) => {
+            format!("OpenID Connect, {}", oidc.open_id_connect_url)
+        }
         SecurityScheme::MutualTls(_) => "mutual TLS".to_owned(),
     }
 }

@@ -2,8 +2,7 @@
 
 /// Characters that move a cursor, colour a line or turn its direction.
 fn is_control(c: char) -> bool {
-    let bidi =
-        matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let bidi = matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (c.is_control() && c != '\t') || bidi || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
@@ -40,10 +39,16 @@ mod tests {
 
     #[test]
     fn s55_no_control_reaches_the_terminal() {
-        assert_eq!(line("a\u{1b}[31m\u{9b}b\nc\u{202e}\td\r"), "a\\u{1b}[31m\\u{9b}b\\nc\\u{202e}\td\\u{d}");
+        assert_eq!(
+            line("a\u{1b}[31m\u{9b}b\nc\u{202e}\td\r"),
+            "a\\u{1b}[31m\\u{9b}b\\nc\\u{202e}\td\\u{d}"
+        );
         let json = serde_json::to_string("a\u{1b}\u{9b}\u{7f}\u{202e}ü").unwrap();
         let shown = printable_json(&json);
         assert!(!shown.chars().any(is_control), "{shown}");
-        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), "a\u{1b}\u{9b}\u{7f}\u{202e}ü");
+        assert_eq!(
+            serde_json::from_str::<String>(&shown).unwrap(),
+            "a\u{1b}\u{9b}\u{7f}\u{202e}ü"
+        );
     }
 }

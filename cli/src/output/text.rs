@@ -17,7 +17,10 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn new(verbose: bool) -> Self {
-        Self { text: String::new(), verbose }
+        Self {
+            text: String::new(),
+            verbose,
+        }
     }
 
     pub(super) fn is_verbose(&self) -> bool {
@@ -37,7 +40,11 @@ impl Page {
     pub(crate) fn block(&mut self, label: &str, content: &str) {
         let _ = writeln!(self.text, "{label}:");
         for one in content.strip_suffix('\n').unwrap_or(content).split('\n') {
-            let _ = writeln!(self.text, "  {}", line(one.strip_suffix('\r').unwrap_or(one)));
+            let _ = writeln!(
+                self.text,
+                "  {}",
+                line(one.strip_suffix('\r').unwrap_or(one))
+            );
         }
         self.text.push('\n');
     }
@@ -50,13 +57,17 @@ impl Page {
     /// State, artifacts and what the agent says; the ids stand before.
     pub(crate) fn task(&mut self, task: &Task, with_history: bool) {
         self.status(&task.status);
-        task.artifacts.iter().for_each(|artifact| self.artifact(artifact));
+        task.artifacts
+            .iter()
+            .for_each(|artifact| self.artifact(artifact));
         if self.verbose {
             self.metadata(task.metadata.as_ref());
         }
         if with_history || (self.verbose && !task.history.is_empty()) {
             self.field("History", &count(task.history.len(), "message"));
-            task.history.iter().for_each(|message| self.message(message));
+            task.history
+                .iter()
+                .for_each(|message| self.message(message));
         }
     }
 
@@ -65,12 +76,18 @@ impl Page {
         if let (true, Some(time)) = (self.verbose, status.timestamp) {
             self.field("Updated", &time.to_string());
         }
-        status.message.iter().for_each(|message| self.message(message));
+        status
+            .message
+            .iter()
+            .for_each(|message| self.message(message));
     }
 
     /// A message that is the answer.
     pub(crate) fn reply(&mut self, message: &Message) {
-        message.context_id.iter().for_each(|id| self.field("Context", id.as_str()));
+        message
+            .context_id
+            .iter()
+            .for_each(|id| self.field("Context", id.as_str()));
         self.message(message);
     }
 
@@ -96,7 +113,10 @@ impl Page {
             Some(name) => self.field("Artifact", &format!("{id} ({name})")),
             None => self.field("Artifact", id),
         }
-        artifact.description.iter().for_each(|text| self.field("Description", text));
+        artifact
+            .description
+            .iter()
+            .for_each(|text| self.field("Description", text));
         self.parts(&artifact.parts);
         if self.verbose {
             self.metadata(artifact.metadata.as_ref());
@@ -106,7 +126,10 @@ impl Page {
     fn parts(&mut self, parts: &[Part]) {
         for (at, part) in parts.iter().enumerate() {
             if self.verbose {
-                self.field("Part", &format!("{at} ({})", part.media_type().unwrap_or("no media type")));
+                self.field(
+                    "Part",
+                    &format!("{at} ({})", part.media_type().unwrap_or("no media type")),
+                );
             }
             self.part(part);
             if self.verbose {
@@ -121,12 +144,16 @@ impl Page {
         match &part.content {
             Content::Text(text) => self.block("Text", text),
             Content::Data(data) => {
-                let pretty =
-                    data.read::<serde_json::Value>().and_then(|it| serde_json::to_string_pretty(&it));
+                let pretty = data
+                    .read::<serde_json::Value>()
+                    .and_then(|it| serde_json::to_string_pretty(&it));
                 self.block("Data", &pretty.unwrap_or_else(|_| data.to_string()));
             }
             Content::Raw(bytes) => {
-                self.field("File", &format!("{name} ({media_type}, {})", count(bytes.byte_len(), "byte")));
+                self.field(
+                    "File",
+                    &format!("{name} ({media_type}, {})", count(bytes.byte_len(), "byte")),
+                );
             }
             Content::Url(url) => self.field("File", &format!("{name} ({media_type}, {url})")),
         }
@@ -160,9 +187,9 @@ impl Page {
                 let mut artifact = update.artifact.clone();
                 if update.append && update.last_chunk {
                     // It only says that there is no more.
-                    artifact
-                        .parts
-                        .retain(|part| !matches!(&part.content, Content::Text(text) if text.is_empty()));
+                    artifact.parts.retain(
+                        |part| !matches!(&part.content, Content::Text(text) if text.is_empty()),
+                    );
                 }
                 self.artifact(&artifact);
             }
@@ -176,10 +203,15 @@ impl Page {
             if let Some(time) = task.status.timestamp {
                 self.field("Updated", &time.to_string());
             }
-            task.artifacts.iter().for_each(|artifact| self.artifact(artifact));
+            task.artifacts
+                .iter()
+                .for_each(|artifact| self.artifact(artifact));
         }
         if !page.next_page_token.is_empty() {
-            self.field("Next page", &format!("--page-token {}", shell_words::quote(&page.next_page_token)));
+            self.field(
+                "Next page",
+                &format!("--page-token {}", shell_words::quote(&page.next_page_token)),
+            );
         }
     }
 }

@@ -46,39 +46,65 @@ struct Line {
 pub(super) fn named(reference: &str, settings: &Settings) -> Outcome<Option<Named>> {
     if let Some(name) = reference.strip_prefix('@') {
         let catalog = settings.catalog.clone().ok_or_else(|| {
-            Failure::usage(format!("{reference} is the name of an entry, and no catalog is named"))
-                .hint("say which: --catalog <host, url or file>, or ATTACHE_CATALOG")
+            Failure::usage(format!(
+                "{reference} is the name of an entry, and no catalog is named"
+            ))
+            .hint("say which: --catalog <host, url or file>, or ATTACHE_CATALOG")
         })?;
-        return Ok(Some(Named { catalog, name: name.to_owned() }));
+        return Ok(Some(Named {
+            catalog,
+            name: name.to_owned(),
+        }));
     }
     Ok(reference
         .split_once('#')
         .filter(|(_, name)| !name.is_empty())
-        .map(|(catalog, name)| Named { catalog: catalog.to_owned(), name: name.to_owned() }))
+        .map(|(catalog, name)| Named {
+            catalog: catalog.to_owned(),
+            name: name.to_owned(),
+        }))
 }
 
 /// The card of who is looked for: by its identifier, or else by the name that people see.
 pub(super) fn find(text: &str, place: &str, name: &str) -> Outcome<Entry> {
     let catalog: Catalog = serde_json::from_str(text)
         .map_err(|error| Failure::card_not_found(format!("{place} is no catalog: {error}")))?;
-    let agents: Vec<_> = catalog.entries.into_iter().filter(|one| one.kind == CARD).collect();
-    let listed = agents.iter().map(|one| format!("{} ({})", one.display_name, one.identifier));
+    let agents: Vec<_> = catalog
+        .entries
+        .into_iter()
+        .filter(|one| one.kind == CARD)
+        .collect();
+    let listed = agents
+        .iter()
+        .map(|one| format!("{} ({})", one.display_name, one.identifier));
     let listed: Vec<_> = listed.take(20).collect();
     let by_id = agents.iter().any(|one| one.identifier == name);
-    let is_it = |one: &Line| if by_id { one.identifier == name } else { one.display_name == name };
+    let is_it = |one: &Line| {
+        if by_id {
+            one.identifier == name
+        } else {
+            one.display_name == name
+        }
+    };
     let mut found: Vec<_> = agents.into_iter().filter(is_it).collect();
     let Some(line) = found.pop() else {
-        let failure = Failure::card_not_found(format!("the catalog at {place} has no agent {name}"));
+        let failure =
+            Failure::card_not_found(format!("the catalog at {place} has no agent {name}"));
         return Err(match listed.is_empty() {
             true => failure.hint("it has no agents at all"),
             false => failure.hint(format!("it has {}", listed.join(", "))),
         });
     };
     if !found.is_empty() {
-        let all = found.iter().chain([&line]).map(|one| one.identifier.as_str());
+        let all = found
+            .iter()
+            .chain([&line])
+            .map(|one| one.identifier.as_str());
         let all = all.collect::<Vec<_>>().join(", ");
-        return Err(Failure::usage(format!("the catalog at {place} has several agents {name}"))
-            .hint(format!("name one by its identifier: {all}")));
+        return Err(
+            Failure::usage(format!("the catalog at {place} has several agents {name}"))
+                .hint(format!("name one by its identifier: {all}")),
+        );
     }
     match (line.url, line.data) {
         (Some(url), _) => Ok(Entry::Url(url)),
@@ -108,7 +134,10 @@ mod tests {
         assert_eq!(find("Tides").unwrap(), Entry::Url("/a".to_owned()));
         assert_eq!(find("Inline").unwrap(), Entry::Data(json!({"name": "x"})));
         let several = find("Twin").unwrap_err();
-        assert!(several.exit == 2 && several.hint.as_deref().unwrap().contains("urn:b"), "{several:?}");
+        assert!(
+            several.exit == 2 && several.hint.as_deref().unwrap().contains("urn:b"),
+            "{several:?}"
+        );
         for nobody in ["Tool", "none"] {
             assert_eq!(find(nobody).unwrap_err().exit, 3, "{nobody}");
         }

@@ -16,9 +16,15 @@ pub(super) fn with(
     if !url.starts_with("https://") && !is_loopback(&host_of_url(url)) {
         return refused("--card-auth sends credentials over https:// alone, or on this machine");
     }
-    let params: Vec<_> = settings.service_params.iter().filter(|(name, _)| is_credential(name)).collect();
+    let params: Vec<_> = settings
+        .service_params
+        .iter()
+        .filter(|(name, _)| is_credential(name))
+        .collect();
     if settings.bearer.is_none() && params.is_empty() {
-        return refused("--card-auth has nothing to send: give --bearer, or --svc-param NAME:KEY for a key");
+        return refused(
+            "--card-auth has nothing to send: give --bearer, or --svc-param NAME:KEY for a key",
+        );
     }
     for (name, value) in params {
         builder = builder.header(name, value.expose())?;

@@ -29,12 +29,21 @@ struct Entry {
 
 impl KeptCards {
     pub(super) fn new(folder: &Path, version: &str) -> Self {
-        Self { folder: folder.join("cards"), version: version.to_owned() }
+        Self {
+            folder: folder.join("cards"),
+            version: version.to_owned(),
+        }
     }
 
     /// Readable, and another for every url: what is in the file decides.
     fn file(&self, url: &str) -> PathBuf {
-        let plain = |c: char| if c.is_ascii_alphanumeric() || ".-".contains(c) { c } else { '_' };
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() || ".-".contains(c) {
+                c
+            } else {
+                '_'
+            }
+        };
         let readable: String = url.chars().take(80).map(plain).collect();
         self.folder.join(format!(
             "{}-{:016x}.json",
@@ -61,7 +70,9 @@ impl KeptCards {
         }
         all.sort();
         let many = (all.len() + 1).saturating_sub(MAX_CARDS);
-        all.iter().take(many).try_for_each(|(_, path)| fs::remove_file(path))
+        all.iter()
+            .take(many)
+            .try_for_each(|(_, path)| fs::remove_file(path))
     }
 }
 
@@ -74,10 +85,20 @@ impl CardStore for KeptCards {
 
     fn put(&self, url: &str, card: KeptCard) {
         // Who works on an agent on this machine wants to see it as it is: it is asked, and says if nothing has changed.
-        let fresh_until =
-            if is_loopback(&host_of_url(url)) { Timestamp::default() } else { card.fresh_until };
-        let card = KeptCard { fresh_until, ..card };
-        let entry = Entry { url: url.to_owned(), version: self.version.clone(), card };
+        let fresh_until = if is_loopback(&host_of_url(url)) {
+            Timestamp::default()
+        } else {
+            card.fresh_until
+        };
+        let card = KeptCard {
+            fresh_until,
+            ..card
+        };
+        let entry = Entry {
+            url: url.to_owned(),
+            version: self.version.clone(),
+            card,
+        };
         // A card that is not kept is read again.
         let _ = self.write(url, &entry);
     }
@@ -86,7 +107,9 @@ impl CardStore for KeptCards {
 /// FNV-1a: the same on every machine, and no more than a name.
 fn hash(version: &str, url: &str) -> u64 {
     let bytes = version.bytes().chain([0]).chain(url.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -94,7 +117,12 @@ mod tests {
     use super::*;
 
     fn card(body: &str) -> KeptCard {
-        KeptCard { body: body.to_owned(), etag: None, last_modified: None, fresh_until: Timestamp::MAX }
+        KeptCard {
+            body: body.to_owned(),
+            etag: None,
+            last_modified: None,
+            fresh_until: Timestamp::MAX,
+        }
     }
 
     #[test]
@@ -104,10 +132,16 @@ mod tests {
         cards.put("https://a.example/x", card("a"));
         assert_eq!(cards.get("https://a.example/x"), Some(card("a")));
         assert_eq!(cards.get("https://a.example/y"), None);
-        assert_eq!(KeptCards::new(folder.path(), "0.3").get("https://a.example/x"), None);
+        assert_eq!(
+            KeptCards::new(folder.path(), "0.3").get("https://a.example/x"),
+            None
+        );
         cards.put("http://127.0.0.1:1/", card("b"));
         let kept = cards.get("http://127.0.0.1:1/").unwrap();
-        assert_eq!((kept.body.as_str(), kept.fresh_until), ("b", Timestamp::default()));
+        assert_eq!(
+            (kept.body.as_str(), kept.fresh_until),
+            ("b", Timestamp::default())
+        );
         std::fs::write(cards.file("https://a.example/x"), "spoilt").unwrap();
         assert_eq!(cards.get("https://a.example/x"), None);
     }

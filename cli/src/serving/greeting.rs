@@ -26,14 +26,25 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    pub(super) fn new(serving: &Serving, config: &Config, access: &Reloading, folder: Option<&Path>) -> Self {
+    pub(super) fn new(
+        serving: &Serving,
+        config: &Config,
+        access: &Reloading,
+        folder: Option<&Path>,
+    ) -> Self {
         let keeps = config.store.kind != StoreKind::Null;
-        let tries = serving.tries.iter().filter(|one| keeps || !one.needs_tasks()).copied().collect();
+        let tries = serving
+            .tries
+            .iter()
+            .filter(|one| keeps || !one.needs_tasks())
+            .copied()
+            .collect();
         let names = |agent: &attache::Served| (agent.name().to_owned(), agent.card().name.clone());
         // It may be one that nobody else vouches for.
         let vouched = config.server.tls_cert.iter();
-        let flags =
-            vouched.flat_map(|file| ["--ca".to_owned(), file.to_string_lossy().into_owned()]).collect();
+        let flags = vouched
+            .flat_map(|file| ["--ca".to_owned(), file.to_string_lossy().into_owned()])
+            .collect();
         Self {
             place: String::new(),
             url: String::new(),
@@ -71,17 +82,28 @@ impl Greeting {
         }
         writeln!(out, "Card: {}", tries::card(&self.url))?;
         writeln!(out, "Tasks: {}", self.place)?;
-        self.operators.map_or(Ok(()), |address| writeln!(out, "Operators: {address}"))?;
-        self.callers.as_ref().map_or(Ok(()), |callers| writeln!(out, "Callers: {callers}"))?;
+        self.operators
+            .map_or(Ok(()), |address| writeln!(out, "Operators: {address}"))?;
+        self.callers
+            .as_ref()
+            .map_or(Ok(()), |callers| writeln!(out, "Callers: {callers}"))?;
         if self.agents.len() > 1 {
             for (name, title) in &self.agents {
                 let reference = format!("{}#{title}", self.url);
                 let reference = shell_words::quote(&reference);
-                writeln!(out, "Agent {name}: {}agents/{name}/ (-a {reference})", self.url)?;
+                writeln!(
+                    out,
+                    "Agent {name}: {}agents/{name}/ (-a {reference})",
+                    self.url
+                )?;
             }
         }
         // Over TLS it is called by the name that its certificate has.
-        let called = if self.url.starts_with("https:") { &self.public } else { &self.url };
+        let called = if self.url.starts_with("https:") {
+            &self.public
+        } else {
+            &self.url
+        };
         for attempt in &self.tries {
             writeln!(out, "{}:", attempt.about())?;
             writeln!(out, "  {}", attempt.command(called, &self.flags))?;
@@ -99,8 +121,9 @@ fn callers(config: &Config, access: &Reloading, folder: Option<&Path>) -> Option
         (true, _) => None,
         (false, true) => Some(format!("anybody; those are known who show {shown}")),
         (false, false) if lets_in => Some(format!("those who show {shown}")),
-        (false, false) => {
-            Some(format!("nobody, since there are no keys; make one: {}", access::add_a_key(folder, "")))
-        }
+        (false, false) => Some(format!(
+            "nobody, since there are no keys; make one: {}",
+            access::add_a_key(folder, "")
+        )),
     }
 }

@@ -17,8 +17,10 @@ pub(super) async fn allowed(
     folder: Option<&Path>,
 ) -> anyhow::Result<Vec<SocketAddr>> {
     let named = &config.server.listen;
-    let addresses: Vec<_> =
-        tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?.collect();
+    let addresses: Vec<_> = tokio::net::lookup_host(named)
+        .await
+        .with_context(|| format!("cannot listen on {named}"))?
+        .collect();
     check(config, &addresses, asks, folder)?;
     Ok(addresses)
 }
@@ -35,7 +37,9 @@ pub(super) fn written(named: &str) -> anyhow::Result<Option<SocketAddr>> {
     let is_host = !host.is_empty() && !host.contains([':', '/', ' ', '[', ']']);
     match is_host && port.parse::<u16>().is_ok() {
         true => Ok(None),
-        false => bail!("cannot listen on {named}: write an address and a port, such as 127.0.0.1:41241"),
+        false => {
+            bail!("cannot listen on {named}: write an address and a port, such as 127.0.0.1:41241")
+        }
     }
 }
 
@@ -53,10 +57,14 @@ pub(super) fn check(
     }
     match (section.allow_anonymous, asks) {
         (true, false) => {
-            eprintln!("warning: whoever reaches {named} may use the agent: nobody is asked who they are")
+            eprintln!(
+                "warning: whoever reaches {named} may use the agent: nobody is asked who they are"
+            )
         }
         (true, true) => {
-            eprintln!("warning: whoever reaches {named} may use the agent: nobody has to say who they are")
+            eprintln!(
+                "warning: whoever reaches {named} may use the agent: nobody has to say who they are"
+            )
         }
         (false, true) => {}
         (false, false) => bail!(
@@ -65,7 +73,10 @@ pub(super) fn check(
             access::add_a_key(folder, "")
         ),
     }
-    let is_in_front = section.public_url.as_ref().is_some_and(|url| url.starts_with("https://"));
+    let is_in_front = section
+        .public_url
+        .as_ref()
+        .is_some_and(|url| url.starts_with("https://"));
     if asks && section.tls_cert.is_none() && !is_in_front {
         eprintln!(
             "warning: what callers show travels to {named} in the clear; serve over TLS: --tls-cert and --tls-key, or, \
@@ -77,10 +88,15 @@ pub(super) fn check(
 
 /// The address for operators, if there is to be one. Their keys do not travel in the clear unless that is said.
 pub(super) async fn for_operators(section: &ServerSection) -> anyhow::Result<Option<SocketAddr>> {
-    let Some(named) = &section.admin_listen else { return Ok(None) };
-    let mut addresses =
-        tokio::net::lookup_host(named).await.with_context(|| format!("cannot listen on {named}"))?;
-    let address = addresses.next().with_context(|| format!("{named} is no address"))?;
+    let Some(named) = &section.admin_listen else {
+        return Ok(None);
+    };
+    let mut addresses = tokio::net::lookup_host(named)
+        .await
+        .with_context(|| format!("cannot listen on {named}"))?;
+    let address = addresses
+        .next()
+        .with_context(|| format!("{named} is no address"))?;
     check_operators(section, address)?;
     Ok(Some(address))
 }
@@ -108,9 +124,13 @@ fn is_loopback(ip: IpAddr) -> bool {
 
 /// Says why, and what to type.
 pub(super) fn cannot_listen(address: &str, error: attache::Error) -> anyhow::Error {
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<io::Error>());
     if cause.is_some_and(|cause| cause.kind() == io::ErrorKind::AddrInUse) {
-        let host = address.rsplit_once(':').map_or("127.0.0.1", |(host, _)| host);
+        let host = address
+            .rsplit_once(':')
+            .map_or("127.0.0.1", |(host, _)| host);
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         let again = elsewhere(words, host);
         return anyhow::anyhow!(
@@ -145,10 +165,22 @@ mod tests {
 
     #[test]
     fn the_command_to_type_is_the_one_that_was_typed() {
-        let again = |typed: &[&str]| elsewhere(typed.iter().map(|&word| word.to_owned()), "localhost");
-        assert_eq!(again(&["attache", "demo"]), "attache demo --listen localhost:0");
+        let again =
+            |typed: &[&str]| elsewhere(typed.iter().map(|&word| word.to_owned()), "localhost");
         assert_eq!(
-            again(&["./my attache", "serve", "--listen", "x:1", "--exec", "wc -w", "--listen=x:1"]),
+            again(&["attache", "demo"]),
+            "attache demo --listen localhost:0"
+        );
+        assert_eq!(
+            again(&[
+                "./my attache",
+                "serve",
+                "--listen",
+                "x:1",
+                "--exec",
+                "wc -w",
+                "--listen=x:1"
+            ]),
             "'./my attache' serve --exec 'wc -w' --listen localhost:0"
         );
     }

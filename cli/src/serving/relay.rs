@@ -28,7 +28,13 @@ impl Relay {
     /// Listens on the first of these addresses that it can.
     pub(super) async fn bind(addresses: &[SocketAddr], faults: Vec<Fault>) -> io::Result<Self> {
         let listener = TcpListener::bind(addresses).await?;
-        Ok(Self { listener, faults: faults.into_iter().map(|fault| (fault, AtomicUsize::new(0))).collect() })
+        Ok(Self {
+            listener,
+            faults: faults
+                .into_iter()
+                .map(|fault| (fault, AtomicUsize::new(0)))
+                .collect(),
+        })
     }
 
     pub(super) fn url(&self) -> io::Result<String> {
@@ -71,7 +77,8 @@ async fn pass(
         sleep(delay).await;
     }
     if let Some(status) = fault.status {
-        let answer = format!("HTTP/1.1 {status} Mocked\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let answer =
+            format!("HTTP/1.1 {status} Mocked\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         return client.write_all(answer.as_bytes()).await;
     }
     let mut upstream = TcpStream::connect(mock).await?;
@@ -101,25 +108,35 @@ async fn read_request(client: &mut TcpStream, request: &mut Vec<u8>) -> io::Resu
 
 /// Head and body of a message, once the head is whole.
 fn parts(message: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = message.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let end = message
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")?;
     Some((&message[..end], &message[end + 4..]))
 }
 
 fn content_length(head: &[u8]) -> usize {
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
     length.unwrap_or(0)
 }
 
 /// What goes wrong with this one, if anything does.
 fn fault_for(request: &[u8], faults: &[(Fault, AtomicUsize)]) -> Fault {
-    let body = parts(request).map(|(_, body)| String::from_utf8_lossy(body)).unwrap_or_default();
-    let fits = faults.iter().filter(|(fault, _)| !body.is_empty() && body.contains(&fault.contains));
+    let body = parts(request)
+        .map(|(_, body)| String::from_utf8_lossy(body))
+        .unwrap_or_default();
+    let fits = faults
+        .iter()
+        .filter(|(fault, _)| !body.is_empty() && body.contains(&fault.contains));
     let mut due = fits.filter(|(fault, met)| {
         let before = met.fetch_add(1, Ordering::Relaxed);
         fault.times.is_none_or(|times| before < times)
     });
-    due.next().map(|(fault, _)| fault.clone()).unwrap_or_default()
+    due.next()
+        .map(|(fault, _)| fault.clone())
+        .unwrap_or_default()
 }
 
 /// The same request in a version that ends an answer by closing.
@@ -148,11 +165,17 @@ async fn spoil(mock: &mut TcpStream, client: &mut TcpStream, fault: &Fault) -> i
     };
     let head = String::from_utf8_lossy(&answer[..body_at]).into_owned();
     let streams = head.to_ascii_lowercase().contains("text/event-stream");
-    client.write_all(head_without_length(&head).as_bytes()).await?;
+    client
+        .write_all(head_without_length(&head).as_bytes())
+        .await?;
     let mut left = fault.cut_after.unwrap_or(usize::MAX);
     let mut waiting = answer.split_off(body_at + 4);
     loop {
-        let pieces = if streams { whole_events(&mut waiting) } else { Vec::new() };
+        let pieces = if streams {
+            whole_events(&mut waiting)
+        } else {
+            Vec::new()
+        };
         for piece in spoilt(pieces, fault) {
             if !send(client, &piece, &mut left).await? {
                 return Ok(());
@@ -175,9 +198,14 @@ async fn spoil(mock: &mut TcpStream, client: &mut TcpStream, fault: &Fault) -> i
 
 /// The head of an answer that ends when the connection does.
 fn head_without_length(head: &str) -> String {
-    let kept = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
+    let kept = head
+        .lines()
+        .filter(|line| !line.to_ascii_lowercase().starts_with("content-length:"));
     let kept = kept.filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
-    let head = kept.collect::<Vec<_>>().join("\r\n").replacen("HTTP/1.0", "HTTP/1.1", 1);
+    let head = kept
+        .collect::<Vec<_>>()
+        .join("\r\n")
+        .replacen("HTTP/1.0", "HTTP/1.1", 1);
     format!("{head}\r\nConnection: close\r\n\r\n")
 }
 
@@ -208,7 +236,10 @@ fn spoilt(mut pieces: Vec<Vec<u8>>, fault: &Fault) -> Vec<Vec<u8>> {
         }
     }
     if fault.duplicate {
-        pieces = pieces.into_iter().flat_map(|piece| [piece.clone(), piece]).collect();
+        pieces = pieces
+            .into_iter()
+            .flat_map(|piece| [piece.clone(), piece])
+            .collect();
     }
     if fault.swap {
         pieces.chunks_mut(2).for_each(<[_]>::reverse);
@@ -228,28 +259,66 @@ mod tests {
             garble: true,
             ..Fault::default()
         };
-        let faults =
-            [(fault("cut", Some(1)), AtomicUsize::new(0)), (fault("always", None), AtomicUsize::new(0))];
-        let met = |body: &str| fault_for(format!("POST / HTTP/1.1\r\n\r\n{body}").as_bytes(), &faults).garble;
+        let faults = [
+            (fault("cut", Some(1)), AtomicUsize::new(0)),
+            (fault("always", None), AtomicUsize::new(0)),
+        ];
+        let met = |body: &str| {
+            fault_for(format!("POST / HTTP/1.1\r\n\r\n{body}").as_bytes(), &faults).garble
+        };
         assert_eq!(
-            [met("cut"), met("cut"), met("always"), met("always"), met("else"), met("")],
+            [
+                met("cut"),
+                met("cut"),
+                met("always"),
+                met("always"),
+                met("else"),
+                met("")
+            ],
             [true, false, true, true, false, false]
         );
     }
 
     #[test]
     fn events_are_spoilt_one_by_one() {
-        let events = || vec![b"data: {1}\n\n".to_vec(), b"data: {2}\n\n".to_vec(), b"data: {3}\n\n".to_vec()];
+        let events = || {
+            vec![
+                b"data: {1}\n\n".to_vec(),
+                b"data: {2}\n\n".to_vec(),
+                b"data: {3}\n\n".to_vec(),
+            ]
+        };
         let text = |fault: Fault| {
             String::from_utf8(spoilt(events(), &fault).concat())
                 .unwrap()
                 .replace("data: ", "")
                 .replace("\n\n", " ")
         };
-        assert_eq!(text(Fault { duplicate: true, ..Fault::default() }), "{1} {1} {2} {2} {3} {3} ");
-        assert_eq!(text(Fault { swap: true, ..Fault::default() }), "{2} {1} {3} ");
-        assert_eq!(text(Fault { garble: true, ..Fault::default() }), "{{1} {{2} {{3} ");
+        assert_eq!(
+            text(Fault {
+                duplicate: true,
+                ..Fault::default()
+            }),
+            "{1} {1} {2} {2} {3} {3} "
+        );
+        assert_eq!(
+            text(Fault {
+                swap: true,
+                ..Fault::default()
+            }),
+            "{2} {1} {3} "
+        );
+        assert_eq!(
+            text(Fault {
+                garble: true,
+                ..Fault::default()
+            }),
+            "{{1} {{2} {{3} "
+        );
         let mut waiting = b"a\n\nb\n\nc".to_vec();
-        assert_eq!((whole_events(&mut waiting).len(), waiting), (2, b"c".to_vec()));
+        assert_eq!(
+            (whole_events(&mut waiting).len(), waiting),
+            (2, b"c".to_vec())
+        );
     }
 }

@@ -30,7 +30,14 @@ impl Reload {
         (folder, addresses): (Option<PathBuf>, Vec<SocketAddr>),
     ) -> Self {
         let running = OnceLock::new();
-        Self { again, fixed: config.fixed(), folder, addresses, access: Mutex::new(access), running }
+        Self {
+            again,
+            fixed: config.fixed(),
+            folder,
+            addresses,
+            access: Mutex::new(access),
+            running,
+        }
     }
 
     /// From now on there is somebody to tell.
@@ -40,7 +47,10 @@ impl Reload {
 
     /// Keys and certificates.
     pub(super) fn keys(&self) -> anyhow::Result<()> {
-        self.access.lock().unwrap_or_else(PoisonError::into_inner).reload()
+        self.access
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .reload()
     }
 
     /// Keys and certificates, and the configuration file if there is one. Says in the log what came of it, and gives what is to
@@ -57,11 +67,17 @@ impl Reload {
             }
             Ok(later) => {
                 let later = later.join(", ");
-                tracing::warn!(restart_for = later, "reloaded, but for what needs a restart");
+                tracing::warn!(
+                    restart_for = later,
+                    "reloaded, but for what needs a restart"
+                );
                 Ok(format!("these need a restart: {later}"))
             }
             Err(error) => {
-                tracing::error!(why = format!("{error:#}"), "not reloaded: everything is as it was");
+                tracing::error!(
+                    why = format!("{error:#}"),
+                    "not reloaded: everything is as it was"
+                );
                 Err(error)
             }
         }
@@ -69,14 +85,22 @@ impl Reload {
 
     /// Takes a configuration in whole, or nothing of it; gives the keys of what waits for a restart.
     fn configuration(&self, again: &Again) -> anyhow::Result<Vec<String>> {
-        let running = self.running.get().context("the server has not begun to serve")?;
+        let running = self
+            .running
+            .get()
+            .context("the server has not begun to serve")?;
         let mut access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, agents) = again()?;
         if agents.is_empty() {
             bail!("there is no agent left to serve");
         }
         let fresh = access.again(&config, self.folder.as_deref())?;
-        listen::check(&config, &self.addresses, fresh.asks(&config), self.folder.as_deref())?;
+        listen::check(
+            &config,
+            &self.addresses,
+            fresh.asks(&config),
+            self.folder.as_deref(),
+        )?;
         running.replace(described(agents, &config, &fresh)?)?;
         *access = fresh;
         Ok(self.fixed.differs(&config.fixed()))

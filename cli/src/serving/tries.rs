@@ -18,22 +18,34 @@ enum What {
 impl Try {
     /// Says a text to the agent.
     pub(crate) const fn say(about: &'static str, text: &'static str) -> Self {
-        Self { about, what: What::Say(text) }
+        Self {
+            about,
+            what: What::Say(text),
+        }
     }
 
     /// Says a text to the agent, and follows what happens.
     pub(crate) const fn stream(about: &'static str, text: &'static str) -> Self {
-        Self { about, what: What::Stream(text) }
+        Self {
+            about,
+            what: What::Stream(text),
+        }
     }
 
     /// Lists tasks.
     pub(crate) const fn tasks(about: &'static str) -> Self {
-        Self { about, what: What::Tasks }
+        Self {
+            about,
+            what: What::Tasks,
+        }
     }
 
     /// Shows the card.
     pub(crate) const fn card(about: &'static str) -> Self {
-        Self { about, what: What::Card }
+        Self {
+            about,
+            what: What::Card,
+        }
     }
 
     /// What it is good for.
@@ -49,8 +61,10 @@ impl Try {
     /// The command, for the agent at a URL; `flags` go along.
     pub(super) fn command(&self, url: &str, flags: &[String]) -> String {
         let program = std::env::args_os().next();
-        let program =
-            program.map_or_else(|| "attache".to_owned(), |word| word.to_string_lossy().into_owned());
+        let program = program.map_or_else(
+            || "attache".to_owned(),
+            |word| word.to_string_lossy().into_owned(),
+        );
         let (verb, more): (&[&str], &[&str]) = match &self.what {
             What::Say(text) => (&["send"], &[*text]),
             What::Stream(text) => (&["send"], &["--stream", *text]),

@@ -1,6 +1,8 @@
 //! Credentials go where the card says, and only to whom they belong.
 
-use attache::model::{AgentCard, AgentInterface, ApiKeySecurityScheme, Binding, Secret, SecurityScheme};
+use attache::model::{
+    AgentCard, AgentInterface, ApiKeySecurityScheme, Binding, Secret, SecurityScheme,
+};
 use attache::{ApiKey, Bearer, Client, MutualTls};
 
 use super::Found;
@@ -29,15 +31,29 @@ pub(super) fn attach(
         );
     }
     let trusted = is_trusted(found, interface, settings, credential, out);
-    for (name, value) in settings.service_params.iter().filter(|(name, _)| trusted || !is_credential(name)) {
+    for (name, value) in settings
+        .service_params
+        .iter()
+        .filter(|(name, _)| trusted || !is_credential(name))
+    {
         client = client.with_header(name, value.expose()).map_err(refused)?;
     }
-    let mut supplied = trusted && settings.service_params.iter().any(|(name, _)| is_credential(name));
+    let mut supplied = trusted
+        && settings
+            .service_params
+            .iter()
+            .any(|(name, _)| is_credential(name));
     // Whether a credential may go over plain http was decided above, aloud.
-    client = client.with_card(found.card.clone()).with_plain_http_credentials();
+    client = client
+        .with_card(found.card.clone())
+        .with_plain_http_credentials();
     if settings.cert.is_some() {
         client = client.with_credentials(MutualTls);
-        supplied |= found.card.security_schemes.values().any(|it| matches!(it, SecurityScheme::MutualTls(_)));
+        supplied |= found
+            .card
+            .security_schemes
+            .values()
+            .any(|it| matches!(it, SecurityScheme::MutualTls(_)));
     }
     if let Some(token) = settings.bearer.as_ref().filter(|_| trusted) {
         client = client.with_credentials(Bearer::new(token.clone()));
@@ -53,9 +69,9 @@ pub(super) fn attach(
                 client = with_key(client, place, key, interface, &found.card).map_err(refused)?;
                 supplied = true;
             }
-            None => {
-                out.warn("the API key was not sent: the card says nowhere where it goes; use --svc-param")
-            }
+            None => out.warn(
+                "the API key was not sent: the card says nowhere where it goes; use --svc-param",
+            ),
         }
     }
     if !supplied && is_needed(&found.card) {
@@ -71,16 +87,23 @@ fn logins(found: &Found, settings: &Settings) -> Outcome<Vec<(Logins, Login)>> {
     };
     let host = credentials_host(found);
     let mut logins = store.read()?;
-    logins.retain(|login| login.host == host && found.card.security_schemes.contains_key(&login.scheme));
-    Ok(logins.into_iter().map(|login| (store.clone(), login)).collect())
+    logins.retain(|login| {
+        login.host == host && found.card.security_schemes.contains_key(&login.scheme)
+    });
+    Ok(logins
+        .into_iter()
+        .map(|login| (store.clone(), login))
+        .collect())
 }
 
 /// Where the card wants the key.
 fn place_of_key(card: &AgentCard) -> Option<&ApiKeySecurityScheme> {
-    card.security_schemes.values().find_map(|scheme| match scheme {
-        SecurityScheme::ApiKey(key) => Some(key),
-        _ => None,
-    })
+    card.security_schemes
+        .values()
+        .find_map(|scheme| match scheme {
+            SecurityScheme::ApiKey(key) => Some(key),
+            _ => None,
+        })
 }
 
 /// The key goes where the requirement says that is chosen, or to where it could go if none is required.
@@ -99,12 +122,17 @@ fn with_key(
             _ => client.with_header(&name.to_ascii_lowercase(), key.expose()),
         };
     }
-    Ok(client.with_credentials(match (place.location.as_str(), card.security_requirements.is_empty()) {
-        ("query", true) => ApiKey::query(name, value),
-        ("cookie", true) => ApiKey::cookie(name, value),
-        ("header", true) => ApiKey::header(name, value),
-        _ => ApiKey::new(value),
-    }))
+    Ok(client.with_credentials(
+        match (
+            place.location.as_str(),
+            card.security_requirements.is_empty(),
+        ) {
+            ("query", true) => ApiKey::query(name, value),
+            ("cookie", true) => ApiKey::cookie(name, value),
+            ("header", true) => ApiKey::header(name, value),
+            _ => ApiKey::new(value),
+        },
+    ))
 }
 
 /// Whether the card asks for credentials in every case.
@@ -115,18 +143,24 @@ fn is_needed(card: &AgentCard) -> bool {
 
 fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
     let names: Vec<_> = card.security_schemes.keys().map(String::as_str).collect();
-    let failure =
-        Failure::credentials_missing(format!("the agent wants credentials: {}", names.join(" or ")));
+    let failure = Failure::credentials_missing(format!(
+        "the agent wants credentials: {}",
+        names.join(" or ")
+    ));
     if settings.has_credential() && !trusted {
-        return failure
-            .hint("they were kept back, as the interface is on another host: allow it with --allow-host");
+        return failure.hint(
+            "they were kept back, as the interface is on another host: allow it with --allow-host",
+        );
     }
     let mut ways: Vec<_> = card.security_schemes.values().map(way_in).collect();
     ways.sort_unstable();
     ways.dedup();
     match ways.is_empty() {
         true => failure.hint("set A2ACLI_BEARER or A2ACLI_API_KEY"),
-        false => failure.hint(format!("{}; attache card get says what it takes", ways.join(", or "))),
+        false => failure.hint(format!(
+            "{}; attache card get says what it takes",
+            ways.join(", or ")
+        )),
     }
 }
 
@@ -134,9 +168,13 @@ fn missing(card: &AgentCard, settings: &Settings, trusted: bool) -> Failure {
 fn way_in(scheme: &SecurityScheme) -> &'static str {
     match scheme {
         SecurityScheme::ApiKey(_) => "set A2ACLI_API_KEY",
-        SecurityScheme::HttpAuth(http) if http.scheme.eq_ignore_ascii_case("bearer") => "set A2ACLI_BEARER",
+        SecurityScheme::HttpAuth(http) if http.scheme.eq_ignore_ascii_case("bearer") => {
+            "set A2ACLI_BEARER"
+        }
         SecurityScheme::HttpAuth(_) => "give the header with --svc-param Authorization:<value>",
-        SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => "log in with attache auth login",
+        SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_) => {
+            "log in with attache auth login"
+        }
         SecurityScheme::MutualTls(_) => "show a certificate with --cert and --key",
     }
 }
@@ -169,15 +207,26 @@ fn target(interface: &AgentInterface) -> String {
 fn warn(interface: &AgentInterface, settings: &Settings, credential: bool, out: &mut Output) {
     let to = target(interface);
     if credential && interface.url.starts_with("http://") && !is_loopback(&to) {
-        out.warn(&format!("A CREDENTIAL IS SENT WITHOUT TLS to {to}: anybody on the way can take it"));
+        out.warn(&format!(
+            "A CREDENTIAL IS SENT WITHOUT TLS to {to}: anybody on the way can take it"
+        ));
     }
     for name in ["agent-card", "insecure"] {
-        if let (true, Some(Source::File { path, found: true, .. })) = (credential, settings.source(name)) {
+        if let (
+            true,
+            Some(Source::File {
+                path, found: true, ..
+            }),
+        ) = (credential, settings.source(name))
+        {
             let own = ["bearer", "api-key", "svc-param"].iter().any(|credential| {
                 matches!(settings.source(credential), Some(Source::File { path: from, .. }) if from == path)
             });
             if !own {
-                out.warn(&format!("{name} comes from {}, the credential from elsewhere", path.display()));
+                out.warn(&format!(
+                    "{name} comes from {}, the credential from elsewhere",
+                    path.display()
+                ));
             }
         }
     }

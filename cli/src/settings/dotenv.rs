@@ -29,7 +29,10 @@ impl Dotenv {
             let key = key.trim();
             ours(key).then(|| (key.to_owned(), unquoted(value.trim()), at))
         });
-        Self { path: path.to_owned(), entries: entries.collect() }
+        Self {
+            path: path.to_owned(),
+            entries: entries.collect(),
+        }
     }
 
     /// The value of a key and its line; the last one counts.
@@ -47,7 +50,12 @@ fn unquoted(value: &str) -> String {
         }
     }
     // A comment needs a space before it: a url may have a fragment.
-    value.split(" #").next().unwrap_or_default().trim_end().to_owned()
+    value
+        .split(" #")
+        .next()
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned()
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ pub(crate) fn parse(text: &str) -> Option<Duration> {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
-        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let letters = rest
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(rest.len());
         let unit = match &rest[..letters] {
             "ms" => 0.001,
             "s" => 1.0,
@@ -32,9 +34,14 @@ mod tests {
 
     #[test]
     fn task_poll_002_durations_are_read_in_every_spelling() {
-        for (text, millis) in
-            [("500ms", 500), ("2s", 2000), ("1m30s", 90_000), ("1h", 3_600_000), ("3", 3000), ("0.5", 500)]
-        {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("2s", 2000),
+            ("1m30s", 90_000),
+            ("1h", 3_600_000),
+            ("3", 3000),
+            ("0.5", 500),
+        ] {
             assert_eq!(parse(text), Some(Duration::from_millis(millis)), "{text}");
         }
         for text in ["", "s", "2x", "-1", "1s2", "2 s", "nan", "1e400"] {

@@ -11,33 +11,113 @@ use crate::failure::{Failure, Outcome};
 /// What can be set, in the order it is shown.
 const SPECS: &[Spec] = &[
     Spec::of("agent-card"),
-    Spec { default: Some("text"), ..Spec::of("output") },
-    Spec { variable: None, default: Some("false"), ..Spec::of("stream") },
-    Spec { default: Some("false"), ..Spec::of("async") },
-    Spec { default: Some("true for send, false for task get"), ..Spec::of("wait") },
-    Spec { default: Some("2s"), ..Spec::of("poll-interval") },
-    Spec { default: Some("none"), ..Spec::of("timeout") },
+    Spec {
+        default: Some("text"),
+        ..Spec::of("output")
+    },
+    Spec {
+        variable: None,
+        default: Some("false"),
+        ..Spec::of("stream")
+    },
+    Spec {
+        default: Some("false"),
+        ..Spec::of("async")
+    },
+    Spec {
+        default: Some("true for send, false for task get"),
+        ..Spec::of("wait")
+    },
+    Spec {
+        default: Some("2s"),
+        ..Spec::of("poll-interval")
+    },
+    Spec {
+        default: Some("none"),
+        ..Spec::of("timeout")
+    },
     Spec::of("task-id"),
     Spec::of("context-id"),
-    Spec { many: Some(','), default: Some("the order of the card"), ..Spec::of("transport") },
-    Spec { default: Some("the highest both speak, from 1.0 up"), ..Spec::of("a2a-version") },
-    Spec { secret: true, ..Spec::of("bearer") },
-    Spec { secret: true, ..Spec::of("api-key") },
-    Spec { secret: true, many: Some('\n'), ..Spec::of("svc-param") },
+    Spec {
+        many: Some(','),
+        default: Some("the order of the card"),
+        ..Spec::of("transport")
+    },
+    Spec {
+        default: Some("the highest both speak, from 1.0 up"),
+        ..Spec::of("a2a-version")
+    },
+    Spec {
+        secret: true,
+        ..Spec::of("bearer")
+    },
+    Spec {
+        secret: true,
+        ..Spec::of("api-key")
+    },
+    Spec {
+        secret: true,
+        many: Some('\n'),
+        ..Spec::of("svc-param")
+    },
     Spec::of("metadata"),
-    Spec { default: Some("false"), ..Spec::of("insecure") },
-    Spec { default: Some("false"), ..Spec::of("verbose") },
-    Spec { default: Some("false"), ..Spec::of("debug") },
-    Spec { variable: Some("ATTACHE_"), many: Some(','), ..Spec::of("extension") },
-    Spec { variable: Some("ATTACHE_"), many: Some(','), ..Spec::of("allow-host") },
-    Spec { variable: Some("ATTACHE_"), default: Some("false"), ..Spec::of("card-auth") },
-    Spec { variable: Some("ATTACHE_"), ..Spec::of("catalog") },
-    Spec { variable: Some("ATTACHE_"), default: Some("false"), ..Spec::of("no-cache") },
-    Spec { variable: Some("ATTACHE_"), ..Spec::of("jwks") },
-    Spec { variable: Some("ATTACHE_"), default: Some("false"), ..Spec::of("require-signature") },
-    Spec { variable: Some("ATTACHE_"), ..Spec::of("ca") },
-    Spec { variable: Some("ATTACHE_"), ..Spec::of("cert") },
-    Spec { variable: Some("ATTACHE_"), ..Spec::of("key") },
+    Spec {
+        default: Some("false"),
+        ..Spec::of("insecure")
+    },
+    Spec {
+        default: Some("false"),
+        ..Spec::of("verbose")
+    },
+    Spec {
+        default: Some("false"),
+        ..Spec::of("debug")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        many: Some(','),
+        ..Spec::of("extension")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        many: Some(','),
+        ..Spec::of("allow-host")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        default: Some("false"),
+        ..Spec::of("card-auth")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        ..Spec::of("catalog")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        default: Some("false"),
+        ..Spec::of("no-cache")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        ..Spec::of("jwks")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        default: Some("false"),
+        ..Spec::of("require-signature")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        ..Spec::of("ca")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        ..Spec::of("cert")
+    },
+    Spec {
+        variable: Some("ATTACHE_"),
+        ..Spec::of("key")
+    },
 ];
 
 struct Spec {
@@ -52,17 +132,31 @@ struct Spec {
 
 impl Spec {
     const fn of(name: &'static str) -> Self {
-        Self { name, variable: Some("A2ACLI_"), many: None, secret: false, default: None }
+        Self {
+            name,
+            variable: Some("A2ACLI_"),
+            many: None,
+            secret: false,
+            default: None,
+        }
     }
 
     fn variable(&self) -> Option<String> {
-        Some(format!("{}{}", self.variable?, self.name.to_ascii_uppercase().replace('-', "_")))
+        Some(format!(
+            "{}{}",
+            self.variable?,
+            self.name.to_ascii_uppercase().replace('-', "_")
+        ))
     }
 
     fn split(&self, value: &str) -> Vec<String> {
         match self.many {
             None => vec![value.to_owned()],
-            Some(by) => value.split(by).map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect(),
+            Some(by) => value
+                .split(by)
+                .map(|it| it.trim().to_owned())
+                .filter(|it| !it.is_empty())
+                .collect(),
         }
     }
 }
@@ -109,8 +203,15 @@ impl Setting {
     }
 
     pub(crate) fn refuse(&self, rule: &str) -> Failure {
-        let what = if self.secret { String::new() } else { format!(" `{}`", self.text()) };
-        Failure::usage(format!("{}{what} {rule}", self.origin().unwrap_or_else(|| self.name.to_owned())))
+        let what = if self.secret {
+            String::new()
+        } else {
+            format!(" `{}`", self.text())
+        };
+        Failure::usage(format!(
+            "{}{what} {rule}",
+            self.origin().unwrap_or_else(|| self.name.to_owned())
+        ))
     }
 
     /// The flag, the variable, or the file and line it comes from.
@@ -153,24 +254,44 @@ impl Sources {
     /// Reads the variables and files of this process.
     pub(crate) fn of_process(config: Option<&str>) -> Outcome<Self> {
         let ours = |name: &str| name.starts_with("A2ACLI_") || name.starts_with("ATTACHE_");
-        let env = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+        let env =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
         let env = env.filter(|(name, _)| ours(name));
-        let env = env.map(|(name, value)| (name, value.to_string_lossy().into_owned())).collect();
+        let env = env
+            .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+            .collect();
         let folder = directory("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("a2a-cli"));
         let cache = directory("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("a2a-cli"));
         let local = match config {
             Some(path) => Some(named(Path::new(path))?),
             None => nearest()?,
         };
-        let global = folder.as_ref().map(|folder| read(&folder.join(".env"))).transpose()?.flatten();
-        Ok(Self { env, local, named: config.is_some(), global, folder, cache })
+        let global = folder
+            .as_ref()
+            .map(|folder| read(&folder.join(".env")))
+            .transpose()?
+            .flatten();
+        Ok(Self {
+            env,
+            local,
+            named: config.is_some(),
+            global,
+            folder,
+            cache,
+        })
     }
 
     /// Every setting, with its value and where that comes from.
     pub(crate) fn resolve(&self, common: &Common) -> Vec<Setting> {
         let agent = self.find(&SPECS[0], common, None);
-        let of_agent = agent.values.first().and_then(|reference| self.file_of(reference));
-        SPECS.iter().map(|spec| self.find(spec, common, of_agent.as_ref())).collect()
+        let of_agent = agent
+            .values
+            .first()
+            .and_then(|reference| self.file_of(reference));
+        SPECS
+            .iter()
+            .map(|spec| self.find(spec, common, of_agent.as_ref()))
+            .collect()
     }
 
     fn find(&self, spec: &Spec, common: &Common, of_agent: Option<&Dotenv>) -> Setting {
@@ -185,14 +306,30 @@ impl Sources {
         if !typed.is_empty() {
             return setting(typed, Source::Flag);
         }
-        let Some(variable) = spec.variable() else { return setting(Vec::new(), Source::Default) };
+        let Some(variable) = spec.variable() else {
+            return setting(Vec::new(), Source::Default);
+        };
         if let Some(value) = self.env.get(&variable) {
             return setting(spec.split(value), Source::Env(variable));
         }
-        let files = [(self.local.as_ref(), !self.named), (of_agent, false), (self.global.as_ref(), false)];
-        for (file, found) in files.into_iter().filter_map(|(file, found)| Some((file?, found))) {
+        let files = [
+            (self.local.as_ref(), !self.named),
+            (of_agent, false),
+            (self.global.as_ref(), false),
+        ];
+        for (file, found) in files
+            .into_iter()
+            .filter_map(|(file, found)| Some((file?, found)))
+        {
             if let Some((value, line)) = file.get(&variable) {
-                return setting(spec.split(value), Source::File { path: file.path.clone(), line, found });
+                return setting(
+                    spec.split(value),
+                    Source::File {
+                        path: file.path.clone(),
+                        line,
+                        found,
+                    },
+                );
             }
         }
         setting(Vec::new(), Source::Default)
@@ -200,15 +337,31 @@ impl Sources {
 
     /// Settings for one agent alone, by its host.
     fn file_of(&self, reference: &str) -> Option<Dotenv> {
-        let rest = reference.split_once("://").map_or(reference, |(_, rest)| rest);
-        let host =
-            rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty() && !host.starts_with('.'))?;
-        read(&self.folder.as_ref()?.join("agents").join(format!("{}.env", host.replace(':', "_")))).ok()?
+        let rest = reference
+            .split_once("://")
+            .map_or(reference, |(_, rest)| rest);
+        let host = rest
+            .split(['/', '?', '#'])
+            .next()
+            .filter(|host| !host.is_empty() && !host.starts_with('.'))?;
+        read(
+            &self
+                .folder
+                .as_ref()?
+                .join("agents")
+                .join(format!("{}.env", host.replace(':', "_"))),
+        )
+        .ok()?
     }
 }
 
 fn named(path: &Path) -> Outcome<Dotenv> {
-    read(path)?.ok_or_else(|| Failure::usage(format!("--config {}: there is no such file", path.display())))
+    read(path)?.ok_or_else(|| {
+        Failure::usage(format!(
+            "--config {}: there is no such file",
+            path.display()
+        ))
+    })
 }
 
 fn read(path: &Path) -> Outcome<Option<Dotenv>> {
@@ -218,7 +371,9 @@ fn read(path: &Path) -> Outcome<Option<Dotenv>> {
 
 /// The nearest `.env`, from the working directory up.
 fn nearest() -> Outcome<Option<Dotenv>> {
-    let Ok(here) = std::env::current_dir() else { return Ok(None) };
+    let Ok(here) = std::env::current_dir() else {
+        return Ok(None);
+    };
     for folder in here.ancestors() {
         let path = folder.join(".env");
         if path.is_file() {
@@ -230,6 +385,12 @@ fn nearest() -> Outcome<Option<Dotenv>> {
 
 /// A directory of the user: the one that is set, or the usual one.
 fn directory(variable: &str, usual: &str) -> Option<PathBuf> {
-    let from = |name: &str| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
-    from(variable).filter(|path| path.is_absolute()).or_else(|| Some(from("HOME")?.join(usual)))
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .filter(|it| !it.is_empty())
+            .map(PathBuf::from)
+    };
+    from(variable)
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(from("HOME")?.join(usual)))
 }

@@ -41,7 +41,9 @@ impl<E: SpanExporter> SpanExporter for Renamed<E> {
 
 fn name(ours: &str, kind: &SpanKind) -> Option<&'static str> {
     match (ours, kind) {
-        ("a2a.SendMessage" | "a2a.SendStreamingMessage", SpanKind::Server) => Some("kaos.task.submit"),
+        ("a2a.SendMessage" | "a2a.SendStreamingMessage", SpanKind::Server) => {
+            Some("kaos.task.submit")
+        }
         ("a2a.turn", _) => Some("kaos.task.execute"),
         ("a2a.CancelTask", SpanKind::Server) => Some("kaos.task.cancel"),
         _ => None,
@@ -58,7 +60,10 @@ impl Meters {
     pub(super) fn new(provider: &SdkMeterProvider) -> Self {
         let meter = provider.meter("attache");
         Self {
-            tasks: meter.u64_counter("kaos.tasks").with_description("States that tasks have entered").build(),
+            tasks: meter
+                .u64_counter("kaos.tasks")
+                .with_description("States that tasks have entered")
+                .build(),
             duration: meter
                 .f64_histogram("kaos.task.duration")
                 .with_description("How long turns took")
@@ -70,16 +75,29 @@ impl Meters {
 
 impl Listener for Meters {
     fn entered(&self, agent: &str, _: Version, state: TaskState) {
-        self.tasks.add(1, &[KeyValue::new("state", word(state)), KeyValue::new("agent", agent.to_owned())]);
+        self.tasks.add(
+            1,
+            &[
+                KeyValue::new("state", word(state)),
+                KeyValue::new("agent", agent.to_owned()),
+            ],
+        );
     }
 
     fn turn_ended(&self, agent: &str, state: TaskState, took: Duration) {
-        let labels = [KeyValue::new("state", word(state)), KeyValue::new("agent", agent.to_owned())];
+        let labels = [
+            KeyValue::new("state", word(state)),
+            KeyValue::new("agent", agent.to_owned()),
+        ];
         self.duration.record(took.as_secs_f64(), &labels);
     }
 }
 
 /// In the words of before 1.0.
 fn word(state: TaskState) -> String {
-    state.as_str().trim_start_matches("TASK_STATE_").to_ascii_lowercase().replace('_', "-")
+    state
+        .as_str()
+        .trim_start_matches("TASK_STATE_")
+        .to_ascii_lowercase()
+        .replace('_', "-")
 }

@@ -10,7 +10,9 @@ use attache::model::Trace;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_otlp::{
+    MetricExporter, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -40,8 +42,9 @@ impl Collector {
     /// # Errors
     /// No request can be sent there.
     pub(super) fn new(section: &TelemetrySection) -> anyhow::Result<Option<Self>> {
-        let is =
-            |name: &str, value: &str| environment(name).is_some_and(|said| said.eq_ignore_ascii_case(value));
+        let is = |name: &str, value: &str| {
+            environment(name).is_some_and(|said| said.eq_ignore_ascii_case(value))
+        };
         let own = environment("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").filter(|url| !url.is_empty());
         if is("OTEL_SDK_DISABLED", "true")
             || is("OTEL_TRACES_EXPORTER", "none")
@@ -66,9 +69,13 @@ impl Collector {
         let (traces, metrics) = match section.names {
             Names::A2a => (builder.with_batch_exporter(spans).build(), None),
             Names::Kaos => {
-                let own = environment("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT").filter(|url| !url.is_empty());
+                let own = environment("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+                    .filter(|url| !url.is_empty());
                 let metrics = meters(url(own, "/v1/metrics"))?;
-                (builder.with_batch_exporter(Renamed(spans)).build(), Some(metrics))
+                (
+                    builder.with_batch_exporter(Renamed(spans)).build(),
+                    Some(metrics),
+                )
             }
         };
         if section.content {
@@ -92,8 +99,10 @@ impl Collector {
 /// Makes a span part of the trace that our environment names, if it does.
 pub(super) fn continued(span: &tracing::Span) {
     let Some(trace) = surrounding() else { return };
-    let headers: HashMap<_, _> =
-        trace.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let headers: HashMap<_, _> = trace
+        .headers()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
     let place = TraceContextPropagator::new().extract(&headers);
     // Without a collector there is nobody to tell.
     let _ = span.set_parent(place);
@@ -101,7 +110,10 @@ pub(super) fn continued(span: &tracing::Span) {
 
 /// The trace that this program was started in.
 pub(crate) fn surrounding() -> Option<Trace> {
-    Trace::read(&environment("TRACEPARENT")?, environment("TRACESTATE").as_deref())
+    Trace::read(
+        &environment("TRACEPARENT")?,
+        environment("TRACESTATE").as_deref(),
+    )
 }
 
 fn meters(url: String) -> anyhow::Result<SdkMeterProvider> {
@@ -111,8 +123,10 @@ fn meters(url: String) -> anyhow::Result<SdkMeterProvider> {
         .with_protocol(Protocol::HttpBinary)
         .with_endpoint(url)
         .build()?;
-    let provider =
-        SdkMeterProvider::builder().with_periodic_exporter(exporter).with_resource(resource()).build();
+    let provider = SdkMeterProvider::builder()
+        .with_periodic_exporter(exporter)
+        .with_resource(resource())
+        .build();
     attache::metrics::listen(kaos::Meters::new(&provider));
     Ok(provider)
 }
@@ -122,7 +136,11 @@ fn resource() -> Resource {
     let named = environment("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
         || environment("OTEL_RESOURCE_ATTRIBUTES").is_some_and(|all| all.contains("service.name="));
     let builder = Resource::builder();
-    if named { builder.build() } else { builder.with_service_name("attache").build() }
+    if named {
+        builder.build()
+    } else {
+        builder.with_service_name("attache").build()
+    }
 }
 
 /// The way out: exporters run on threads of their own, connections on our runtime.
@@ -137,7 +155,11 @@ impl Door {
     fn new() -> Self {
         let said = environment("OTEL_EXPORTER_OTLP_TIMEOUT").and_then(|said| said.parse().ok());
         let limit = said.map_or(TIMEOUT, Duration::from_millis);
-        Self { http: Http::new(), runtime: Handle::current(), limit }
+        Self {
+            http: Http::new(),
+            runtime: Handle::current(),
+            limit,
+        }
     }
 }
 

@@ -31,12 +31,22 @@ fn length(word: &str, known: &Command) -> Option<usize> {
         Some((name, _)) => (name, true),
         None => (word, false),
     };
-    let option = known.get_arguments().find(|option| match name.strip_prefix("--") {
-        Some(long) => option.get_long_and_visible_aliases().is_some_and(|names| names.contains(&long)),
-        None => name.strip_prefix('-').is_some_and(|short| option.get_short() == short.chars().next()),
-    })?;
+    let option = known
+        .get_arguments()
+        .find(|option| match name.strip_prefix("--") {
+            Some(long) => option
+                .get_long_and_visible_aliases()
+                .is_some_and(|names| names.contains(&long)),
+            None => name
+                .strip_prefix('-')
+                .is_some_and(|short| option.get_short() == short.chars().next()),
+        })?;
     let joined = value || (!name.starts_with("--") && name.len() > 2);
-    Some(if joined || option.is_require_equals_set() { 1 } else { 2 })
+    Some(if joined || option.is_require_equals_set() {
+        1
+    } else {
+        2
+    })
 }
 
 /// How many of the words name a verb: `send`, `task get`.
@@ -60,9 +70,16 @@ mod tests {
         let moved = |line: &str| {
             let words = line.split(' ').map(OsString::from).collect();
             let words = behind_the_verb(words, &Args::command());
-            words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+            words
+                .iter()
+                .map(|word| word.to_str().unwrap())
+                .collect::<Vec<_>>()
+                .join(" ")
         };
-        assert_eq!(moved("attache -a x -ojson --debug task get t"), "attache task get -a x -ojson --debug t");
+        assert_eq!(
+            moved("attache -a x -ojson --debug task get t"),
+            "attache task get -a x -ojson --debug t"
+        );
         assert_eq!(
             moved("attache --async=true --output json send -- hi"),
             "attache send --async=true --output json -- hi"

@@ -14,7 +14,11 @@ fn bench(url: &str, args: &[&str]) -> (Option<i32>, Vec<Value>, String) {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["schema"], "attache.bench/1");
     let results = report["results"].as_array().unwrap().clone();
-    (output.status.code(), results, String::from_utf8(output.stderr).unwrap())
+    (
+        output.status.code(),
+        results,
+        String::from_utf8(output.stderr).unwrap(),
+    )
 }
 
 #[test]
@@ -22,14 +26,38 @@ fn every_scenario_is_measured_over_every_binding_and_version() {
     let server = serve(&["demo", "--store", "memory"]);
     let url = server.line("Listening on ");
     for version in ["1.0", "0.3"] {
-        let args = ["send", "get", "stream", "--count", "9", "--message", "hello", "--a2a-version", version];
-        let bindings = ["--transport", "jsonrpc", "--transport", "http+json", "--transport", "grpc"];
+        let args = [
+            "send",
+            "get",
+            "stream",
+            "--count",
+            "9",
+            "--message",
+            "hello",
+            "--a2a-version",
+            version,
+        ];
+        let bindings = [
+            "--transport",
+            "jsonrpc",
+            "--transport",
+            "http+json",
+            "--transport",
+            "grpc",
+        ];
         let (code, results, _) = bench(&url, &[&args[..], &bindings[..]].concat());
         assert_eq!((code, results.len()), (Some(0), 9), "{results:?}");
         for one in &results {
-            assert_eq!((&one["done"], &one["failed"]), (&9.into(), &0.into()), "{one}");
+            assert_eq!(
+                (&one["done"], &one["failed"]),
+                (&9.into(), &0.into()),
+                "{one}"
+            );
             assert_eq!(one["version"], version);
-            assert!(one["latencyMs"]["p50"].as_f64() <= one["latencyMs"]["max"].as_f64(), "{one}");
+            assert!(
+                one["latencyMs"]["p50"].as_f64() <= one["latencyMs"]["max"].as_f64(),
+                "{one}"
+            );
             let streams = one["scenario"] == "stream";
             assert_eq!(one["firstEventMs"].is_object(), streams, "{one}");
             // The task or its opening, the chunk, the end.
@@ -45,14 +73,25 @@ fn streams_are_held_and_their_tasks_canceled() {
     let (code, results, told) = bench(&url, &["fan-out", "idle", "--for", "1100ms"]);
     assert_eq!((code, results.len()), (Some(0), 2));
     for one in &results {
-        assert_eq!((&one["done"], &one["failed"]), (&3.into(), &0.into()), "{one}");
+        assert_eq!(
+            (&one["done"], &one["failed"]),
+            (&3.into(), &0.into()),
+            "{one}"
+        );
     }
     assert!(told.contains("idle: 3 done, 0 failed, 1s of 1s"), "{told}");
-    let list = attache(&["task", "list", "-a", &url, "-o", "json"]).output().unwrap();
+    let list = attache(&["task", "list", "-a", &url, "-o", "json"])
+        .output()
+        .unwrap();
     let list: Value = serde_json::from_slice(&list.stdout).unwrap();
     let tasks = list["tasks"].as_array().unwrap();
     assert_eq!(tasks.len(), 4);
-    assert!(tasks.iter().all(|task| task["status"]["state"] == "TASK_STATE_CANCELED"), "{list}");
+    assert!(
+        tasks
+            .iter()
+            .all(|task| task["status"]["state"] == "TASK_STATE_CANCELED"),
+        "{list}"
+    );
 }
 
 #[test]
@@ -61,9 +100,15 @@ fn what_fails_is_counted_by_kind_and_nothing_measured_is_no_success() {
     let url = server.line("Listening on ");
     let (code, results, told) = bench(&url, &["--count", "6", "--message", "reject"]);
     assert_eq!(code, Some(1));
-    assert_eq!((&results[0]["done"], &results[0]["failed"]), (&0.into(), &6.into()));
+    assert_eq!(
+        (&results[0]["done"], &results[0]["failed"]),
+        (&0.into(), &6.into())
+    );
     assert_eq!(results[0]["faults"]["ended as TASK_STATE_REJECTED"], 6);
     assert!(told.contains("nothing was measured"), "{told}");
     let (_, results, _) = bench(&url, &["get", "--message", "reply"]);
-    assert_eq!(results[0]["faults"]["the agent answers without a task: there is nothing to get"], 1);
+    assert_eq!(
+        results[0]["faults"]["the agent answers without a task: there is nothing to get"],
+        1
+    );
 }

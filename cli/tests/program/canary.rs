@@ -78,7 +78,11 @@ impl Drop for Up {
 
 impl Up {
     fn url(&self) -> String {
-        self.greeting.trim().strip_prefix("Listening on ").unwrap().to_owned()
+        self.greeting
+            .trim()
+            .strip_prefix("Listening on ")
+            .unwrap()
+            .to_owned()
     }
 }
 
@@ -105,7 +109,10 @@ impl Scene {
         self.collector.told_by(&mut command, name);
         command
             .env("CANARY", "canary-of-the-environment")
-            .env("OTEL_EXPORTER_OTLP_HEADERS", "authorization=canary-of-the-collector")
+            .env(
+                "OTEL_EXPORTER_OTLP_HEADERS",
+                "authorization=canary-of-the-collector",
+            )
             .env("HOME", self.home())
             .current_dir(self.home());
         command
@@ -114,15 +121,28 @@ impl Scene {
     /// Runs the program; gives all that it says.
     fn said(&self, args: &[&str]) -> String {
         let mut program = self.program(args, "client");
-        let output = program.env("BEHIND", "http://behind").env("MODEL", "http://model").output().unwrap();
+        let output = program
+            .env("BEHIND", "http://behind")
+            .env("MODEL", "http://model")
+            .output()
+            .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         text(&output.stdout) + &text(&output.stderr)
     }
 
     fn start(&self, file: &str, name: &str, more: &[(&str, &str)]) -> Up {
         let data = format!("{name}.data");
-        let mut command =
-            self.program(&["serve", file, "--listen", "127.0.0.1:0", "--data-dir", &data], name);
+        let mut command = self.program(
+            &[
+                "serve",
+                file,
+                "--listen",
+                "127.0.0.1:0",
+                "--data-dir",
+                &data,
+            ],
+            name,
+        );
         let log = File::create(self.home().join(format!("{name}.log"))).unwrap();
         let mut process = command
             .envs(more.iter().copied())
@@ -134,13 +154,23 @@ impl Scene {
         let mut stdout = BufReader::new(process.stdout.take().unwrap());
         let mut greeting = String::new();
         stdout.read_line(&mut greeting).unwrap();
-        Up { process, stdout, greeting }
+        Up {
+            process,
+            stdout,
+            greeting,
+        }
     }
 
     /// Ends a server; all that it has to tell is told.
     fn end(&mut self, name: &str, mut server: Up) {
         let pid = server.process.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
         server.process.wait().unwrap();
         let mut said = server.greeting.clone();
         server.stdout.read_to_string(&mut said).unwrap();
@@ -153,7 +183,9 @@ impl Scene {
     fn search(&self, secrets: &[&str]) {
         for (name, text) in &self.sinks {
             assert!(!text.is_empty(), "{name} was looked at");
-            let said = [SAID].into_iter().filter(|_| !HAVE_TASKS.contains(&&**name));
+            let said = [SAID]
+                .into_iter()
+                .filter(|_| !HAVE_TASKS.contains(&&**name));
             for secret in secrets.iter().copied().chain(said) {
                 let around = text.find(secret).map(|at| {
                     let from = text.floor_char_boundary(at.saturating_sub(200));
@@ -165,7 +197,12 @@ impl Scene {
     }
 
     fn sink(&self, wanted: &str) -> &str {
-        &self.sinks.iter().find(|(name, _)| name == wanted).unwrap().1
+        &self
+            .sinks
+            .iter()
+            .find(|(name, _)| name == wanted)
+            .unwrap()
+            .1
     }
 }
 
@@ -173,8 +210,11 @@ impl Scene {
 fn admin(data: &Path, request: &str) -> String {
     let mut socket = UnixStream::connect(data.join("admin/socket")).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(socket, "{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-        .unwrap();
+    write!(
+        socket,
+        "{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     answer
@@ -182,7 +222,16 @@ fn admin(data: &Path, request: &str) -> String {
 
 fn post(url: &str, credential: &str, method: &str, params: &Value) -> Value {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
-    send(url, "POST", &["Content-Type: application/json", "A2A-Version: 1.0", credential], &body)
+    send(
+        url,
+        "POST",
+        &[
+            "Content-Type: application/json",
+            "A2A-Version: 1.0",
+            credential,
+        ],
+        &body,
+    )
 }
 
 /// Everything below a folder, as text.
@@ -206,19 +255,52 @@ fn message() -> Value {
 
 /// What strangers hear, and what fails, over JSON-RPC and HTTP+JSON.
 fn refusals(scene: &mut Scene, url: &str, (ann, bob): (&str, &str), task: &str) {
-    let (ann, bob) = (format!("Authorization: Bearer {ann}"), format!("Authorization: Bearer {bob}"));
+    let (ann, bob) = (
+        format!("Authorization: Bearer {ann}"),
+        format!("Authorization: Bearer {bob}"),
+    );
     let sent = |agent: &str| json!({"message": message(), "tenant": agent});
     let get = || json!({"id": task});
     for (name, credential, method, params) in [
-        ("stranger", &*bob, "GetTaskPushNotificationConfig", json!({"taskId": task, "id": "x"})),
-        ("list of a stranger", &bob, "ListTaskPushNotificationConfigs", json!({"taskId": task})),
+        (
+            "stranger",
+            &*bob,
+            "GetTaskPushNotificationConfig",
+            json!({"taskId": task, "id": "x"}),
+        ),
+        (
+            "list of a stranger",
+            &bob,
+            "ListTaskPushNotificationConfigs",
+            json!({"taskId": task}),
+        ),
         ("task of a stranger", &bob, "GetTask", get()),
-        ("nobody", "Authorization: Bearer att_canary-of-nobody", "GetTask", get()),
-        ("nobody's key", "X-API-Key: canary-of-a-header", "GetTask", get()),
+        (
+            "nobody",
+            "Authorization: Bearer att_canary-of-nobody",
+            "GetTask",
+            get(),
+        ),
+        (
+            "nobody's key",
+            "X-API-Key: canary-of-a-header",
+            "GetTask",
+            get(),
+        ),
         // `an:canary-of-a-password`: in base64 the canary begins where a group does.
-        ("basic", "Authorization: Basic YW46Y2FuYXJ5LW9mLWEtcGFzc3dvcmQ=", "GetTask", get()),
+        (
+            "basic",
+            "Authorization: Basic YW46Y2FuYXJ5LW9mLWEtcGFzc3dvcmQ=",
+            "GetTask",
+            get(),
+        ),
         ("cookie", "Cookie: key=canary-of-a-cookie", "GetTask", get()),
-        ("nonsense", &ann, "SendMessage", json!({"message": {"parts": "canary-of-nonsense"}})),
+        (
+            "nonsense",
+            &ann,
+            "SendMessage",
+            json!({"message": {"parts": "canary-of-nonsense"}}),
+        ),
         ("unknown method", &ann, "canary-of-a-method", json!({})),
         (
             "ended",
@@ -237,17 +319,28 @@ fn refusals(scene: &mut Scene, url: &str, (ann, bob): (&str, &str), task: &str) 
         scene.seen(name, post(url, credential, method, &params).to_string());
     }
     let query = format!("{url}tasks/{task}?key=canary-of-a-query");
-    scene.seen("query", send(&query, "GET", &["A2A-Version: 1.0"], "").to_string());
+    scene.seen(
+        "query",
+        send(&query, "GET", &["A2A-Version: 1.0"], "").to_string(),
+    );
     let headers = ["A2A-Version: 1.0", "Content-Type: application/json", &ann];
-    let broken = send(&format!("{url}message:send"), "POST", &headers, &format!("{{\"{SAID}"));
+    let broken = send(
+        &format!("{url}message:send"),
+        "POST",
+        &headers,
+        &format!("{{\"{SAID}"),
+    );
     scene.seen("broken body", broken.to_string());
     // Agents that fail, and those that pass on what they were told: their tasks are their caller's own.
     for agent in ["backend", "command", "remote", "model", "tools"] {
         let answer = post(url, &ann, "SendMessage", &sent(agent));
         let mut shown = answer["result"]["task"].clone();
         assert!(shown["status"]["state"].is_string(), "{agent}: {answer}");
-        let ended =
-            if matches!(agent, "remote" | "model") { "TASK_STATE_COMPLETED" } else { "TASK_STATE_FAILED" };
+        let ended = if matches!(agent, "remote" | "model") {
+            "TASK_STATE_COMPLETED"
+        } else {
+            "TASK_STATE_FAILED"
+        };
         assert_eq!(shown["status"]["state"], ended, "{agent}: {answer}");
         shown["history"].take();
         if agent != "remote" {
@@ -259,7 +352,10 @@ fn refusals(scene: &mut Scene, url: &str, (ann, bob): (&str, &str), task: &str) 
 /// The program as a client: everything that it shows of a call, over every binding.
 fn clients(scene: &mut Scene, url: &str, ann: &str) {
     for binding in ["jsonrpc", "http+json", "grpc"] {
-        for (name, key) in [("client", ann), ("client that nobody knows", "canary-of-a-client")] {
+        for (name, key) in [
+            ("client", ann),
+            ("client that nobody knows", "canary-of-a-client"),
+        ] {
             let args = [
                 "send",
                 "-a",
@@ -285,35 +381,69 @@ fn clients(scene: &mut Scene, url: &str, ann: &str) {
 fn s38_no_secret_is_in_any_place_that_others_look_at() {
     let folder = TempDir::new().unwrap();
     let pem = include_str!("../../../src/jws/tests/p256.pem");
-    for (name, text) in [("agents.toml", CONFIG), ("behind.toml", BEHIND), ("push.pem", pem)] {
+    for (name, text) in [
+        ("agents.toml", CONFIG),
+        ("behind.toml", BEHIND),
+        ("push.pem", pem),
+    ] {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    fs::set_permissions(folder.path().join("push.pem"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(
+        folder.path().join("push.pem"),
+        fs::Permissions::from_mode(0o600),
+    )
+    .unwrap();
     let data = folder.path().join("front.data");
     fs::create_dir(&data).unwrap();
     let place = data.to_str().unwrap();
     // The key is on stdout, and what is said of it is not.
     let key = |name| {
-        let output = attache(&["keys", "add", name, "--data-dir", place]).output().unwrap();
+        let output = attache(&["keys", "add", name, "--data-dir", place])
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let (ann, bob) = (key("ann"), key("bob"));
-    let mut scene = Scene { folder, collector: Collector::new(), sinks: Vec::new() };
+    let mut scene = Scene {
+        folder,
+        collector: Collector::new(),
+        sinks: Vec::new(),
+    };
     let behind = scene.start("behind.toml", "behind", &[]);
     let (thinking, asked) = model(vec![says("so it is")]);
-    let front = scene.start("agents.toml", "front", &[("BEHIND", &behind.url()), ("MODEL", &thinking)]);
+    let front = scene.start(
+        "agents.toml",
+        "front",
+        &[("BEHIND", &behind.url()), ("MODEL", &thinking)],
+    );
     let url = front.url();
 
     // A webhook that nobody answers, with everything that can be secret of one.
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let hook = json!({"url": format!("http://{dead}/canary-of-the-hook?s=canary-of-the-query"),
         "token": "canary-of-the-token",
         "authentication": {"scheme": "Bearer", "credentials": "canary-of-the-credentials"}});
-    let with_hook = json!({"message": message(), "configuration": {"taskPushNotificationConfig": hook}});
-    let sent = post(&url, &format!("Authorization: Bearer {ann}"), "SendMessage", &with_hook);
+    let with_hook =
+        json!({"message": message(), "configuration": {"taskPushNotificationConfig": hook}});
+    let sent = post(
+        &url,
+        &format!("Authorization: Bearer {ann}"),
+        "SendMessage",
+        &with_hook,
+    );
     let task = sent["result"]["task"]["id"].as_str().unwrap();
     refusals(&mut scene, &url, (&ann, &bob), task);
-    assert!(asked.recv_timeout(DEADLINE).unwrap().to_string().contains(SAID), "the model was told");
+    assert!(
+        asked
+            .recv_timeout(DEADLINE)
+            .unwrap()
+            .to_string()
+            .contains(SAID),
+        "the model was told"
+    );
     clients(&mut scene, &url, &ann);
     let begun = Instant::now();
     let given_up = loop {
@@ -325,11 +455,18 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
     };
     let number = given_up.split_whitespace().next().unwrap().to_owned();
     scene.seen("deliveries", given_up);
-    for request in ["GET /metrics", "GET /push/deliveries", "GET /push/letters?number=1"] {
+    for request in [
+        "GET /metrics",
+        "GET /push/deliveries",
+        "GET /push/letters?number=1",
+    ] {
         scene.seen(request, admin(&data, request));
     }
     for (name, args) in [
-        ("letters", &["push", "deliveries", &number, "--data-dir", place][..]),
+        (
+            "letters",
+            &["push", "deliveries", &number, "--data-dir", place][..],
+        ),
         ("configuration", &["serve", "agents.toml", "--print-config"]),
         ("check", &["check", "agents.toml"]),
         ("keys", &["keys", "list", "--data-dir", place]),
@@ -337,12 +474,22 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
     ] {
         scene.seen(name, scene.said(args));
     }
-    for path in [".well-known/agent-card.json", ".well-known/jwks.json", ".well-known/ai-catalog.json"] {
-        scene.seen(path, send(&format!("{url}{path}"), "GET", &[], "").to_string());
+    for path in [
+        ".well-known/agent-card.json",
+        ".well-known/jwks.json",
+        ".well-known/ai-catalog.json",
+    ] {
+        scene.seen(
+            path,
+            send(&format!("{url}{path}"), "GET", &[], "").to_string(),
+        );
     }
     scene.end("front", front);
     scene.end("behind", behind);
-    scene.seen("files", files(&data) + &files(&scene.home().join("behind.data")));
+    scene.seen(
+        "files",
+        files(&data) + &files(&scene.home().join("behind.data")),
+    );
     scene.seen("collector", scene.collector.everything());
 
     let private = pem.lines().nth(1).unwrap();
@@ -350,7 +497,10 @@ fn s38_no_secret_is_in_any_place_that_others_look_at() {
     // What was searched had something in it.
     let (log, told) = (scene.sink("log of front"), scene.sink("collector"));
     assert!(log.contains("webhook given up") && log.contains("caller refused"));
-    assert!(log.contains(" TRACE ") || log.contains("\"TRACE\""), "as much as can be logged");
+    assert!(
+        log.contains(" TRACE ") || log.contains("\"TRACE\""),
+        "as much as can be logged"
+    );
     // S27: the switch for development says what it is.
     assert!(log.contains("for development only"));
     assert!(scene.sink("GET /metrics").contains("attache_") && scene.sink("export").contains(SAID));

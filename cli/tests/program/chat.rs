@@ -14,7 +14,10 @@ fn two_agents() -> Serving {
     let file = folder.path().join("agents.toml");
     let text = "[agents.practice]\ntype = \"practice\"\n[agents.words]\ntype = \"command\"\ncommand = [\"wc\", \"-w\"]\n";
     std::fs::write(&file, text).unwrap();
-    serve_in(&["serve", "--store", "memory", file.to_str().unwrap()], folder)
+    serve_in(
+        &["serve", "--store", "memory", file.to_str().unwrap()],
+        folder,
+    )
 }
 
 #[cfg(unix)]
@@ -31,20 +34,34 @@ fn openai_is_understood() {
         .output()
         .unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}\n{}", said(&output.stdout), said(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        said(&output.stdout),
+        said(&output.stderr)
+    );
 }
 
 fn complete(url: &str, body: &Value) -> Value {
-    send(&format!("{url}v1/chat/completions"), "POST", &["Content-Type: application/json"], &body.to_string())
+    send(
+        &format!("{url}v1/chat/completions"),
+        "POST",
+        &["Content-Type: application/json"],
+        &body.to_string(),
+    )
 }
 
 #[test]
 fn an_answer_is_a_task_like_any_other() {
     let server = serve(&["serve", "--echo", "--store", "memory"]);
     let url = server.line("Listening on ");
-    let messages = json!([{"role": "assistant", "content": "before"}, {"role": "user", "content": "hello"}]);
+    let messages =
+        json!([{"role": "assistant", "content": "before"}, {"role": "user", "content": "hello"}]);
     let answer = complete(&url, &json!({"model": "Echo", "messages": messages}));
-    assert_eq!(answer["choices"][0]["message"]["content"], "hello", "{answer}");
+    assert_eq!(
+        answer["choices"][0]["message"]["content"], "hello",
+        "{answer}"
+    );
     let id = answer["attache"]["taskId"].as_str().unwrap();
     let task = send(&format!("{url}v1/tasks/{id}"), "GET", &[], "");
     assert_eq!(task["id"], id, "the paths of 0.3 are there too: {task}");
@@ -61,12 +78,32 @@ fn what_is_wrong_is_told_as_clients_of_chats_know_it() {
     let url = server.line("Listening on ");
     let user = json!([{"role": "user", "content": "hello"}]);
     for (body, param, code) in [
-        (json!({"model": "nobody", "messages": user}), json!("model"), "model_not_found"),
-        (json!({"messages": user, "n": 2}), json!("n"), "invalid_request"),
-        (json!({"messages": [{"role": "assistant", "content": "x"}]}), json!("messages"), "invalid_request"),
-        (json!({"messages": user, "metadata": {"taskId": "of-nobody"}}), Value::Null, "task_not_found"),
+        (
+            json!({"model": "nobody", "messages": user}),
+            json!("model"),
+            "model_not_found",
+        ),
+        (
+            json!({"messages": user, "n": 2}),
+            json!("n"),
+            "invalid_request",
+        ),
+        (
+            json!({"messages": [{"role": "assistant", "content": "x"}]}),
+            json!("messages"),
+            "invalid_request",
+        ),
+        (
+            json!({"messages": user, "metadata": {"taskId": "of-nobody"}}),
+            Value::Null,
+            "task_not_found",
+        ),
     ] {
         let answer = complete(&url, &body);
-        assert_eq!((&answer["error"]["param"], &answer["error"]["code"]), (&param, &json!(code)), "{answer}");
+        assert_eq!(
+            (&answer["error"]["param"], &answer["error"]["code"]),
+            (&param, &json!(code)),
+            "{answer}"
+        );
     }
 }

@@ -78,7 +78,10 @@ fn official_clients_talk_to_a_command() {
     }
     let config = tempfile::TempDir::new().unwrap();
     let file = config.path().join("agents.toml");
-    let (python, script) = (folder().join("v10/bin/python"), repository().join("tests/judges/command.py"));
+    let (python, script) = (
+        folder().join("v10/bin/python"),
+        repository().join("tests/judges/command.py"),
+    );
     let text = format!(
         "[agents.script]\ntype = \"command\"\ncommand = [{python:?}, {script:?}]\ninput = \"json\"\noutput = \"json_lines\"\n"
     );
@@ -109,7 +112,12 @@ fn judge_at(url: &str, checks: &str, python: &str, (script, args): (&str, &[&str
         .output()
         .unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}\n{}", said(&output.stdout), said(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        said(&output.stdout),
+        said(&output.stderr)
+    );
 }
 
 pub(crate) fn is_quick() -> bool {
@@ -120,7 +128,10 @@ pub(crate) fn is_quick() -> bool {
 static PUSHING: LazyLock<String> = LazyLock::new(|| {
     let (send, url) = std::sync::mpsc::sync_channel(1);
     thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let card = AgentCard::new("With push", "Takes webhooks");
             let mut push = PushSettings::default();
@@ -140,7 +151,9 @@ pub(crate) fn folder() -> &'static Path {
         if let Some(folder) = std::env::var_os("ATTACHE_JUDGES") {
             return folder.into();
         }
-        let made = Command::new(repository().join("tests/judges/setup")).stdout(Stdio::null()).status();
+        let made = Command::new(repository().join("tests/judges/setup"))
+            .stdout(Stdio::null())
+            .status();
         assert!(
             made.is_ok_and(|status| status.success()),
             "the judges are not there; run tests/judges/setup"

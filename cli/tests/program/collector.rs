@@ -51,16 +51,32 @@ pub(crate) fn listener() -> (String, Receiver<Came>) {
 }
 
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Came> {
-    let mut lines = reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+    let mut lines = reader
+        .by_ref()
+        .lines()
+        .map_while(Result::ok)
+        .take_while(|line| !line.is_empty());
     let path = lines.next()?.split(' ').nth(1)?.to_owned();
     let headers: HashMap<_, _> = lines
         .filter_map(|line| {
-            Some((line.split_once(':')?.0.to_ascii_lowercase(), line.split_once(':')?.1.trim().to_owned()))
+            Some((
+                line.split_once(':')?.0.to_ascii_lowercase(),
+                line.split_once(':')?.1.trim().to_owned(),
+            ))
         })
         .collect();
-    let mut body = vec![0; headers.get("content-length").map_or(0, |length| length.parse().unwrap())];
+    let mut body = vec![
+        0;
+        headers
+            .get("content-length")
+            .map_or(0, |length| length.parse().unwrap())
+    ];
     reader.read_exact(&mut body).ok()?;
-    Some(Came { path, headers, body })
+    Some(Came {
+        path,
+        headers,
+        body,
+    })
 }
 
 /// A span, and the program that it is of.
@@ -109,7 +125,13 @@ pub(crate) struct Collector {
 impl Collector {
     pub(crate) fn new() -> Self {
         let (url, came) = listener();
-        Self { url, came, spans: Mutex::default(), metrics: Mutex::default(), decoded: Mutex::default() }
+        Self {
+            url,
+            came,
+            spans: Mutex::default(),
+            metrics: Mutex::default(),
+            decoded: Mutex::default(),
+        }
     }
 
     /// A command that tells this collector, under this name.
@@ -125,11 +147,14 @@ impl Collector {
     pub(crate) fn until<T>(&self, enough: impl Fn(&[Seen], &[String]) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
-            if let Some(found) = enough(&self.spans.lock().unwrap(), &self.metrics.lock().unwrap()) {
+            if let Some(found) = enough(&self.spans.lock().unwrap(), &self.metrics.lock().unwrap())
+            {
                 return found;
             }
             let left = DEADLINE.saturating_sub(begun.elapsed());
-            let Ok(one) = self.came.recv_timeout(left) else { panic!("not told: {:#?}", self.spans) };
+            let Ok(one) = self.came.recv_timeout(left) else {
+                panic!("not told: {:#?}", self.spans)
+            };
             self.take(&one);
         }
     }
@@ -152,18 +177,32 @@ impl Collector {
                 self.note(&told);
                 for resource in told.resource_spans {
                     let attributes = resource.resource.unwrap().attributes;
-                    let program =
-                        attributes.iter().find(|pair| pair.key == "service.name").map(text).unwrap();
-                    let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
-                    let seen = spans.map(|span| Seen { program: program.clone(), span });
+                    let program = attributes
+                        .iter()
+                        .find(|pair| pair.key == "service.name")
+                        .map(text)
+                        .unwrap();
+                    let spans = resource
+                        .scope_spans
+                        .into_iter()
+                        .flat_map(|scope| scope.spans);
+                    let seen = spans.map(|span| Seen {
+                        program: program.clone(),
+                        span,
+                    });
                     self.spans.lock().unwrap().extend(seen);
                 }
             }
             "/v1/metrics" => {
                 let told = ExportMetricsServiceRequest::decode(&*one.body).unwrap();
                 self.note(&told);
-                let scopes = told.resource_metrics.into_iter().flat_map(|resource| resource.scope_metrics);
-                let names = scopes.flat_map(|scope| scope.metrics).map(|metric| metric.name);
+                let scopes = told
+                    .resource_metrics
+                    .into_iter()
+                    .flat_map(|resource| resource.scope_metrics);
+                let names = scopes
+                    .flat_map(|scope| scope.metrics)
+                    .map(|metric| metric.name);
                 self.metrics.lock().unwrap().extend(names);
             }
             other => panic!("{other}"),

@@ -50,17 +50,38 @@ fn every_agent_of_a_file_is_served() {
     std::fs::write(folder.path().join("tea.toml"), tea).unwrap();
     let server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
-    let text = |task: &Value| task["artifacts"][0]["parts"][0]["text"].as_str().unwrap().trim().to_owned();
+    let text = |task: &Value| {
+        task["artifacts"][0]["parts"][0]["text"]
+            .as_str()
+            .unwrap()
+            .trim()
+            .to_owned()
+    };
     assert_eq!(text(&say(&url, "hello")), "HELLO");
     assert_eq!(text(&say(&format!("{url}agents/shout/"), "hello")), "HELLO");
-    assert_eq!(text(&say(&format!("{url}agents/words/"), "one two three")), "3");
+    assert_eq!(
+        text(&say(&format!("{url}agents/words/"), "one two three")),
+        "3"
+    );
     assert_eq!(
         say(&format!("{url}agents/tea/"), "tea")["status"]["message"]["parts"],
         json!([{"text": "here"}])
     );
-    let card = send(&server.line("Card: "), "GET", &["Accept: application/json"], "");
-    assert_eq!((&card["name"], &card["skills"][0]["id"]), (&json!("Shout"), &json!("louder")));
-    assert_eq!(card["defaultInputModes"], json!(["text/plain", "application/json"]), "what a command reads");
+    let card = send(
+        &server.line("Card: "),
+        "GET",
+        &["Accept: application/json"],
+        "",
+    );
+    assert_eq!(
+        (&card["name"], &card["skills"][0]["id"]),
+        (&json!("Shout"), &json!("louder"))
+    );
+    assert_eq!(
+        card["defaultInputModes"],
+        json!(["text/plain", "application/json"]),
+        "what a command reads"
+    );
     assert_eq!(card["defaultOutputModes"], json!(["text/plain"]));
     let card = send(
         &format!("{url}agents/tea/.well-known/agent-card.json"),
@@ -69,15 +90,25 @@ fn every_agent_of_a_file_is_served() {
         "",
     );
     assert_eq!(card["skills"][0]["description"], "Makes tea");
-    assert_eq!((&card["defaultInputModes"], &card["defaultOutputModes"]), (&json!(["*/*"]), &json!(["*/*"])));
+    assert_eq!(
+        (&card["defaultInputModes"], &card["defaultOutputModes"]),
+        (&json!(["*/*"]), &json!(["*/*"]))
+    );
     server.line("Tasks: ");
     for (name, title) in [("shout", "Shout"), ("words", "words"), ("tea", "tea")] {
         let line = server.line(&format!("Agent {name}: {url}agents/{name}/ (-a "));
         assert_eq!(line, format!("'{url}#{title}')"));
     }
     // An agent is found by its own url, by that of its card, and by its name.
-    for agent in [format!("{url}agents/words"), format!("{url}agents/words/"), format!("{url}#words")] {
-        assert!(said(&["send", "-a", &agent, "one two"]).contains("  2\n"), "{agent}");
+    for agent in [
+        format!("{url}agents/words"),
+        format!("{url}agents/words/"),
+        format!("{url}#words"),
+    ] {
+        assert!(
+            said(&["send", "-a", &agent, "one two"]).contains("  2\n"),
+            "{agent}"
+        );
     }
     let (code, complaint) = complaint(&["send", "-a", &format!("{url}agents/none"), "hi"]);
     assert_eq!(code, Some(3), "{complaint}");
@@ -86,7 +117,10 @@ fn every_agent_of_a_file_is_served() {
 #[test]
 fn a_file_is_looked_at_without_being_served() {
     let (_folder, file) = folder("[agents.echo]\ntype = \"echo\"");
-    assert_eq!(said(&["check", &file]), format!("{file} is fine: one agent\n"));
+    assert_eq!(
+        said(&["check", &file]),
+        format!("{file} is fine: one agent\n")
+    );
     let (_folder, file) = folder("[agents.echo]\n\ntype = \"ecko\"");
     for args in [["check", &file], ["serve", &file]] {
         let (code, said) = complaint(&args);
@@ -99,8 +133,14 @@ fn a_file_is_looked_at_without_being_served() {
         );
     }
     for (text, why) in [
-        ("[agents.a]\ntype = \"script\"\nfile = \"none.toml\"", "toml:3: agents.a.file: cannot read"),
-        ("[server]\nroot = \"b\"\n[agents.a]\ntype = \"echo\"", "toml:2: server.root: there is no agent `b`"),
+        (
+            "[agents.a]\ntype = \"script\"\nfile = \"none.toml\"",
+            "toml:3: agents.a.file: cannot read",
+        ),
+        (
+            "[server]\nroot = \"b\"\n[agents.a]\ntype = \"echo\"",
+            "toml:2: server.root: there is no agent `b`",
+        ),
         #[cfg(unix)]
         (
             "[agents.a]\ntype = \"command\"\ncommand = \"a 'b\"",
@@ -115,23 +155,49 @@ fn a_file_is_looked_at_without_being_served() {
     let (data, _) = folder("");
     let key = data.path().join("key.pem");
     std::fs::write(&key, "no key").unwrap();
-    let signed = format!("[server]\ncard_signing_key = {:?}\n{agent}", key.display().to_string());
+    let signed = format!(
+        "[server]\ncard_signing_key = {:?}\n{agent}",
+        key.display().to_string()
+    );
     for (text, why) in [
-        ("[server]\nlisten = \"127.0.0.1:0\"", "has no agents; add one: [agents.<name>]"),
-        (&format!("[server]\nlisten = \"nowhere\"\n{agent}"), "cannot listen on nowhere"),
-        (&format!("[server]\nlisten = \"0.0.0.0:80\"\n{agent}"), "others can reach 0.0.0.0:80"),
-        (&format!("[server]\ntls_cert = \"none.pem\"\n{agent}"), "TLS needs a key"),
-        (&format!("[server]\ntls_cert = \"none.pem\"\ntls_key = \"none.pem\"\n{agent}"), "cannot read"),
-        (&format!("{agent}[agents.a.auth]\nscopes = [\"x\"]"), "nobody is asked who they are"),
+        (
+            "[server]\nlisten = \"127.0.0.1:0\"",
+            "has no agents; add one: [agents.<name>]",
+        ),
+        (
+            &format!("[server]\nlisten = \"nowhere\"\n{agent}"),
+            "cannot listen on nowhere",
+        ),
+        (
+            &format!("[server]\nlisten = \"0.0.0.0:80\"\n{agent}"),
+            "others can reach 0.0.0.0:80",
+        ),
+        (
+            &format!("[server]\ntls_cert = \"none.pem\"\n{agent}"),
+            "TLS needs a key",
+        ),
+        (
+            &format!("[server]\ntls_cert = \"none.pem\"\ntls_key = \"none.pem\"\n{agent}"),
+            "cannot read",
+        ),
+        (
+            &format!("{agent}[agents.a.auth]\nscopes = [\"x\"]"),
+            "nobody is asked who they are",
+        ),
         #[cfg(unix)]
         (&signed, "others can read the key"),
     ] {
         let none = data.path().join("none");
-        let (_folder, file) =
-            folder(&format!("[store]\ndata_dir = {:?}\n{text}", none.display().to_string()));
+        let (_folder, file) = folder(&format!(
+            "[store]\ndata_dir = {:?}\n{text}",
+            none.display().to_string()
+        ));
         for verb in ["check", "serve"] {
             let (code, said) = complaint(&[verb, &file]);
-            assert!(code == Some(1) && said.contains(why), "{verb}: {said}\n{text}");
+            assert!(
+                code == Some(1) && said.contains(why),
+                "{verb}: {said}\n{text}"
+            );
         }
         assert!(!none.exists(), "nothing is made");
     }
@@ -141,7 +207,13 @@ fn a_file_is_looked_at_without_being_served() {
 fn nobody_is_told_that_nobody_reads_it() {
     let (folder, file) = folder("[agents.echo]\ntype = \"echo\"");
     let data = folder.path().display().to_string();
-    assert!(attache(&["keys", "add", "ci", "--data-dir", &data]).output().unwrap().status.success());
+    assert!(
+        attache(&["keys", "add", "ci", "--data-dir", &data])
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
     for args in [
         &["check", "--schema"][..],
         &["check", &file],
@@ -152,18 +224,31 @@ fn nobody_is_told_that_nobody_reads_it() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let ended = attache(args).stdout(writer).output().unwrap();
-        assert_eq!((ended.status.code(), &*ended.stderr), (Some(141), &b""[..]), "{args:?} {ended:?}");
+        assert_eq!(
+            (ended.status.code(), &*ended.stderr),
+            (Some(141), &b""[..]),
+            "{args:?} {ended:?}"
+        );
     }
 }
 
 #[test]
 fn values_are_printed_with_their_sources() {
-    let (_folder, file) = folder("[server]\nlisten = \"127.0.0.1:1\"\n[agents.echo]\ntype = \"echo\"");
+    let (_folder, file) =
+        folder("[server]\nlisten = \"127.0.0.1:1\"\n[agents.echo]\ntype = \"echo\"");
     let printed = said(&["serve", "--print-config", "--listen", "127.0.0.1:2", &file]);
-    let listen = printed.lines().find(|line| line.starts_with("listen = ")).unwrap();
-    assert!(listen.contains("127.0.0.1:2") && listen.ends_with("# --listen"), "{listen}");
+    let listen = printed
+        .lines()
+        .find(|line| line.starts_with("listen = "))
+        .unwrap();
     assert!(
-        printed.lines().any(|line| line.starts_with("type = \"echo\"") && line.ends_with("agents.toml:4")),
+        listen.contains("127.0.0.1:2") && listen.ends_with("# --listen"),
+        "{listen}"
+    );
+    assert!(
+        printed
+            .lines()
+            .any(|line| line.starts_with("type = \"echo\"") && line.ends_with("agents.toml:4")),
         "{printed}"
     );
 }
@@ -175,12 +260,21 @@ fn a_file_to_begin_with_is_written_once_and_works() {
     let file = folder.path().join("agents.toml").display().to_string();
     assert!(said(&["init", &file]).contains(&format!("attache serve {file}")));
     let (code, complaint) = complaint(&["init", &file]);
-    assert!(code == Some(1) && complaint.contains("--force"), "{complaint}");
+    assert!(
+        code == Some(1) && complaint.contains("--force"),
+        "{complaint}"
+    );
     said(&["init", "--force", &file]);
     assert!(said(&["check", &file]).ends_with("2 agents\n"));
     let server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
-    assert_eq!(say(&url, "one two")["artifacts"][0]["parts"][0]["text"].as_str().unwrap().trim(), "2");
+    assert_eq!(
+        say(&url, "one two")["artifacts"][0]["parts"][0]["text"]
+            .as_str()
+            .unwrap()
+            .trim(),
+        "2"
+    );
 }
 
 /// Every configuration in the pages of `docs/` and in `examples/` is one that can be served.
@@ -191,22 +285,32 @@ fn every_configuration_that_is_shown_can_be_served() {
     let mut shown = 0;
     for page in files(&root.join("docs"), "md") {
         let text = std::fs::read_to_string(&page).unwrap();
-        let blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let blocks = text
+            .split("```toml\n")
+            .skip(1)
+            .map(|rest| rest.split("```").next().unwrap());
         for block in blocks.filter(|block| block.contains("[agents.")) {
             started(block, &page.display().to_string());
             shown += 1;
         }
     }
     for file in files(&root.join("examples"), "toml") {
-        started(&std::fs::read_to_string(&file).unwrap(), &file.display().to_string());
+        started(
+            &std::fs::read_to_string(&file).unwrap(),
+            &file.display().to_string(),
+        );
         shown += 1;
     }
     assert!(shown >= 3, "{shown}");
 }
 
 fn files(folder: &Path, extension: &str) -> Vec<std::path::PathBuf> {
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
+    let files = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    files
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect()
 }
 
 /// Starts it, in a folder with the files that pages speak of, and asks every agent for its card.
@@ -228,8 +332,12 @@ fn started(text: &str, shown_in: &str) {
     let server = serve_in(&["serve", "--store", "memory", &file], folder);
     let line = server.lines.recv_timeout(crate::harness::DEADLINE);
     let line = line.unwrap_or_else(|_| panic!("not served: {shown_in}\n{text}"));
-    let url = line.strip_prefix("Listening on ").unwrap_or_else(|| panic!("{shown_in}: {line}"));
-    let names = text.lines().filter_map(|line| line.strip_prefix("[agents.")?.strip_suffix(']'));
+    let url = line
+        .strip_prefix("Listening on ")
+        .unwrap_or_else(|| panic!("{shown_in}: {line}"));
+    let names = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("[agents.")?.strip_suffix(']'));
     for name in names.filter(|name| !name.contains('.')) {
         let card = send(
             &format!("{url}agents/{name}/.well-known/agent-card.json"),
@@ -237,7 +345,10 @@ fn started(text: &str, shown_in: &str) {
             &["Accept: application/json"],
             "",
         );
-        assert!(card["skills"][0]["id"].is_string(), "{shown_in}: {name}: {card}");
+        assert!(
+            card["skills"][0]["id"].is_string(),
+            "{shown_in}: {name}: {card}"
+        );
     }
 }
 
@@ -255,13 +366,20 @@ fn s82_a_secret_in_a_file_that_others_can_read_is_warned_of() {
             "[agents.a]\ntype = \"http\"\nurl = \"http://127.0.0.1:9/\"\nheaders = {{ Authorization = \"{value}\" }}\n"
         ));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-        let output = attache(&["check", &file]).env("CANARY", "canary").output().unwrap();
+        let output = attache(&["check", &file])
+            .env("CANARY", "canary")
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         let told = String::from_utf8(output.stderr).unwrap();
         let wanted = format!(
             "warning: others can read {file}, and agents.a.headers.Authorization is a secret: chmod 600"
         );
-        assert_eq!(told.contains(&wanted), is_warned, "{value} {mode:o}: {told}");
+        assert_eq!(
+            told.contains(&wanted),
+            is_warned,
+            "{value} {mode:o}: {told}"
+        );
         assert!(!told.contains("canary"), "{told}");
         drop(folder);
     }

@@ -26,13 +26,21 @@ impl Model {
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let ((ask, asked), (answer, answers)) = (sync_channel(8), sync_channel::<Option<Vec<Value>>>(8));
+        let ((ask, asked), (answer, answers)) =
+            (sync_channel(8), sync_channel::<Option<Vec<Value>>>(8));
         thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
-                let (Ok(()), Ok(answer)) = (ask.send(body(&mut stream)), answers.recv()) else { return };
+                let (Ok(()), Ok(answer)) = (ask.send(body(&mut stream)), answers.recv()) else {
+                    return;
+                };
                 let Some(mut events) = answer else { continue };
-                events.push(json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}));
-                let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+                events.push(
+                    json!({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2}}),
+                );
+                let events: String = events
+                    .iter()
+                    .map(|event| format!("data: {event}\n\n"))
+                    .collect();
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
                 // Whoever asked may have gone.
                 let _ = stream.write_all(format!("{head}{events}data: [DONE]\n\n").as_bytes());
@@ -43,7 +51,9 @@ impl Model {
 
     /// What it is asked next.
     fn asked(&self) -> Value {
-        self.asked.recv_timeout(DEADLINE).expect("the model is asked")
+        self.asked
+            .recv_timeout(DEADLINE)
+            .expect("the model is asked")
     }
 
     fn answers(&self, events: Vec<Value>) {
@@ -81,7 +91,12 @@ impl Node {
         let mut command = attache(&["serve", file.to_str().unwrap()]);
         let server = serve_by(&mut command, folder);
         let url = server.line("Listening on ");
-        Self { server: Some(server), model, url, file }
+        Self {
+            server: Some(server),
+            model,
+            url,
+            file,
+        }
     }
 
     /// Kills it without a word, and starts it again.
@@ -111,14 +126,20 @@ impl Node {
     }
 
     fn newest(&self) -> Value {
-        let listed = call(&self.url, "ListTasks", &json!({"pageSize": 1}))["result"]["tasks"].clone();
+        let listed =
+            call(&self.url, "ListTasks", &json!({"pageSize": 1}))["result"]["tasks"].clone();
         self.task(&listed[0]["id"])
     }
 
     /// The states of all its tasks, the newest first.
     fn states(&self) -> Vec<String> {
         let listed = call(&self.url, "ListTasks", &json!({}))["result"]["tasks"].clone();
-        let state = |task: &Value| task["status"]["state"].as_str().unwrap().replace("TASK_STATE_", "");
+        let state = |task: &Value| {
+            task["status"]["state"]
+                .as_str()
+                .unwrap()
+                .replace("TASK_STATE_", "")
+        };
         listed.as_array().unwrap().iter().map(state).collect()
     }
 }
@@ -139,17 +160,33 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     let task = root.begin();
     leaf.model.asked();
     let canceled = call(&root.url, "CancelTask", &json!({"id": task}));
-    assert_eq!(canceled["result"]["status"]["state"], "TASK_STATE_CANCELED", "{canceled}");
-    until(|| [&root, &middle, &leaf].iter().all(|node| node.states() == ["CANCELED"]));
+    assert_eq!(
+        canceled["result"]["status"]["state"], "TASK_STATE_CANCELED",
+        "{canceled}"
+    );
+    until(|| {
+        [&root, &middle, &leaf]
+            .iter()
+            .all(|node| node.states() == ["CANCELED"])
+    });
     leaf.model.answer.send(None).unwrap();
-    [&root, &middle].iter().for_each(|node| drop(node.model.asked()));
+    [&root, &middle]
+        .iter()
+        .for_each(|node| drop(node.model.asked()));
     // The one in the middle is killed while the last of them thinks: it follows where it was.
     root.model.delegates("ask them");
     middle.model.delegates("the answer?");
     let task = root.begin();
-    [&root, &middle, &leaf].iter().for_each(|node| drop(node.model.asked()));
+    [&root, &middle, &leaf]
+        .iter()
+        .for_each(|node| drop(node.model.asked()));
     // Before it has written down whose task that is, nobody could follow it.
-    until(|| middle.newest().to_string().contains(r#""type":"delegated""#));
+    until(|| {
+        middle
+            .newest()
+            .to_string()
+            .contains(r#""type":"delegated""#)
+    });
     middle.killed();
     leaf.model.answers(says("42"));
     let second = middle.model.asked();
@@ -159,14 +196,28 @@ fn r40_a_cancel_at_the_root_stops_all_and_a_killed_middle_goes_on() {
     root.model.answers(says("it is 42"));
     until(|| root.task(&task)["status"]["state"] == "TASK_STATE_COMPLETED");
     let traced = |node: &Node| node.newest().to_string().contains(TRACE);
-    assert!([&root, &middle, &leaf].into_iter().all(traced), "one trace, over the restart too");
+    assert!(
+        [&root, &middle, &leaf].into_iter().all(traced),
+        "one trace, over the restart too"
+    );
     let task = root.task(&task);
-    assert_eq!(task["artifacts"][0]["parts"][0]["text"], "it is 42", "{task}");
-    assert_eq!(leaf.states(), ["COMPLETED", "CANCELED"], "nobody was asked twice");
+    assert_eq!(
+        task["artifacts"][0]["parts"][0]["text"], "it is 42",
+        "{task}"
+    );
+    assert_eq!(
+        leaf.states(),
+        ["COMPLETED", "CANCELED"],
+        "nobody was asked twice"
+    );
     // Two of the root, two of the middle, one of the last: what the kill cut off is not forgotten.
     let usage = &task["metadata"]["attache.usage"];
     assert_eq!(
-        (&usage["calls"], &usage["inputTokens"], &usage["outputTokens"]),
+        (
+            &usage["calls"],
+            &usage["inputTokens"],
+            &usage["outputTokens"]
+        ),
         (&json!(5), &json!(50), &json!(10)),
         "{usage}"
     );
@@ -177,50 +228,93 @@ fn r43_what_is_needed_three_levels_down_survives_restarts_and_is_answered_once()
     let leaf = Node::new(None);
     let mut middle = Node::new(Some(&format!("{}agents/practice/", leaf.url)));
     let mut root = Node::new(Some(&middle.url));
-    let request =
-        |task: &Value| task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"].clone();
+    let request = |task: &Value| {
+        task["status"]["message"]["metadata"]["urn:attache:ext:input-request:v1"].clone()
+    };
     let needs = [
         ("ask", "INPUT_REQUIRED", "question", "Ada", "Hello, Ada!"),
-        ("auth", "AUTH_REQUIRED", "credentials", "sesame", "the treasure is under the palm"),
+        (
+            "auth",
+            "AUTH_REQUIRED",
+            "credentials",
+            "sesame",
+            "the treasure is under the palm",
+        ),
     ];
     let tasks = needs.map(|(word, state, wants, ..)| {
         root.model.delegates("ask them");
         middle.model.delegates(word);
         let task = say(&root.url, "go");
-        assert_eq!(task["status"]["state"], format!("TASK_STATE_{state}"), "{task}");
-        assert_eq!((&request(&task)["requestId"], &request(&task)["wants"]), (&json!("a"), &json!(wants)));
-        [&root, &middle].iter().for_each(|node| drop(node.model.asked()));
+        assert_eq!(
+            task["status"]["state"],
+            format!("TASK_STATE_{state}"),
+            "{task}"
+        );
+        assert_eq!(
+            (&request(&task)["requestId"], &request(&task)["wants"]),
+            (&json!("a"), &json!(wants))
+        );
+        [&root, &middle]
+            .iter()
+            .for_each(|node| drop(node.model.asked()));
         task
     });
     middle.killed();
     root.killed();
     for (task, (word, .., said, heard)) in tasks.iter().zip(needs) {
         let again = root.task(&task["id"]);
-        assert_eq!(request(&again), request(task), "the same question, under the same id: {word}");
+        assert_eq!(
+            request(&again),
+            request(task),
+            "the same question, under the same id: {word}"
+        );
         middle.model.answers(says("it is known"));
         root.model.answers(says("done"));
-        let answer =
-            json!({"messageId": word, "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": said}]});
-        let answered =
-            call(&root.url, "SendMessage", &json!({"message": answer.clone()}))["result"]["task"].clone();
-        assert_eq!(answered["status"]["state"], "TASK_STATE_COMPLETED", "{answered}");
+        let answer = json!({"messageId": word, "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": said}]});
+        let answered = call(
+            &root.url,
+            "SendMessage",
+            &json!({"message": answer.clone()}),
+        )["result"]["task"]
+            .clone();
+        assert_eq!(
+            answered["status"]["state"], "TASK_STATE_COMPLETED",
+            "{answered}"
+        );
         let read = middle.model.asked().to_string();
         assert!(read.contains(heard), "the answer went down: {read}");
         root.model.asked();
         let twice = call(&root.url, "SendMessage", &json!({"message": answer}));
         assert!(twice["error"].is_object(), "the task has ended: {twice}");
     }
-    let of_practice = call(&format!("{}agents/practice", leaf.url), "ListTasks", &json!({}));
-    assert_eq!(of_practice["result"]["totalSize"], 2, "nobody was asked twice");
+    let of_practice = call(
+        &format!("{}agents/practice", leaf.url),
+        "ListTasks",
+        &json!({}),
+    );
+    assert_eq!(
+        of_practice["result"]["totalSize"], 2,
+        "nobody was asked twice"
+    );
 }
 
 /// The two files of the documentation, with addresses of ours.
 #[test]
 fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
-    let [.., broker, books] = files_of("delegation.md").try_into().map(|files: [String; 4]| files).unwrap();
-    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let [.., broker, books] = files_of("delegation.md")
+        .try_into()
+        .map(|files: [String; 4]| files)
+        .unwrap();
+    let free = || {
+        TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .to_string()
+    };
     let (at, folder) = (free(), TempDir::new().unwrap());
-    let [pass, bob] = ["broker", "bob"].map(|name| keys(folder.path(), &["add", name, "--scope", "books"]));
+    let [pass, bob] =
+        ["broker", "bob"].map(|name| keys(folder.path(), &["add", name, "--scope", "books"]));
     keys(folder.path(), &["add", "ann"]);
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, books.replace("127.0.0.1:8000", &at)).unwrap();
@@ -229,7 +323,10 @@ fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
 
     let folder = TempDir::new().unwrap();
     let [ann, bob_here] = ["ann", "bob"].map(|name| keys(folder.path(), &["add", name]));
-    let (file, pem) = (folder.path().join("agents.toml"), folder.path().join("node.pem"));
+    let (file, pem) = (
+        folder.path().join("agents.toml"),
+        folder.path().join("node.pem"),
+    );
     let key = include_str!("../../../src/jws/tests/p256.pem");
     std::fs::write(&pem, key).unwrap();
     std::fs::set_permissions(&pem, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
@@ -241,15 +338,25 @@ fn s61_the_broker_of_the_documentation_reads_no_books_for_those_who_may_not() {
 
     let say_as = |url: &str, key: &str| {
         let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "help"}]});
-        let body =
-            json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
-        let headers = ["Content-Type: application/json", "A2A-Version: 1.0", &bearer(key)];
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+        let headers = [
+            "Content-Type: application/json",
+            "A2A-Version: 1.0",
+            &bearer(key),
+        ];
         send(url, "POST", &headers, &body.to_string())
     };
     let refused = say_as(&url, &ann)["result"]["task"].clone();
     assert_eq!(refused["status"]["state"], "TASK_STATE_FAILED", "{refused}");
     let done = say_as(&url, &bob_here)["result"]["task"].clone();
     assert_eq!(done["status"]["state"], "TASK_STATE_COMPLETED", "{done}");
-    assert_eq!(say_as(&books_url, &pass)["error"]["code"], -31403, "nor by itself");
-    assert_eq!(say_as(&books_url, &bob)["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(
+        say_as(&books_url, &pass)["error"]["code"],
+        -31403,
+        "nor by itself"
+    );
+    assert_eq!(
+        say_as(&books_url, &bob)["result"]["task"]["status"]["state"],
+        "TASK_STATE_COMPLETED"
+    );
 }

@@ -21,19 +21,35 @@ fn the_demo_answers_the_commands_that_it_prints() {
     let demo = serve(&["demo"]);
     let url = demo.line("Listening on ");
     let card = demo.line("Card: ");
-    assert_eq!(demo.line("Tasks: "), demo.folder.path().join("tasks.db").display().to_string());
+    assert_eq!(
+        demo.line("Tasks: "),
+        demo.folder.path().join("tasks.db").display().to_string()
+    );
     demo.line("Say hello:");
     let hello = paste(&demo.line(""));
-    assert!(hello.contains("State: TASK_STATE_COMPLETED\n") && hello.contains("Text:\n  hello\n"), "{hello}");
+    assert!(
+        hello.contains("State: TASK_STATE_COMPLETED\n") && hello.contains("Text:\n  hello\n"),
+        "{hello}"
+    );
     demo.line("Watch it write:");
     let written = paste(&demo.line(""));
-    assert!(written.matches("Event: artifact\n").count() >= 5, "{written}");
+    assert!(
+        written.matches("Event: artifact\n").count() >= 5,
+        "{written}"
+    );
     demo.line("Ask what else it can do:");
     let help = paste(&demo.line(""));
     assert!(help.contains("slow [seconds]"), "{help}");
     let card = send(&card, "GET", &["Accept: application/json"], "");
     assert_eq!(card["supportedInterfaces"][0]["url"], json!(url));
-    assert!(card["skills"].as_array().unwrap().iter().any(|skill| skill["id"] == "stream"), "{card}");
+    assert!(
+        card["skills"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|skill| skill["id"] == "stream"),
+        "{card}"
+    );
 }
 
 #[test]
@@ -51,7 +67,10 @@ fn a_busy_port_is_named_with_what_to_type() {
     let (code, said) = complaint(&["demo", "--listen", &address, "--store", "memory"]);
     assert_eq!(code, Some(1));
     assert!(said.contains(&format!("{address} is in use")), "{said}");
-    assert!(said.contains("attache demo --store memory --listen 127.0.0.1:0"), "{said}");
+    assert!(
+        said.contains("attache demo --store memory --listen 127.0.0.1:0"),
+        "{said}"
+    );
 }
 
 #[cfg(unix)]
@@ -60,7 +79,13 @@ fn the_demo_ends_well_when_it_is_asked_to() {
     let mut demo = serve(&["demo"]);
     demo.line("Listening on ");
     let id = demo.process.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
     let end = loop {
         if let Err(end) = demo.lines.recv_timeout(DEADLINE) {
             break end;
@@ -76,7 +101,11 @@ fn what_is_not_understood_ends_with_2_and_help_with_0() {
     assert_eq!(complaint(&["demo", "--nonsense"]).0, Some(2));
     let help = attache(&["demo", "--help"]).output().unwrap();
     assert_eq!(help.status.code(), Some(0));
-    assert!(String::from_utf8(help.stdout).unwrap().contains("127.0.0.1:41241"));
+    assert!(
+        String::from_utf8(help.stdout)
+            .unwrap()
+            .contains("127.0.0.1:41241")
+    );
 }
 
 #[test]
@@ -90,12 +119,20 @@ fn r10_tasks_are_there_again_after_the_demo_was_killed() {
     let folder = std::mem::replace(&mut first.folder, TempDir::new().unwrap());
     let second = serve_in(&["demo"], folder);
     let url = second.line("Listening on ");
-    assert_eq!(call(&url, "GetTask", &json!({"id": task["id"]}))["result"], task);
-    assert_eq!(call(&url, "ListTasks", &json!({}))["result"]["totalSize"], 2);
-    let message =
-        json!({"messageId": "n", "role": "ROLE_USER", "parts": [{"text": "Ada"}], "taskId": asked["id"]});
+    assert_eq!(
+        call(&url, "GetTask", &json!({"id": task["id"]}))["result"],
+        task
+    );
+    assert_eq!(
+        call(&url, "ListTasks", &json!({}))["result"]["totalSize"],
+        2
+    );
+    let message = json!({"messageId": "n", "role": "ROLE_USER", "parts": [{"text": "Ada"}], "taskId": asked["id"]});
     let answered = call(&url, "SendMessage", &json!({"message": message}));
-    assert_eq!(answered["result"]["task"]["artifacts"][0]["parts"][0]["text"], "Hello, Ada!", "{answered}");
+    assert_eq!(
+        answered["result"]["task"]["artifacts"][0]["parts"][0]["text"], "Hello, Ada!",
+        "{answered}"
+    );
 }
 
 #[test]
@@ -105,5 +142,8 @@ fn a_data_directory_that_is_in_use_is_named_with_what_to_type() {
     let folder = demo.folder.path().display().to_string();
     let (code, said) = complaint(&["demo", "--listen", "127.0.0.1:0", "--data-dir", &folder]);
     assert_eq!(code, Some(1));
-    assert!(said.contains(&folder) && said.contains("--data-dir <DIR>"), "{said}");
+    assert!(
+        said.contains(&folder) && said.contains("--data-dir <DIR>"),
+        "{said}"
+    );
 }

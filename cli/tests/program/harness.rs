@@ -44,21 +44,39 @@ pub(crate) fn serve_by(command: &mut Command, folder: TempDir) -> Serving {
         command.arg("--data-dir").arg(folder.path());
     }
     // What is wrong is of interest where a test fails; what goes on is not, unless it asks for that.
-    if !command.get_envs().any(|(name, value)| name == "RUST_LOG" && value.is_some()) {
+    if !command
+        .get_envs()
+        .any(|(name, value)| name == "RUST_LOG" && value.is_some())
+    {
         command.env("RUST_LOG", "error");
     }
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let stdout = BufReader::new(process.stdout.take().unwrap());
     let (send, lines) = sync_channel(64);
-    thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
-    Serving { process, lines, folder }
+    thread::spawn(move || {
+        stdout
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|line| send.send(line))
+    });
+    Serving {
+        process,
+        lines,
+        folder,
+    }
 }
 
 impl Serving {
     /// The rest of the next line, after its beginning.
     pub(crate) fn line(&self, beginning: &str) -> String {
-        let line = self.lines.recv_timeout(DEADLINE).expect("a line within the deadline");
-        line.trim_start().strip_prefix(beginning).unwrap_or_else(|| panic!("{beginning}: {line}")).to_owned()
+        let line = self
+            .lines
+            .recv_timeout(DEADLINE)
+            .expect("a line within the deadline");
+        line.trim_start()
+            .strip_prefix(beginning)
+            .unwrap_or_else(|| panic!("{beginning}: {line}"))
+            .to_owned()
     }
 
     /// The commands that are printed, after all else.
@@ -91,32 +109,53 @@ pub(crate) fn say(url: &str, text: &str) -> Value {
 pub(crate) fn complaint(args: &[&str]) -> (Option<i32>, String) {
     let output = attache(args).output().unwrap();
     assert!(output.stdout.is_empty(), "{output:?}");
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
 }
 
 pub(crate) fn attache(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_attache"));
     // The practice agent panics when it is asked to: no need to see where.
-    for name in
-        ["RUST_LOG", "TASK_STORE_TYPE", "ATTACHE_STORE", "ATTACHE_LISTEN", "TRACEPARENT", "TRACESTATE"]
+    for name in [
+        "RUST_LOG",
+        "TASK_STORE_TYPE",
+        "ATTACHE_STORE",
+        "ATTACHE_LISTEN",
+        "TRACEPARENT",
+        "TRACESTATE",
+    ] {
+        command.env_remove(name);
+    }
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_"))
     {
         command.env_remove(name);
     }
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_")) {
-        command.env_remove(name);
-    }
-    command.args(args).env("RUST_BACKTRACE", "0").stdin(Stdio::null());
+    command
+        .args(args)
+        .env("RUST_BACKTRACE", "0")
+        .stdin(Stdio::null());
     command
 }
 
 /// A request without curl: gives the body of the answer.
 pub(crate) fn send(url: &str, method: &str, headers: &[&str], body: &str) -> Value {
-    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let (host, path) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+    let headers: String = headers
+        .iter()
+        .map(|header| format!("{header}\r\n"))
+        .collect();
     let length = body.len();
-    let head = format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}");
+    let head =
+        format!("{method} /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}");
     let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();

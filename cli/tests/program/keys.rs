@@ -12,7 +12,12 @@ use crate::operate::admin;
 
 /// Runs `attache keys`; gives what it prints.
 pub(crate) fn keys(folder: &Path, args: &[&str]) -> String {
-    let output = attache(&["keys"]).args(args).arg("--data-dir").arg(folder).output().unwrap();
+    let output = attache(&["keys"])
+        .args(args)
+        .arg("--data-dir")
+        .arg(folder)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
@@ -31,25 +36,53 @@ pub(crate) fn bearer(key: &str) -> String {
 #[test]
 fn s41_a_key_lets_its_caller_in_until_it_is_revoked() {
     let folder = TempDir::new().unwrap();
-    let ann = keys(folder.path(), &["add", "ann", "--scope", "deploy", "--days", "30"]);
+    let ann = keys(
+        folder.path(),
+        &["add", "ann", "--scope", "deploy", "--days", "30"],
+    );
     // With keys others may reach it: they are asked.
-    let server = serve_in(&["serve", "--echo", "--store", "memory", "--listen", "0.0.0.0:0"], folder);
+    let server = serve_in(
+        &[
+            "serve",
+            "--echo",
+            "--store",
+            "memory",
+            "--listen",
+            "0.0.0.0:0",
+        ],
+        folder,
+    );
     let url = server.line("Listening on ");
     let folder = server.folder.path();
     assert_eq!(list(&url, "X-Nothing: x")["error"]["code"], -31401);
     assert_eq!(list(&url, &bearer("att_nonsense"))["error"]["code"], -31401);
     assert_eq!(list(&url, &bearer(&ann))["result"]["totalSize"], 0);
     let listed = keys(folder, &["list"]);
-    assert!(listed.contains("ann") && listed.contains("deploy") && !listed.contains(&ann), "{listed}");
+    assert!(
+        listed.contains("ann") && listed.contains("deploy") && !listed.contains(&ann),
+        "{listed}"
+    );
     // The running server hears of it at once.
     let bob = keys(folder, &["add", "bob"]);
-    assert_eq!(list(&url, &format!("X-API-Key: {bob}"))["result"]["totalSize"], 0);
+    assert_eq!(
+        list(&url, &format!("X-API-Key: {bob}"))["result"]["totalSize"],
+        0
+    );
     keys(folder, &["revoke", "ann"]);
     assert_eq!(list(&url, &bearer(&ann))["error"]["code"], -31401);
     assert_eq!(list(&url, &bearer(&bob))["result"]["totalSize"], 0);
-    let output = attache(&["keys", "revoke", "ann", "--data-dir"]).arg(folder).output().unwrap();
+    let output = attache(&["keys", "revoke", "ann", "--data-dir"])
+        .arg(folder)
+        .output()
+        .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains(&format!("`attache keys list --data-dir {}`", folder.display())), "{said}");
+    assert!(
+        said.contains(&format!(
+            "`attache keys list --data-dir {}`",
+            folder.display()
+        )),
+        "{said}"
+    );
 }
 
 #[test]
@@ -57,29 +90,50 @@ fn the_greeting_says_who_may_come() {
     let folder = TempDir::new().unwrap();
     let none = folder.path().join("none");
     let (code, said) = complaint(&["keys", "list", "--data-dir", none.to_str().unwrap()]);
-    assert!(code == Some(1) && said.contains("there is no folder") && !none.exists(), "{said}");
+    assert!(
+        code == Some(1) && said.contains("there is no folder") && !none.exists(),
+        "{said}"
+    );
     let (code, said) = complaint(&["push", "retry", "--data-dir", none.to_str().unwrap()]);
     assert!(code == Some(2) && said.contains("NUMBERS"), "{said}");
     let file = folder.path().join("agents.toml");
     std::fs::write(&file, "[auth]\nkeys = true\n[agents.echo]\ntype = \"echo\"").unwrap();
     let file = file.display().to_string();
     let greeting = |args: &[&str], folder: TempDir| {
-        let server = serve_in(&[&["serve", "--store", "null", &file], args].concat(), folder);
+        let server = serve_in(
+            &[&["serve", "--store", "null", &file], args].concat(),
+            folder,
+        );
         for line in ["Listening on ", "Card: ", "Tasks: "] {
             server.line(line);
         }
-        let lines = (server.line("Callers: "), [(); 4].map(|()| server.line("")).concat());
+        let lines = (
+            server.line("Callers: "),
+            [(); 4].map(|()| server.line("")).concat(),
+        );
         server.line("Stop with Ctrl-C.");
         lines
     };
     let (callers, tries) = greeting(&[], TempDir::new().unwrap());
-    assert!(callers.starts_with("nobody, since there are no keys; make one: attache keys add --data-dir "));
-    assert!(tries.contains(" send ") && !tries.contains("task list"), "{tries}");
+    assert!(
+        callers
+            .starts_with("nobody, since there are no keys; make one: attache keys add --data-dir ")
+    );
+    assert!(
+        tries.contains(" send ") && !tries.contains("task list"),
+        "{tries}"
+    );
     let keyed = TempDir::new().unwrap();
     keys(keyed.path(), &["add", "ann"]);
-    assert_eq!(greeting(&[], keyed).0, "those who show a key (A2ACLI_BEARER=<KEY>)");
+    assert_eq!(
+        greeting(&[], keyed).0,
+        "those who show a key (A2ACLI_BEARER=<KEY>)"
+    );
     let (callers, _) = greeting(&["--allow-anonymous"], TempDir::new().unwrap());
-    assert_eq!(callers, "anybody; those are known who show a key (A2ACLI_BEARER=<KEY>)");
+    assert_eq!(
+        callers,
+        "anybody; those are known who show a key (A2ACLI_BEARER=<KEY>)"
+    );
 }
 
 #[test]
@@ -87,9 +141,15 @@ fn a_server_that_asks_for_no_keys_says_so_when_one_is_made() {
     let server = serve_in(&["serve", "--echo"], TempDir::new().unwrap());
     server.line("Listening on ");
     let folder = server.folder.path();
-    let output = attache(&["keys", "add", "ann", "--data-dir"]).arg(folder).output().unwrap();
+    let output = attache(&["keys", "add", "ann", "--data-dir"])
+        .arg(folder)
+        .output()
+        .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && said.contains("restart"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("restart"),
+        "{said}"
+    );
 }
 
 /// A server of a file that asks from the beginning, and has rules.
@@ -109,16 +169,28 @@ fn s36_rules_of_the_file_hold_whatever_the_card_says() {
         operations = [{ operations = ["list_tasks"], scopes = ["list"] }]
     "#;
     std::fs::write(&file, text).unwrap();
-    let server = serve_in(&["serve", file.to_str().unwrap(), "--store", "memory"], folder);
+    let server = serve_in(
+        &["serve", file.to_str().unwrap(), "--store", "memory"],
+        folder,
+    );
     let url = server.line("Listening on ");
-    assert_eq!(list(&url, "X-Nothing: x")["error"]["code"], -31401, "although there is no key yet");
+    assert_eq!(
+        list(&url, "X-Nothing: x")["error"]["code"],
+        -31401,
+        "although there is no key yet"
+    );
     let ann = keys(server.folder.path(), &["add", "ann"]);
     let bob = keys(server.folder.path(), &["add", "bob", "--scope", "list"]);
     assert_eq!(list(&url, &bearer(&ann))["error"]["code"], -31403);
     // S67: and no more than six at once.
     let answers: Vec<_> = (0..20).map(|_| list(&url, &bearer(&bob))).collect();
     assert_eq!(answers[0]["result"]["totalSize"], 0, "{}", answers[0]);
-    assert!(answers.iter().any(|answer| answer["error"]["code"] == -32000), "{answers:?}");
+    assert!(
+        answers
+            .iter()
+            .any(|answer| answer["error"]["code"] == -32000),
+        "{answers:?}"
+    );
     assert_eq!(list(&url, &bearer("att_wrong"))["error"]["code"], -31401);
     let (_, counted) = admin(server.folder.path(), "GET /metrics");
     for why in ["missing", "wrong", "forbidden"] {
@@ -131,13 +203,24 @@ fn s36_rules_of_the_file_hold_whatever_the_card_says() {
 fn s67_strangers_are_told_apart_by_their_address_and_have_their_share() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
-    std::fs::write(&file, "[auth.allowance]\nburst = 3\ncalls_per_second = 1\n[agents.a]\ntype = \"echo\"")
-        .unwrap();
-    let server = serve_in(&["serve", file.to_str().unwrap(), "--store", "memory"], folder);
+    std::fs::write(
+        &file,
+        "[auth.allowance]\nburst = 3\ncalls_per_second = 1\n[agents.a]\ntype = \"echo\"",
+    )
+    .unwrap();
+    let server = serve_in(
+        &["serve", file.to_str().unwrap(), "--store", "memory"],
+        folder,
+    );
     let url = server.line("Listening on ");
     let answers: Vec<_> = (0..20).map(|_| list(&url, "X-Nothing: x")).collect();
     assert_eq!(answers[0]["result"]["totalSize"], 0, "{}", answers[0]);
-    assert!(answers.iter().any(|answer| answer["error"]["code"] == -32000), "{answers:?}");
+    assert!(
+        answers
+            .iter()
+            .any(|answer| answer["error"]["code"] == -32000),
+        "{answers:?}"
+    );
 }
 
 /// What is printed for people to look at has no secret in it, wherever it was written.
@@ -169,17 +252,31 @@ fn s38_no_secret_is_in_the_configuration_that_is_printed() {
     let output = command.env("CANARY", "canary-0123456789").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(printed.contains("${CANARY}") && !printed.contains("canary-"), "{printed}");
+    assert!(
+        printed.contains("${CANARY}") && !printed.contains("canary-"),
+        "{printed}"
+    );
 }
 
 #[test]
 fn a_refusal_names_both_ways_out() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path().to_str().unwrap();
-    let (code, said) =
-        complaint(&["serve", "--echo", "--store", "memory", "--listen", "0.0.0.0:0", "--data-dir", folder]);
+    let (code, said) = complaint(&[
+        "serve",
+        "--echo",
+        "--store",
+        "memory",
+        "--listen",
+        "0.0.0.0:0",
+        "--data-dir",
+        folder,
+    ]);
     assert_eq!(code, Some(1));
-    assert!(said.contains(&format!("attache keys add --data-dir {folder} <NAME>")), "{said}");
+    assert!(
+        said.contains(&format!("attache keys add --data-dir {folder} <NAME>")),
+        "{said}"
+    );
     assert!(said.contains("--allow-anonymous"), "{said}");
 }
 
@@ -199,12 +296,20 @@ fn s38_no_key_is_in_the_log() {
     let mut stdout = std::io::BufReader::new(process.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
-    let url = line.trim().strip_prefix("Listening on ").unwrap().to_owned();
+    let url = line
+        .trim()
+        .strip_prefix("Listening on ")
+        .unwrap()
+        .to_owned();
     let wrong = "att_wrong-canary-0123456789";
     for secret in [&*key, wrong] {
         let basic = format!("Authorization: Basic {secret}");
-        for header in [bearer(secret), format!("X-API-Key: {secret}"), basic, format!("Cookie: key={secret}")]
-        {
+        for header in [
+            bearer(secret),
+            format!("X-API-Key: {secret}"),
+            basic,
+            format!("Cookie: key={secret}"),
+        ] {
             let answer = list(&url, &header).to_string();
             assert!(!answer.contains(secret), "{answer}");
         }
@@ -218,8 +323,16 @@ fn s38_no_key_is_in_the_log() {
     }
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let path = entry.unwrap().path();
-        let bytes = if path.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
-        assert!(!bytes.windows(key.len()).any(|part| part == key.as_bytes()), "{}", path.display());
+        let bytes = if path.is_file() {
+            std::fs::read(&path).unwrap()
+        } else {
+            Vec::new()
+        };
+        assert!(
+            !bytes.windows(key.len()).any(|part| part == key.as_bytes()),
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -234,13 +347,24 @@ fn clients_of_chats_are_asked_for_their_key_like_all_others() {
         let messages = json!([{"role": "user", "content": "hello"}]);
         let body = json!({"model": "Echo", "messages": messages, "metadata": metadata}).to_string();
         let headers = ["Content-Type: application/json", header];
-        send(&format!("{url}v1/chat/completions"), "POST", &headers, &body)
+        send(
+            &format!("{url}v1/chat/completions"),
+            "POST",
+            &headers,
+            &body,
+        )
     };
-    assert_eq!(ask("X-Nothing: x", json!({}))["error"]["code"], "invalid_api_key");
+    assert_eq!(
+        ask("X-Nothing: x", json!({}))["error"]["code"],
+        "invalid_api_key"
+    );
     let models = send(&format!("{url}v1/models"), "GET", &[], "");
     assert_eq!(models["error"]["type"], "authentication_error", "{models}");
     let answer = ask(&bearer(&ann), json!({}));
-    assert_eq!(answer["choices"][0]["message"]["content"], "hello", "{answer}");
+    assert_eq!(
+        answer["choices"][0]["message"]["content"], "hello",
+        "{answer}"
+    );
     assert_eq!(list(&url, &bearer(&ann))["result"]["totalSize"], 1);
     let theirs = json!({"taskId": answer["attache"]["taskId"]});
     assert_eq!(

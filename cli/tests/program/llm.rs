@@ -23,9 +23,15 @@ pub(crate) fn model(script: Vec<Vec<Value>>) -> (String, Receiver<Value>) {
         for events in script {
             let mut stream = listener.accept().unwrap().0;
             send.send(body(&mut stream)).unwrap();
-            let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-            stream.write_all(format!("{head}{events}data: [DONE]\n\n").as_bytes()).unwrap();
+            let events: String = events
+                .iter()
+                .map(|event| format!("data: {event}\n\n"))
+                .collect();
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+            stream
+                .write_all(format!("{head}{events}data: [DONE]\n\n").as_bytes())
+                .unwrap();
         }
     });
     (url, asked)
@@ -38,7 +44,9 @@ pub(crate) fn body(stream: &mut TcpStream) -> Value {
         line.clear();
         reader.read_line(&mut line).unwrap();
         let said = line.to_lowercase();
-        length = said.strip_prefix("content-length: ").map_or(length, |said| said.trim().parse().unwrap());
+        length = said
+            .strip_prefix("content-length: ")
+            .map_or(length, |said| said.trim().parse().unwrap());
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
@@ -71,40 +79,63 @@ fn shown(page: &str, model: &str) -> (TempDir, String) {
 pub(crate) fn files_of(page: &str) -> Vec<String> {
     let text = std::fs::read_to_string(repository().join("docs").join(page)).unwrap();
     let blocks = text.split("```toml\n").skip(1);
-    blocks.map(|block| block.split_once("```").unwrap().0.to_owned()).collect()
+    blocks
+        .map(|block| block.split_once("```").unwrap().0.to_owned())
+        .collect()
 }
 
 pub(crate) fn text(task: &Value) -> &str {
-    task["artifacts"][0]["parts"][0]["text"].as_str().unwrap_or_else(|| panic!("{task}"))
+    task["artifacts"][0]["parts"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{task}"))
 }
 
 #[test]
 fn the_assistant_of_the_documentation_calls_its_tools() {
-    let (url, asked) = model(vec![calls(&[("a", "clock", json!({}))]), says("It is late.")]);
+    let (url, asked) = model(vec![
+        calls(&[("a", "clock", json!({}))]),
+        says("It is late."),
+    ]);
     let (folder, file) = shown("assistant.md", &url);
     let server = serve_in(&["serve", &file], folder);
-    assert_eq!(text(&say(&server.line("Listening on "), "What time is it?")), "It is late.");
+    assert_eq!(
+        text(&say(&server.line("Listening on "), "What time is it?")),
+        "It is late."
+    );
     let second = asked.iter().nth(1).unwrap();
-    let result = second["messages"].as_array().unwrap().iter().find(|one| one["role"] == "tool").unwrap();
-    assert!(result["content"].as_str().unwrap().contains("UTC"), "{second}");
+    let result = second["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["role"] == "tool")
+        .unwrap();
+    assert!(
+        result["content"].as_str().unwrap().contains("UTC"),
+        "{second}"
+    );
 }
 
 #[test]
 fn the_clerk_of_the_documentation_asks_before_it_pays() {
-    let (url, _asked) = model(vec![calls(&[("a", "pay", json!({"amount": 5, "to": "Ann"}))]), says("Paid.")]);
+    let (url, _asked) = model(vec![
+        calls(&[("a", "pay", json!({"amount": 5, "to": "Ann"}))]),
+        says("Paid."),
+    ]);
     let (folder, file) = shown("approval.md", &url);
     let mut server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
     let task = say(&url, "Pay Ann");
-    assert_eq!(task["status"]["state"], "TASK_STATE_INPUT_REQUIRED", "{task}");
+    assert_eq!(
+        task["status"]["state"], "TASK_STATE_INPUT_REQUIRED",
+        "{task}"
+    );
     // The question survives restarts, and takes one answer.
     server.process.kill().unwrap();
     server.process.wait().unwrap();
     let folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
     let server = serve_in(&["serve", &file], folder);
     let url = server.line("Listening on ");
-    let answer =
-        json!({"messageId": "n", "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": "yes"}]});
+    let answer = json!({"messageId": "n", "taskId": task["id"], "role": "ROLE_USER", "parts": [{"text": "yes"}]});
     let task = call(&url, "SendMessage", &json!({"message": answer}))["result"]["task"].clone();
     assert_eq!(text(&task), "Paid.");
     let twice = call(&url, "SendMessage", &json!({"message": answer}));
@@ -113,14 +144,32 @@ fn the_clerk_of_the_documentation_asks_before_it_pays() {
 
 #[test]
 fn the_editor_of_the_documentation_is_told_when_nobody_is_there() {
-    let (url, asked) = model(vec![calls(&[("a", "facts", json!({"message": "how many?"}))]), says("Many.")]);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (url, asked) = model(vec![
+        calls(&[("a", "facts", json!({"message": "how many?"}))]),
+        says("Many."),
+    ]);
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let (folder, file) = shown("delegation.md", &url);
-    let written = std::fs::read_to_string(&file).unwrap().replace("127.0.0.1:9000", &nobody.to_string());
+    let written = std::fs::read_to_string(&file)
+        .unwrap()
+        .replace("127.0.0.1:9000", &nobody.to_string());
     std::fs::write(&file, written).unwrap();
     let server = serve_in(&["serve", &file], folder);
-    assert_eq!(text(&say(&server.line("Listening on "), "How many?")), "Many.");
-    assert!(asked.iter().nth(1).unwrap().to_string().contains("the agent gave no answer"));
+    assert_eq!(
+        text(&say(&server.line("Listening on "), "How many?")),
+        "Many."
+    );
+    assert!(
+        asked
+            .iter()
+            .nth(1)
+            .unwrap()
+            .to_string()
+            .contains("the agent gave no answer")
+    );
 }
 
 #[test]
@@ -162,9 +211,16 @@ fn a_killed_turn_goes_on_and_repeats_no_call() {
     let url = server.line("Listening on ");
     until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
     let second = asked.iter().nth(1).unwrap().to_string();
-    assert!(second.contains("fine") && second.contains("cut off by a restart"), "{second}");
+    assert!(
+        second.contains("fine") && second.contains("cut off by a restart"),
+        "{second}"
+    );
     for name in ["quick", "slow"] {
-        assert_eq!(std::fs::read_to_string(path(name)).unwrap(), "once\n", "{name}");
+        assert_eq!(
+            std::fs::read_to_string(path(name)).unwrap(),
+            "once\n",
+            "{name}"
+        );
     }
     assert_eq!(text(&look(&url)), "Done.");
 }
@@ -180,7 +236,10 @@ fn a_killed_turn_repeats_a_call_of_an_mcp_server_only_where_that_is_safe() {
     let (url, asked) = model(vec![three, says("Done.")]);
     let logs = TempDir::new().unwrap();
     let log = |name: &str| std::fs::read_to_string(logs.path().join(name)).unwrap_or_default();
-    let script = repository().join("agents/tests/agents/mcp/server.py").display().to_string();
+    let script = repository()
+        .join("agents/tests/agents/mcp/server.py")
+        .display()
+        .to_string();
     let tool = |name: &str, repeat: bool| {
         let place = logs.path().join(name).display().to_string();
         format!(
@@ -212,16 +271,35 @@ fn a_killed_turn_repeats_a_call_of_an_mcp_server_only_where_that_is_safe() {
     let url = server.line("Listening on ");
     until(|| look(&url)["status"]["state"] == "TASK_STATE_COMPLETED");
     let read = asked.iter().nth(1).unwrap().to_string();
-    for expected in ["fine", "cut off by a restart; whether it had an effect is not known", "unstalled"] {
+    for expected in [
+        "fine",
+        "cut off by a restart; whether it had an effect is not known",
+        "unstalled",
+    ] {
         assert!(read.contains(expected), "{expected}: {read}");
     }
-    assert_eq!(log("once").matches("called echo").count(), 1, "it has its result");
-    assert_eq!(log("once").matches("called slow").count(), 1, "it may have had an effect");
-    assert_eq!(log("often").matches("called stall").count(), 2, "that is safe");
+    assert_eq!(
+        log("once").matches("called echo").count(),
+        1,
+        "it has its result"
+    );
+    assert_eq!(
+        log("once").matches("called slow").count(),
+        1,
+        "it may have had an effect"
+    );
+    assert_eq!(
+        log("often").matches("called stall").count(),
+        2,
+        "that is safe"
+    );
 }
 
 fn serve_with_home(file: &str, folder: TempDir, home: &Path) -> crate::harness::Serving {
-    crate::harness::serve_by(crate::harness::attache(&["serve", file]).env("HOME", home), folder)
+    crate::harness::serve_by(
+        crate::harness::attache(&["serve", file]).env("HOME", home),
+        folder,
+    )
 }
 
 /// Looks until it is so.
@@ -246,10 +324,16 @@ fn a_real_model_streams_its_answer() {
         .spawn()
         .unwrap();
     let mut url = String::new();
-    BufReader::new(model.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    BufReader::new(model.stdout.take().unwrap())
+        .read_line(&mut url)
+        .unwrap();
     // Another agent in front, with a model that follows a script, and passes the question on.
     let (scripted, asked) = self::model(vec![
-        calls(&[("a", "smol", json!({"message": "What is the capital of France?"}))]),
+        calls(&[(
+            "a",
+            "smol",
+            json!({"message": "What is the capital of France?"}),
+        )]),
         says("I have asked."),
     ]);
     let (folder, file) = file(&format!(
@@ -259,23 +343,27 @@ fn a_real_model_streams_its_answer() {
     let server = serve_in(&["serve", &file], folder);
     let address = server.line("Listening on ");
     let host = address.trim_start_matches("http://").trim_end_matches('/');
-    let message =
-        json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "What is the capital of France?"}]});
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "What is the capital of France?"}]});
     let body =
         json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}})
             .to_string();
     let mut stream = TcpStream::connect(host).unwrap();
     // A small machine thinks slowly.
-    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(120)))
+        .unwrap();
     write!(stream, "POST / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     // Through chat completions, and through a delegation.
-    let chat =
-        json!({"model": "smol", "messages": [{"role": "user", "content": "What is the capital of France?"}]});
+    let chat = json!({"model": "smol", "messages": [{"role": "user", "content": "What is the capital of France?"}]});
     let headers = ["Content-Type: application/json"];
-    let chat =
-        crate::harness::send(&format!("{address}v1/chat/completions"), "POST", &headers, &chat.to_string());
+    let chat = crate::harness::send(
+        &format!("{address}v1/chat/completions"),
+        "POST",
+        &headers,
+        &chat.to_string(),
+    );
     let (folder, front) = self::file(&format!(
         "[agents.front]\ntype = \"llm\"\nmodel = {{ url = \"{scripted}\", name = \"m\" }}\n[agents.front.tools.smol]\ndescription = \"Knows\"\nagent = \"{address}\"\n"
     ));
@@ -283,10 +371,28 @@ fn a_real_model_streams_its_answer() {
     let task = say(&front.line("Listening on "), "ask it");
     drop(model.stdin.take());
     model.wait().unwrap();
-    assert!(chat["choices"][0]["message"]["content"].as_str().unwrap().contains("Paris"), "{chat}");
+    assert!(
+        chat["choices"][0]["message"]["content"]
+            .as_str()
+            .unwrap()
+            .contains("Paris"),
+        "{chat}"
+    );
     assert_eq!(text(&task), "I have asked.");
     assert!(asked.iter().nth(1).unwrap().to_string().contains("Paris"));
-    assert!(task["metadata"]["attache.usage"]["outputTokens"].as_u64().unwrap() > 0, "{task}");
-    assert!(answer.matches("artifactUpdate").count() > 3, "it streams: {answer}");
-    assert!(answer.contains("Paris") && answer.contains("TASK_STATE_COMPLETED"), "{answer}");
+    assert!(
+        task["metadata"]["attache.usage"]["outputTokens"]
+            .as_u64()
+            .unwrap()
+            > 0,
+        "{task}"
+    );
+    assert!(
+        answer.matches("artifactUpdate").count() > 3,
+        "it streams: {answer}"
+    );
+    assert!(
+        answer.contains("Paris") && answer.contains("TASK_STATE_COMPLETED"),
+        "{answer}"
+    );
 }

@@ -33,15 +33,27 @@ fn everything() -> String {
 
 /// The server that does everything, over HTTP. Gives its url.
 fn everything_over_http() -> (Ended, String) {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let mut server = Command::new("node");
-    server.args([&everything(), "streamableHttp"]).env("PORT", port.to_string());
-    let mut server =
-        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    server
+        .args([&everything(), "streamableHttp"])
+        .env("PORT", port.to_string());
+    let mut server = server
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let stderr = BufReader::new(server.stderr.take().unwrap());
     let mut lines = stderr.lines().map_while(Result::ok);
     let server = Ended(server);
-    lines.find(|line| line.contains("listening on port")).expect("it listens");
+    lines
+        .find(|line| line.contains("listening on port"))
+        .expect("it listens");
     // Whoever writes to a pipe that nobody reads ends.
     std::thread::spawn(move || lines.for_each(drop));
     (server, format!("http://127.0.0.1:{port}/mcp"))
@@ -58,7 +70,13 @@ fn file(text: &str) -> (TempDir, String) {
 /// The n-th file that the page shows.
 fn shown(at: usize) -> String {
     let page = std::fs::read_to_string(repository().join("docs/mcp.md")).unwrap();
-    page.split("```toml\n").nth(at + 1).unwrap().split_once("```").unwrap().0.to_owned()
+    page.split("```toml\n")
+        .nth(at + 1)
+        .unwrap()
+        .split_once("```")
+        .unwrap()
+        .0
+        .to_owned()
 }
 
 /// With the programs of the judges where programs are looked for.
@@ -76,7 +94,11 @@ fn serve(file: &str, folder: TempDir) -> Serving {
 fn skill(url: &str, agent: &str, skill: &str, arguments: Value) -> Value {
     let parts = json!([{"data": {"skill": skill, "arguments": arguments}}]);
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": parts});
-    call(&format!("{url}agents/{agent}"), "SendMessage", &json!({"message": message}))["result"]["task"]
+    call(
+        &format!("{url}agents/{agent}"),
+        "SendMessage",
+        &json!({"message": message}),
+    )["result"]["task"]
         .clone()
 }
 
@@ -105,38 +127,96 @@ fn the_tools_of_real_servers_are_skills_over_stdio_and_http() {
     ));
     let server = serve(&file, folder);
     let url = format!("{}/", server.line("Listening on ").trim_end_matches('/'));
-    let card =
-        |agent: &str| send(&format!("{url}agents/{agent}/.well-known/agent-card.json"), "GET", &[], "");
+    let card = |agent: &str| {
+        send(
+            &format!("{url}agents/{agent}/.well-known/agent-card.json"),
+            "GET",
+            &[],
+            "",
+        )
+    };
     let skills = card("clock")["skills"].clone();
-    let ids: Vec<_> = skills.as_array().unwrap().iter().map(|skill| skill["id"].as_str().unwrap()).collect();
+    let ids: Vec<_> = skills
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|skill| skill["id"].as_str().unwrap())
+        .collect();
     assert_eq!(ids, ["get_current_time", "convert_time"]);
-    let task = skill(&url, "clock", "get_current_time", json!({"timezone": "Europe/Paris"}));
-    assert!(task["artifacts"][0].to_string().contains("Europe/Paris"), "{task}");
-    let words =
-        |task: &Value| task["status"]["message"]["parts"][0]["text"].as_str().unwrap_or("").to_owned();
+    let task = skill(
+        &url,
+        "clock",
+        "get_current_time",
+        json!({"timezone": "Europe/Paris"}),
+    );
+    assert!(
+        task["artifacts"][0].to_string().contains("Europe/Paris"),
+        "{task}"
+    );
+    let words = |task: &Value| {
+        task["status"]["message"]["parts"][0]["text"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned()
+    };
     let task = skill(&url, "clock", "get_current_time", json!({}));
     assert_eq!(
         (&task["status"]["state"], &*words(&task)),
         (&json!("TASK_STATE_REJECTED"), "`timezone` is missing")
     );
-    let task = skill(&url, "clock", "get_current_time", json!({"timezone": "Mars/Base"}));
-    assert!(task["status"]["state"] == "TASK_STATE_FAILED" && words(&task).contains("Mars/Base"), "{task}");
+    let task = skill(
+        &url,
+        "clock",
+        "get_current_time",
+        json!({"timezone": "Mars/Base"}),
+    );
+    assert!(
+        task["status"]["state"] == "TASK_STATE_FAILED" && words(&task).contains("Mars/Base"),
+        "{task}"
+    );
     let task = skill(&url, "gone", "sing", json!({}));
     assert_eq!(words(&task), "the MCP server cannot be started");
     for agent in ["here", "web"] {
         let task = skill(&url, agent, "get-sum", json!({"a": 2, "b": 3}));
-        assert!(task["artifacts"][0]["parts"][0]["text"].as_str().unwrap().contains('5'), "{agent}: {task}");
-        let task = skill(&url, agent, "get-structured-content", json!({"location": "Chicago"}));
-        assert!(task["artifacts"][0]["parts"][0]["data"]["temperature"].is_number(), "{agent}: {task}");
+        assert!(
+            task["artifacts"][0]["parts"][0]["text"]
+                .as_str()
+                .unwrap()
+                .contains('5'),
+            "{agent}: {task}"
+        );
+        let task = skill(
+            &url,
+            agent,
+            "get-structured-content",
+            json!({"location": "Chicago"}),
+        );
+        assert!(
+            task["artifacts"][0]["parts"][0]["data"]["temperature"].is_number(),
+            "{agent}: {task}"
+        );
         let task = skill(&url, agent, "get-tiny-image", json!({}));
         let parts = task["artifacts"][0]["parts"].as_array().unwrap();
         assert!(
-            parts.iter().any(|part| part["mediaType"] == "image/png" && part["raw"].is_string()),
+            parts
+                .iter()
+                .any(|part| part["mediaType"] == "image/png" && part["raw"].is_string()),
             "{task}"
         );
-        let task = skill(&url, agent, "trigger-long-running-operation", json!({"duration": 1, "steps": 3}));
-        let told = task["history"].to_string().matches(r#""type":"tool-progress""#).count();
-        assert!(told >= 2 && task["status"]["state"] == "TASK_STATE_COMPLETED", "{agent}: {task}");
+        let task = skill(
+            &url,
+            agent,
+            "trigger-long-running-operation",
+            json!({"duration": 1, "steps": 3}),
+        );
+        let told = task["history"]
+            .to_string()
+            .matches(r#""type":"tool-progress""#)
+            .count();
+        assert!(
+            told >= 2 && task["status"]["state"] == "TASK_STATE_COMPLETED",
+            "{agent}: {task}"
+        );
     }
 }
 
@@ -145,12 +225,19 @@ fn the_assistant_of_the_page_uses_an_mcp_server() {
     if is_quick() {
         return;
     }
-    let wanted = json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
-    let (url, asked) = model(vec![calls(&[("a", "time_convert_time", wanted)]), says("It is nine.")]);
+    let wanted =
+        json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
+    let (url, asked) = model(vec![
+        calls(&[("a", "time_convert_time", wanted)]),
+        says("It is nine."),
+    ]);
     let (folder, file) = file(&shown(0).replace("http://127.0.0.1:11434/v1", &url));
     let server = serve(&file, folder);
     let url = server.line("Listening on ");
-    assert_eq!(text(&crate::harness::say(&url, "When it is noon here?")), "It is nine.");
+    assert_eq!(
+        text(&crate::harness::say(&url, "When it is noon here?")),
+        "It is nine."
+    );
     let asked: Vec<Value> = asked.iter().take(2).collect();
     let offered: Vec<_> = asked[0]["tools"]
         .as_array()
@@ -159,7 +246,11 @@ fn the_assistant_of_the_page_uses_an_mcp_server() {
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(offered, ["time_get_current_time", "time_convert_time"]);
-    assert!(asked[1]["messages"].to_string().contains("T21:00:00+09:00"), "{}", asked[1]);
+    assert!(
+        asked[1]["messages"].to_string().contains("T21:00:00+09:00"),
+        "{}",
+        asked[1]
+    );
 }
 
 #[test]
@@ -179,8 +270,11 @@ const OFFERED: &str = "[agents.echo]\ntype = \"echo\"\n[agents.practice]\ntype =
 /// Lets the official client judge; what it finds wrong is on stderr.
 fn judge(told: &Value) {
     let client = repository().join("tests/judges/mcp/client.py");
-    let judged =
-        Command::new(judges().join("mcp/bin/python")).arg(client).arg(told.to_string()).output().unwrap();
+    let judged = Command::new(judges().join("mcp/bin/python"))
+        .arg(client)
+        .arg(told.to_string())
+        .output()
+        .unwrap();
     assert_eq!(
         String::from_utf8_lossy(&judged.stdout),
         "ok\n",
@@ -196,7 +290,13 @@ fn the_official_client_of_mcp_finds_agents_as_tools_over_stdio() {
     }
     let (folder, file) = file(OFFERED);
     let data = folder.path().display().to_string();
-    let command = [env!("CARGO_BIN_EXE_attache"), "mcp", &file, "--wait", "700ms"];
+    let command = [
+        env!("CARGO_BIN_EXE_attache"),
+        "mcp",
+        &file,
+        "--wait",
+        "700ms",
+    ];
     judge(&json!({"command": command, "env": {"XDG_DATA_HOME": data, "RUST_LOG": "debug"}}));
 }
 
@@ -211,16 +311,46 @@ fn the_official_client_of_mcp_finds_agents_elsewhere_as_tools_over_http() {
     let url = url.trim_end_matches('/');
     let card = |agent: &str| format!("{url}/agents/{agent}/.well-known/agent-card.json");
     let (echo, practice) = (card("echo"), card("practice"));
-    let args = ["mcp", "-a", &echo, "-a", &practice, "--listen", "127.0.0.1:0", "--wait", "700ms"];
+    let args = [
+        "mcp",
+        "-a",
+        &echo,
+        "-a",
+        &practice,
+        "--listen",
+        "127.0.0.1:0",
+        "--wait",
+        "700ms",
+    ];
     let mut face = attache(&args);
-    let mut face = Ended(face.env("ATTACHE_MCP_KEY", "hunter2").stdout(Stdio::piped()).spawn().unwrap());
+    let mut face = Ended(
+        face.env("ATTACHE_MCP_KEY", "hunter2")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
     let mut line = String::new();
-    BufReader::new(face.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(face.0.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     let url = line.trim().strip_prefix("Listening on ").unwrap();
     let refused = Command::new("curl")
-        .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-X", "POST", url])
+        .args([
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "-X",
+            "POST",
+            url,
+        ])
         .output();
-    assert_eq!(String::from_utf8_lossy(&refused.unwrap().stdout), "401", "nobody without the key");
+    assert_eq!(
+        String::from_utf8_lossy(&refused.unwrap().stdout),
+        "401",
+        "nobody without the key"
+    );
     judge(&json!({"url": url, "key": "hunter2"}));
 }
 
@@ -228,7 +358,10 @@ fn the_official_client_of_mcp_finds_agents_elsewhere_as_tools_over_http() {
 fn a_face_that_others_can_reach_needs_a_key() {
     let (_folder, file) = file(OFFERED);
     let (code, why) = crate::harness::complaint(&["mcp", &file, "--listen", "0.0.0.0:0"]);
-    assert!(code == Some(2) && why.contains("others can reach it"), "{code:?} {why}");
+    assert!(
+        code == Some(2) && why.contains("others can reach it"),
+        "{code:?} {why}"
+    );
     let (code, why) = crate::harness::complaint(&["mcp"]);
     assert!(code == Some(2), "{why}");
 }

@@ -34,16 +34,24 @@ fn mock(script: &str) -> (Serving, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("mock.toml");
     std::fs::write(&file, script).unwrap();
-    let server = serve_in(&["mock", file.to_str().unwrap(), "--store", "memory"], folder);
+    let server = serve_in(
+        &["mock", file.to_str().unwrap(), "--store", "memory"],
+        folder,
+    );
     let url = server.line("Listening on ");
     (server, url)
 }
 
 /// The whole answer to a streaming message, head and all.
 fn streamed(url: &str, text: &str) -> String {
-    let (host, _) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let (host, _) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
     let message =
-        json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}}).to_string();
+        json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}]}})
+            .to_string();
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let head = "Content-Type: application/json\r\nA2A-Version: 1.0\r\nConnection: close";
@@ -61,19 +69,36 @@ fn streamed(url: &str, text: &str) -> String {
 #[test]
 fn answers_are_spoilt_as_the_script_says() {
     let (_server, url) = mock(SCRIPT);
-    assert_eq!(say(&url, "hello")["artifacts"][0]["parts"], json!([{"text": "one two three"}]));
+    assert_eq!(
+        say(&url, "hello")["artifacts"][0]["parts"],
+        json!([{"text": "one two three"}])
+    );
     let whole = streamed(&url, "hello");
     let events = |answer: &str| answer.matches("\ndata:").count();
-    assert!(whole.starts_with("HTTP/1.1 200 OK\r\n") && whole.contains("COMPLETED"), "{whole}");
+    assert!(
+        whole.starts_with("HTTP/1.1 200 OK\r\n") && whole.contains("COMPLETED"),
+        "{whole}"
+    );
     let cut = streamed(&url, "cut me");
     assert_eq!(cut.split_once("\r\n\r\n").unwrap().1.len(), 120, "{cut}");
     assert_eq!(events(&streamed(&url, "twice")), 2 * events(&whole));
     let garbled = streamed(&url, "nonsense");
-    let data: Vec<_> = garbled.lines().filter_map(|line| line.strip_prefix("data:")).collect();
-    assert!(!data.is_empty() && data.iter().all(|data| data.trim().starts_with("{{")), "{garbled}");
+    let data: Vec<_> = garbled
+        .lines()
+        .filter_map(|line| line.strip_prefix("data:"))
+        .collect();
+    assert!(
+        !data.is_empty() && data.iter().all(|data| data.trim().starts_with("{{")),
+        "{garbled}"
+    );
     assert!(streamed(&url, "busy").starts_with("HTTP/1.1 503 "));
     assert!(streamed(&url, "busy").contains("COMPLETED"));
-    let card = send(&format!("{url}.well-known/agent-card.json"), "GET", &["Accept: application/json"], "");
+    let card = send(
+        &format!("{url}.well-known/agent-card.json"),
+        "GET",
+        &["Accept: application/json"],
+        "",
+    );
     assert_eq!(card["url"], *url, "{card}");
 }
 
@@ -85,5 +110,8 @@ fn a_script_that_is_none_is_refused() {
     let (code, said) = complaint(&["mock", file.to_str().unwrap()]);
     assert!(code == Some(1) && said.contains("is no script"), "{said}");
     let (code, said) = complaint(&["mock", "nonexistent.toml"]);
-    assert!(code == Some(1) && said.contains("cannot read nonexistent.toml"), "{said}");
+    assert!(
+        code == Some(1) && said.contains("cannot read nonexistent.toml"),
+        "{said}"
+    );
 }

@@ -34,7 +34,10 @@ fn before(server: &str) -> Option<Nginx> {
     if std::env::var_os("ATTACHE_QUICK").is_some() {
         return None;
     }
-    let host = server.strip_prefix("http://").unwrap().trim_end_matches('/');
+    let host = server
+        .strip_prefix("http://")
+        .unwrap()
+        .trim_end_matches('/');
     let [plain, grpc] = [free(), free()];
     let folder = TempDir::new().unwrap();
     let at = folder.path().display();
@@ -50,8 +53,15 @@ fn before(server: &str) -> Option<Nginx> {
     let file = folder.path().join("nginx.conf");
     std::fs::write(&file, whole).unwrap();
     let mut command = Command::new("nginx");
-    command.arg("-p").arg(folder.path()).arg("-c").arg(&file).stdin(Stdio::null());
-    let process = command.spawn().expect("nginx is installed: tests/judges/setup");
+    command
+        .arg("-p")
+        .arg(folder.path())
+        .arg("-c")
+        .arg(&file)
+        .stdin(Stdio::null());
+    let process = command
+        .spawn()
+        .expect("nginx is installed: tests/judges/setup");
     let nginx = Nginx {
         process,
         plain: format!("http://{plain}/"),
@@ -68,11 +78,20 @@ fn before(server: &str) -> Option<Nginx> {
 
 /// An address that nobody listens on.
 fn free() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string()
 }
 
 /// Asks for a stream, with a header more; gives its lines.
-fn stream(url: &str, method: &str, params: &Value, header: &str) -> impl Iterator<Item = String> + use<> {
+fn stream(
+    url: &str,
+    method: &str,
+    params: &Value,
+    header: &str,
+) -> impl Iterator<Item = String> + use<> {
     let host = url.strip_prefix("http://").unwrap().trim_end_matches('/');
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -93,7 +112,9 @@ fn message(text: &str) -> Value {
 
 /// The positions that a stream tells.
 fn positions(lines: impl Iterator<Item = String>) -> Vec<u64> {
-    lines.filter_map(|line| line.strip_prefix("id:")?.trim().parse().ok()).collect()
+    lines
+        .filter_map(|line| line.strip_prefix("id:")?.trim().parse().ok())
+        .collect()
 }
 
 #[test]
@@ -101,23 +122,48 @@ fn a_stream_is_not_held_back_by_nginx_and_can_be_resumed_through_it() {
     let server = serve(&["demo"]);
     let url = server.line("Listening on ");
     let Some(nginx) = before(&url) else { return };
-    let mut lines = stream(&nginx.plain, "SendStreamingMessage", &message("slow 3"), "X-None: x");
-    let data = lines.by_ref().find_map(|line| Some(line.strip_prefix("data:")?.to_owned())).unwrap();
+    let mut lines = stream(
+        &nginx.plain,
+        "SendStreamingMessage",
+        &message("slow 3"),
+        "X-None: x",
+    );
+    let data = lines
+        .by_ref()
+        .find_map(|line| Some(line.strip_prefix("data:")?.to_owned()))
+        .unwrap();
     let first: Value = serde_json::from_str(&data).unwrap();
     let id = first["result"]["task"]["id"].clone();
     assert!(id.is_string(), "{first}");
     // It has come through while the task goes on: nothing waits for the end of the stream.
     let now = call(&url, "GetTask", &json!({"id": id}));
-    assert_ne!(now["result"]["status"]["state"], "TASK_STATE_COMPLETED", "{now}");
-    let cut_at: u64 = lines.by_ref().find_map(|line| line.strip_prefix("id:")?.trim().parse().ok()).unwrap();
+    assert_ne!(
+        now["result"]["status"]["state"], "TASK_STATE_COMPLETED",
+        "{now}"
+    );
+    let cut_at: u64 = lines
+        .by_ref()
+        .find_map(|line| line.strip_prefix("id:")?.trim().parse().ok())
+        .unwrap();
     drop(lines);
     let last_seen = format!("Last-Event-ID: {cut_at}");
-    let rest = positions(stream(&nginx.plain, "SubscribeToTask", &json!({"id": id}), &last_seen));
+    let rest = positions(stream(
+        &nginx.plain,
+        "SubscribeToTask",
+        &json!({"id": id}),
+        &last_seen,
+    ));
     // All of it, from a server that nobody stands before.
     let task = call(&url, "GetTask", &json!({"id": id}));
-    assert_eq!(task["result"]["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+    assert_eq!(
+        task["result"]["status"]["state"], "TASK_STATE_COMPLETED",
+        "{task}"
+    );
     assert!(rest.len() >= 3, "{rest:?}");
-    assert!(rest.iter().all(|position| *position > cut_at), "nothing twice: {cut_at} {rest:?}");
+    assert!(
+        rest.iter().all(|position| *position > cut_at),
+        "nothing twice: {cut_at} {rest:?}"
+    );
     assert!(rest.is_sorted(), "{rest:?}");
 }
 
@@ -127,7 +173,17 @@ fn grpc_passes_nginx() {
     let url = server.line("Listening on ");
     let Some(nginx) = before(&url) else { return };
     for version in ["1.0", "0.3"] {
-        let args = ["send", "-e", &nginx.grpc, "--transport", "grpc", "--a2a-version", version, "-o", "json"];
+        let args = [
+            "send",
+            "-e",
+            &nginx.grpc,
+            "--transport",
+            "grpc",
+            "--a2a-version",
+            version,
+            "-o",
+            "json",
+        ];
         for stream in ["--stream=false", "--stream=true"] {
             let output = attache(&args).args([stream, "stream 3"]).output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);

@@ -18,8 +18,11 @@ use crate::harness::{DEADLINE, Serving, attache, call, say, send, serve, serve_b
 pub(crate) fn admin(folder: &Path, request: &str) -> (String, String) {
     let mut socket = UnixStream::connect(folder.join("admin/socket")).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    write!(socket, "{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-        .unwrap();
+    write!(
+        socket,
+        "{request} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -34,8 +37,11 @@ fn samples(text: &str) -> HashMap<String, f64> {
     for line in lines.by_ref().take_while(|line| *line != "# EOF") {
         if let Some(comment) = line.strip_prefix("# ") {
             let mut words = comment.splitn(3, ' ');
-            let (what, name, rest) =
-                (words.next().unwrap(), words.next().unwrap(), words.next().unwrap_or(""));
+            let (what, name, rest) = (
+                words.next().unwrap(),
+                words.next().unwrap(),
+                words.next().unwrap_or(""),
+            );
             match what {
                 "TYPE" => assert!(kinds.insert(name, rest).is_none(), "{name} has two types"),
                 other => assert!(["HELP", "UNIT"].contains(&other), "{line}"),
@@ -45,11 +51,22 @@ fn samples(text: &str) -> HashMap<String, f64> {
         let (series, value) = line.rsplit_once(' ').expect("a sample has a value");
         let name = series.split('{').next().unwrap();
         assert!(name.starts_with("attache_"), "{line}");
-        assert!(kinds.keys().any(|kind| name.starts_with(*kind)), "{line} has no type");
-        if let Some(labels) = series.strip_prefix(name).filter(|labels| !labels.is_empty()) {
+        assert!(
+            kinds.keys().any(|kind| name.starts_with(*kind)),
+            "{line} has no type"
+        );
+        if let Some(labels) = series
+            .strip_prefix(name)
+            .filter(|labels| !labels.is_empty())
+        {
             assert!(labels.starts_with('{') && labels.ends_with("\"}"), "{line}");
         }
-        assert!(samples.insert(series.to_owned(), value.parse().unwrap()).is_none(), "{line} is there twice");
+        assert!(
+            samples
+                .insert(series.to_owned(), value.parse().unwrap())
+                .is_none(),
+            "{line} is there twice"
+        );
     }
     assert_eq!(lines.next(), None, "nothing follows the end");
     samples
@@ -69,10 +86,19 @@ fn what_happens_is_counted_at_the_admin_socket() {
     let samples = samples(&body);
     let sum = |parts: &[&str]| -> f64 {
         let fits = |series: &&String| parts.iter().all(|part| series.contains(part));
-        samples.keys().filter(fits).map(|series| samples[series]).sum()
+        samples
+            .keys()
+            .filter(fits)
+            .map(|series| samples[series])
+            .sum()
     };
     assert_eq!(
-        sum(&["attache_tasks_total", "COMPLETED", "version=\"1.0\"", "agent=\"Echo\""]),
+        sum(&[
+            "attache_tasks_total",
+            "COMPLETED",
+            "version=\"1.0\"",
+            "agent=\"Echo\""
+        ]),
         3.0,
         "{body}"
     );
@@ -81,16 +107,33 @@ fn what_happens_is_counted_at_the_admin_socket() {
     assert_eq!(sum(&["attache_queue_seconds_count"]), 3.0);
     assert_eq!(sum(&["attache_first_event_seconds_count"]), 3.0);
     assert_eq!(sum(&["attache_turns_running{"]), 0.0);
-    assert_eq!(sum(&["attache_calls_total", "SendMessage", "outcome=\"ok\""]), 3.0);
-    assert_eq!(sum(&["attache_calls_total", "GetTask", "outcome=\"TaskNotFound\""]), 1.0);
+    assert_eq!(
+        sum(&["attache_calls_total", "SendMessage", "outcome=\"ok\""]),
+        3.0
+    );
+    assert_eq!(
+        sum(&["attache_calls_total", "GetTask", "outcome=\"TaskNotFound\""]),
+        1.0
+    );
     assert!(sum(&["attache_store_commit_seconds_count"]) >= 3.0);
     assert!(sum(&["attache_store_batch_events_sum"]) >= 6.0);
-    assert!(!body.contains("nobody's"), "no label says what a caller said");
+    assert!(
+        !body.contains("nobody's"),
+        "no label says what a caller said"
+    );
     agrees_with_the_documentation(&body);
     // Never where callers are.
-    let (host, _) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let (host, _) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
     let mut public = std::net::TcpStream::connect(host).unwrap();
-    write!(public, "GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        public,
+        "GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     public.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
@@ -107,22 +150,36 @@ fn agrees_with_the_documentation(body: &str) {
         .stdout(Stdio::piped())
         .spawn()
         .expect("run tests/judges/setup");
-    reader.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
+    reader
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(body.as_bytes())
+        .unwrap();
     let output = reader.wait_with_output().unwrap();
     assert!(output.status.success(), "Prometheus reads {body}");
     let read = String::from_utf8(output.stdout).unwrap();
     let page = std::fs::read_to_string(repository().join("docs/operate.md")).unwrap();
     for family in read.lines() {
         let mut words = family.split(' ');
-        let (name, kind, labels) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+        let (name, kind, labels) = (
+            words.next().unwrap(),
+            words.next().unwrap(),
+            words.next().unwrap(),
+        );
         let end = if kind == "counter" { "_total" } else { "" };
-        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}{end}` | {kind} |")));
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{name}{end}` | {kind} |")));
         let row = row.unwrap_or_else(|| panic!("{family} is not in docs/operate.md"));
         let told = row.split('|').nth(3).unwrap().replace(['`', ' '], "");
         let mut told: Vec<_> = told.split(',').filter(|label| !label.is_empty()).collect();
         told.sort_unstable();
         // A family of which nothing was counted yet shows no labels.
-        assert!(labels.is_empty() || labels == told.join(","), "{family}: {row}");
+        assert!(
+            labels.is_empty() || labels == told.join(","),
+            "{family}: {row}"
+        );
     }
     assert!(read.lines().count() >= 10, "{read}");
 }
@@ -143,8 +200,7 @@ fn what_is_refused_and_what_models_cost_is_counted() {
     let refused = json!({"message": message, "configuration": webhook});
     assert!(call(&url, "SendMessage", &refused)["error"].is_object());
     say(&url, "hello");
-    let body =
-        json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}});
     raw(&url, "POST", &body.to_string());
     for _ in 0..40 {
         call(&url, "GetTask", &json!({"id": "x"}));
@@ -153,7 +209,11 @@ fn what_is_refused_and_what_models_cost_is_counted() {
     let samples = samples(&body);
     let sum = |name: &str, label: &str| -> f64 {
         let fits = |series: &&String| series.starts_with(name) && series.contains(label);
-        samples.keys().filter(fits).map(|series| samples[series]).sum()
+        samples
+            .keys()
+            .filter(fits)
+            .map(|series| samples[series])
+            .sum()
     };
     assert_eq!(sum("attache_model_tokens_total", "input"), 22.0, "{body}");
     assert_eq!(sum("attache_model_tokens_total", "output"), 14.0, "{body}");
@@ -167,7 +227,11 @@ fn what_is_refused_and_what_models_cost_is_counted() {
 
 /// The whole answer of a request.
 fn raw(url: &str, method: &str, body: &str) -> String {
-    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let (host, path) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let headers = "Content-Type: application/json\r\nA2A-Version: 1.0\r\nConnection: close";
@@ -185,20 +249,41 @@ fn raw(url: &str, method: &str, body: &str) -> String {
 /// A server on a disk of 24 MiB, of which half should stay free. Where none can be made, on one that is never large enough.
 fn cramped() -> (Serving, TempDir, bool) {
     let (folder, data) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let is_small =
-        Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success());
+    let is_small = Command::new("unshare")
+        .args(["-rm", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
     let file = folder.path().join("agents.toml");
     let least = if is_small { "12MiB" } else { "1000000GiB" };
-    std::fs::write(&file, format!("[store]\nmin_free = \"{least}\"\n[agents.echo]\ntype = \"echo\"\n"))
-        .unwrap();
+    std::fs::write(
+        &file,
+        format!("[store]\nmin_free = \"{least}\"\n[agents.echo]\ntype = \"echo\"\n"),
+    )
+    .unwrap();
     let at = data.path().to_str().unwrap().to_owned();
-    let args = ["serve", file.to_str().unwrap(), "--listen", "127.0.0.1:0", "--data-dir", &at];
+    let args = [
+        "serve",
+        file.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        &at,
+    ];
     if !is_small {
         return (serve_in(&args, data), folder, false);
     }
     let mut command = Command::new("unshare");
     let script = "mount -t tmpfs -o size=24m tmpfs \"$0\" && exec \"$@\"";
-    command.args(["-rm", "sh", "-c", script, &at, env!("CARGO_BIN_EXE_attache")]).args(args);
+    command
+        .args([
+            "-rm",
+            "sh",
+            "-c",
+            script,
+            &at,
+            env!("CARGO_BIN_EXE_attache"),
+        ])
+        .args(args);
     let server = serve_by(&mut command, data);
     (server, folder, true)
 }
@@ -210,7 +295,10 @@ fn s72_the_disk_fills_and_readiness_says_so_before_writes_fail() {
     let ready = || raw(&format!("{url}readyz"), "GET", "");
     if !is_small {
         assert!(ready().contains("the disk is almost full"), "{}", ready());
-        assert_eq!(say(&url, "small")["status"]["state"], "TASK_STATE_COMPLETED");
+        assert_eq!(
+            say(&url, "small")["status"]["state"],
+            "TASK_STATE_COMPLETED"
+        );
         return;
     }
     assert!(ready().starts_with("HTTP/1.1 200"), "{}", ready());
@@ -246,18 +334,34 @@ fn logged(folder: &Path, level: Option<&str>) -> Logged {
         command.env("RUST_LOG", level);
     }
     let log = File::create(folder.join("log")).unwrap();
-    let mut process = command.arg(folder).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut process = command
+        .arg(folder)
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
     let mut line = String::new();
     let mut stdout = BufReader::new(process.stdout.take().unwrap());
     stdout.read_line(&mut line).unwrap();
-    Logged { process, _stdout: stdout, url: line.trim().strip_prefix("Listening on ").unwrap().to_owned() }
+    Logged {
+        process,
+        _stdout: stdout,
+        url: line
+            .trim()
+            .strip_prefix("Listening on ")
+            .unwrap()
+            .to_owned(),
+    }
 }
 
 impl Logged {
     /// Stops the server as an operator does; gives the log.
     fn end(mut self, folder: &Path) -> String {
         let pid = self.process.id().to_string();
-        std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap();
         self.process.wait().unwrap();
         std::fs::read_to_string(folder.join("log")).unwrap()
     }
@@ -267,18 +371,36 @@ impl Logged {
 fn a_log_that_nobody_watches_has_a_line_of_json_for_each_start_turn_and_stop() {
     let folder = TempDir::new().unwrap();
     let server = logged(folder.path(), None);
-    let message =
-        json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "canary-of-the-content"}]});
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "canary-of-the-content"}]});
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}});
     let place = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let headers = ["Content-Type: application/json", "A2A-Version: 1.0", "X-Key: canary-of-a-key", place];
+    let headers = [
+        "Content-Type: application/json",
+        "A2A-Version: 1.0",
+        "X-Key: canary-of-a-key",
+        place,
+    ];
     let task = send(&server.url, "POST", &headers, &body.to_string())["result"]["task"].clone();
     let log = server.end(folder.path());
-    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
     // How many connections there may be depends on the machine.
-    let lines: Vec<Value> = lines.into_iter().filter(|line| line["max_connections"].is_null()).collect();
-    let said: Vec<&str> = lines.iter().map(|line| line["message"].as_str().unwrap()).collect();
-    assert_eq!(said, ["server started", "turn ended", "server stopped"], "{log}");
+    let lines: Vec<Value> = lines
+        .into_iter()
+        .filter(|line| line["max_connections"].is_null())
+        .collect();
+    let said: Vec<&str> = lines
+        .iter()
+        .map(|line| line["message"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        said,
+        ["server started", "turn ended", "server stopped"],
+        "{log}"
+    );
     assert_eq!(lines[1]["task"], task["id"]);
     assert_eq!(lines[1]["state"], "TASK_STATE_COMPLETED");
     assert_eq!(lines[1]["trace"], "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -290,7 +412,11 @@ fn s38_no_content_is_in_the_log_however_much_is_logged() {
     let folder = TempDir::new().unwrap();
     let server = logged(folder.path(), Some("trace"));
     say(&server.url, "canary-of-the-content");
-    call(&server.url, "SendMessage", &json!({"message": {"parts": "canary-of-nonsense"}}));
+    call(
+        &server.url,
+        "SendMessage",
+        &json!({"message": {"parts": "canary-of-nonsense"}}),
+    );
     let log = server.end(folder.path());
     assert!(log.contains("turn ended"), "the log was on");
     assert!(!log.contains("canary"), "{log}");
@@ -298,9 +424,18 @@ fn s38_no_content_is_in_the_log_however_much_is_logged() {
 
 /// Runs `attache db`; gives its exit code and what it prints.
 fn db(folder: &Path, args: &[&str]) -> (Option<i32>, String, String) {
-    let output = attache(&["db"]).args(args).arg("--data-dir").arg(folder).output().unwrap();
+    let output = attache(&["db"])
+        .args(args)
+        .arg("--data-dir")
+        .arg(folder)
+        .output()
+        .unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
 }
 
 #[test]
@@ -311,22 +446,30 @@ fn the_file_is_checked_copied_and_exported_while_a_server_uses_it() {
     let task = say(&url, "kept");
     let (code, out, said) = db(folder, &["check"]);
     assert_eq!(code, Some(0), "{said}");
-    assert!(out.contains("tasks 1, unfinished 0") && out.ends_with("sound\n"), "{out}");
+    assert!(
+        out.contains("tasks 1, unfinished 0") && out.ends_with("sound\n"),
+        "{out}"
+    );
     let (_, out, _) = db(folder, &["export"]);
     let exported: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(exported["task"]["id"], task["id"]);
     assert_eq!(exported["agent"], "Echo");
-    assert!(
-        !std::fs::read_dir(folder)
+    assert!(!std::fs::read_dir(folder).unwrap().any(|entry| {
+        entry
             .unwrap()
-            .any(|entry| { entry.unwrap().file_name().to_string_lossy().starts_with("export") })
-    );
+            .file_name()
+            .to_string_lossy()
+            .starts_with("export")
+    }));
     let other = TempDir::new().unwrap();
     let copy = other.path().join("tasks.db");
     let (code, _, said) = db(folder, &["backup", copy.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{said}");
     let (code, _, said) = db(folder, &["vacuum"]);
-    assert!(code == Some(1) && said.contains("stop the server first"), "{said}");
+    assert!(
+        code == Some(1) && said.contains("stop the server first"),
+        "{said}"
+    );
     // The copy is a store: another server goes on with it, and it can be made smaller and newer.
     for verb in ["vacuum", "migrate"] {
         assert_eq!(db(other.path(), &[verb]).0, Some(0), "{verb}");
@@ -334,5 +477,8 @@ fn the_file_is_checked_copied_and_exported_while_a_server_uses_it() {
     let restored = serve_in(&["serve", "--echo"], other);
     let url = restored.line("Listening on ");
     let found = call(&url, "GetTask", &json!({"id": task["id"]}));
-    assert_eq!(found["result"]["status"]["state"], "TASK_STATE_COMPLETED", "{found}");
+    assert_eq!(
+        found["result"]["status"]["state"], "TASK_STATE_COMPLETED",
+        "{found}"
+    );
 }

@@ -76,8 +76,15 @@ impl Hook {
     /// Waits until this holds.
     fn until(&self, what: &str, holds: impl Fn(&State) -> bool) {
         let (state, news) = &*self.state;
-        let waited = news.wait_timeout_while(state.lock().unwrap(), DEADLINE, |state| !holds(state)).unwrap();
-        assert!(!waited.1.timed_out(), "{:?}: {what}: {:?}", self.fault, waited.0.got);
+        let waited = news
+            .wait_timeout_while(state.lock().unwrap(), DEADLINE, |state| !holds(state))
+            .unwrap();
+        assert!(
+            !waited.1.timed_out(),
+            "{:?}: {what}: {:?}",
+            self.fault,
+            waited.0.got
+        );
     }
 
     fn tried(&self) -> usize {
@@ -99,11 +106,22 @@ impl Hook {
 
 fn serve(stream: TcpStream, fault: Fault, state: &(Mutex<State>, Condvar)) {
     let (state, news) = state;
-    let fault = if state.lock().unwrap().well { Fault::None } else { fault };
-    let got = if fault == Fault::Dead { None } else { read(&stream) };
+    let fault = if state.lock().unwrap().well {
+        Fault::None
+    } else {
+        fault
+    };
+    let got = if fault == Fault::Dead {
+        None
+    } else {
+        read(&stream)
+    };
     let mut state = state.lock().unwrap();
     state.tried += 1;
-    state.got.extend(got.map(|got| Got { taken: matches!(fault, Fault::None | Fault::Hang), ..got }));
+    state.got.extend(got.map(|got| Got {
+        taken: matches!(fault, Fault::None | Fault::Hang),
+        ..got
+    }));
     news.notify_all();
     let answer = match fault {
         Fault::None => "200 OK",
@@ -111,14 +129,24 @@ fn serve(stream: TcpStream, fault: Fault, state: &(Mutex<State>, Condvar)) {
         Fault::Hang => return state.held.push(stream),
         Fault::Dead => return,
     };
-    let _ = write!(&stream, "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let _ = write!(
+        &stream,
+        "HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
 }
 
 /// Reads a request; `None` if its sender was killed in the middle.
 fn read(stream: &TcpStream) -> Option<Got> {
     let mut reader = BufReader::new(stream);
-    let (mut length, mut got) =
-        (0, Got { sequence: 0, id: String::new(), state: String::new(), taken: false });
+    let (mut length, mut got) = (
+        0,
+        Got {
+            sequence: 0,
+            id: String::new(),
+            state: String::new(),
+            taken: false,
+        },
+    );
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
@@ -134,7 +162,10 @@ fn read(stream: &TcpStream) -> Option<Got> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     let body: Value = serde_json::from_slice(&body).unwrap();
-    body["statusUpdate"]["status"]["state"].as_str().unwrap_or_default().clone_into(&mut got.state);
+    body["statusUpdate"]["status"]["state"]
+        .as_str()
+        .unwrap_or_default()
+        .clone_into(&mut got.state);
     Some(got)
 }
 
@@ -163,7 +194,12 @@ steps = [
 /// The server of a folder; gives its url.
 fn start(folder: &Path) -> (Serving, String) {
     let (file, data) = (folder.join("agents.toml"), folder.join("data"));
-    let args = ["serve", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()];
+    let args = [
+        "serve",
+        file.to_str().unwrap(),
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
     let server = serve_in(&args, TempDir::new().unwrap());
     let url = server.line("Listening on ");
     (server, url)
@@ -182,8 +218,11 @@ fn are_counted(data: &Path) {
     let begun = Instant::now();
     loop {
         let (_, body) = admin(data, "GET /metrics");
-        let is_there =
-            |outcome| body.contains(&format!("attache_push_attempts_total{{outcome=\"{outcome}\"}} "));
+        let is_there = |outcome| {
+            body.contains(&format!(
+                "attache_push_attempts_total{{outcome=\"{outcome}\"}} "
+            ))
+        };
         if ["delivered", "later", "given_up"].into_iter().all(is_there) {
             return;
         }
@@ -200,14 +239,28 @@ fn r13_r28_r29_r30_a_server_that_is_killed_twice_delivers_everything_in_order() 
     let hooks: Vec<Hook> = FAULTS.iter().map(|fault| Hook::start(*fault)).collect();
     let (mut server, url) = start(folder.path());
     let asked = call(&url, "SendMessage", &message("ask", None));
-    let task = asked["result"]["task"]["id"].as_str().unwrap_or_else(|| panic!("{asked}"));
+    let task = asked["result"]["task"]["id"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{asked}"));
     for hook in &hooks {
-        let made = call(&url, "CreateTaskPushNotificationConfig", &json!({"taskId": task, "url": hook.url}));
+        let made = call(
+            &url,
+            "CreateTaskPushNotificationConfig",
+            &json!({"taskId": task, "url": hook.url}),
+        );
         assert_eq!(made["result"]["url"], hook.url, "{made}");
     }
     let done = call(&url, "SendMessage", &message("a little", Some(task)));
-    assert_eq!(done["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{done}");
-    let has_ended = |state: &State| state.got.iter().any(|got| got.taken && got.state.ends_with("COMPLETED"));
+    assert_eq!(
+        done["result"]["task"]["status"]["state"], "TASK_STATE_COMPLETED",
+        "{done}"
+    );
+    let has_ended = |state: &State| {
+        state
+            .got
+            .iter()
+            .any(|got| got.taken && got.state.ends_with("COMPLETED"))
+    };
     hooks[0].until("one that is well gets everything", has_ended);
     for hook in &hooks[1..] {
         hook.until("it is tried", |state| state.tried > 0);
@@ -223,7 +276,9 @@ fn r13_r28_r29_r30_a_server_that_is_killed_twice_delivers_everything_in_order() 
             hook.fault,
             Fault::None | Fault::Status("302 Found\r\nLocation: http://127.0.0.1:9/" | "410 Gone")
         ) {
-            hook.until("it is tried again after a restart", |state| state.tried > before);
+            hook.until("it is tried again after a restart", |state| {
+                state.tried > before
+            });
         }
     }
     server.process.kill().unwrap();
@@ -232,7 +287,10 @@ fn r13_r28_r29_r30_a_server_that_is_killed_twice_delivers_everything_in_order() 
     let (_server, _) = start(folder.path());
     // The two that were given up wait for their operator.
     let data = folder.path().join("data");
-    let retried = attache(&["push", "retry", "--all", "--data-dir"]).arg(&data).output().unwrap();
+    let retried = attache(&["push", "retry", "--all", "--data-dir"])
+        .arg(&data)
+        .output()
+        .unwrap();
     assert!(retried.status.success(), "{retried:?}");
     let expected = hooks[0].taken();
     assert!(expected.len() >= 6, "{expected:?}");
@@ -240,9 +298,20 @@ fn r13_r28_r29_r30_a_server_that_is_killed_twice_delivers_everything_in_order() 
         hook.until("everything arrives", has_ended);
         let told = |got: &Got| (got.sequence, got.state.clone());
         let taken: Vec<_> = hook.taken().iter().map(told).collect();
-        assert_eq!(taken, expected.iter().map(told).collect::<Vec<_>>(), "{:?}", hook.fault);
-        assert!(taken.is_sorted_by(|one, other| one.0 < other.0), "{taken:?}");
+        assert_eq!(
+            taken,
+            expected.iter().map(told).collect::<Vec<_>>(),
+            "{:?}",
+            hook.fault
+        );
+        assert!(
+            taken.is_sorted_by(|one, other| one.0 < other.0),
+            "{taken:?}"
+        );
     }
-    let left = attache(&["push", "deliveries", "--data-dir"]).arg(&data).output().unwrap();
+    let left = attache(&["push", "deliveries", "--data-dir"])
+        .arg(&data)
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8(left.stdout).unwrap(), "");
 }

@@ -25,12 +25,17 @@ fn served(text: &str) -> Served {
     let file = folder.path().join("agents.toml");
     fs::write(&file, text).unwrap();
     let mut command = attache(&["serve", file.to_str().unwrap()]);
-    let mut server = serve_by(command.env("RUST_LOG", "warn").stderr(Stdio::piped()), folder);
+    let mut server = serve_by(
+        command.env("RUST_LOG", "warn").stderr(Stdio::piped()),
+        folder,
+    );
     let stderr = BufReader::new(server.process.stderr.take().unwrap());
     let (tell, log) = sync_channel(64);
     thread::spawn(move || {
         let lines = stderr.lines().map_while(Result::ok);
-        lines.filter(|line| line.contains("reloaded")).try_for_each(|line| tell.send(line))
+        lines
+            .filter(|line| line.contains("reloaded"))
+            .try_for_each(|line| tell.send(line))
     });
     let url = server.line("Listening on ");
     Served { server, url, log }
@@ -48,7 +53,13 @@ impl Served {
     /// Tells it that the file has changed; gives what it says of that in the log.
     fn hang_up(&self) -> Value {
         let process = self.server.process.id().to_string();
-        assert!(Command::new("kill").args(["-HUP", &process]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-HUP", &process])
+                .status()
+                .unwrap()
+                .success()
+        );
         let line = self.log.recv_timeout(DEADLINE).expect("a line of the log");
         serde_json::from_str(&line).unwrap()
     }
@@ -60,7 +71,13 @@ fn list(url: &str, agent: &str, header: &str) -> Value {
 
 fn say(url: &str, agent: &str, header: &str) -> Value {
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hello"}]});
-    ask(url, agent, header, "SendMessage", json!({"message": message}))
+    ask(
+        url,
+        agent,
+        header,
+        "SendMessage",
+        json!({"message": message}),
+    )
 }
 
 fn ask(url: &str, agent: &str, header: &str, method: &str, params: Value) -> Value {
@@ -70,8 +87,7 @@ fn ask(url: &str, agent: &str, header: &str, method: &str, params: Value) -> Val
 }
 
 const BEFORE: &str = "[agents.stays]\ntype = \"echo\"\n[agents.goes]\ntype = \"echo\"\n";
-const AFTER: &str =
-    "[agents.stays]\ntype = \"command\"\ncommand = \"tr a-z A-Z\"\n[agents.comes]\ntype = \"echo\"\n";
+const AFTER: &str = "[agents.stays]\ntype = \"command\"\ncommand = \"tr a-z A-Z\"\n[agents.comes]\ntype = \"echo\"\n";
 
 /// Whatever happens to the test, its callers come to an end.
 struct Ends<'a>(&'a AtomicBool);
@@ -85,7 +101,12 @@ impl Drop for Ends<'_> {
 #[test]
 fn r47_r48_a_file_is_reloaded_under_load_and_no_request_is_lost() {
     let keys = |folder: &Path, args: &[&str]| {
-        let output = attache(&["keys"]).args(args).arg("--data-dir").arg(folder).output().unwrap();
+        let output = attache(&["keys"])
+            .args(args)
+            .arg("--data-dir")
+            .arg(folder)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
@@ -111,7 +132,13 @@ fn r47_r48_a_file_is_reloaded_under_load_and_no_request_is_lost() {
         served.write("[agents.stays]\ntype = \"ecko\"\n");
         let told = served.hang_up();
         assert_eq!(told["level"], "ERROR", "{told}");
-        assert!(told["why"].as_str().unwrap().contains("agents.toml:2: agents.stays.type"), "{told}");
+        assert!(
+            told["why"]
+                .as_str()
+                .unwrap()
+                .contains("agents.toml:2: agents.stays.type"),
+            "{told}"
+        );
         assert!(list(url, "goes", &ann)["result"].is_object());
         // A key that is made meanwhile is not held up by it, nor does it bring half a file in.
         let bob = bearer(&keys(served.folder(), &["add", "bob"]));
@@ -130,17 +157,29 @@ fn r47_r48_a_file_is_reloaded_under_load_and_no_request_is_lost() {
         let card = format!("{}agents/goes/.well-known/agent-card.json", served.url);
         assert_eq!(send(&card, "GET", &[], "")["error"]["code"], 404);
         let told = say(url, "goes", &bob);
-        assert!([json!(404), json!(-32001)].contains(&told["error"]["code"]), "gone, or about to: {told}");
+        assert!(
+            [json!(404), json!(-32001)].contains(&told["error"]["code"]),
+            "gone, or about to: {told}"
+        );
         keys(served.folder(), &["revoke", "bob"]);
         assert_eq!(list(url, "comes", &bob)["error"]["code"], -31401);
         // The last word is with the new one.
         let loud = say(url, "stays", &ann);
-        assert_eq!(loud["result"]["task"]["artifacts"][0]["parts"][0]["text"], "HELLO", "{loud}");
+        assert_eq!(
+            loud["result"]["task"]["artifacts"][0]["parts"][0]["text"], "HELLO",
+            "{loud}"
+        );
         drop(ends);
-        let answers = callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect::<Vec<_>>();
+        let answers = callers
+            .into_iter()
+            .flat_map(|caller| caller.join().unwrap())
+            .collect::<Vec<_>>();
         assert!(answers.len() > 8, "{}", answers.len());
         let state = |answer: &Value| answer["result"]["task"]["status"]["state"].clone();
-        answers.into_iter().filter(|answer| state(answer) != "TASK_STATE_COMPLETED").collect::<Vec<_>>()
+        answers
+            .into_iter()
+            .filter(|answer| state(answer) != "TASK_STATE_COMPLETED")
+            .collect::<Vec<_>>()
     });
     assert!(lost.is_empty(), "{lost:?}");
 }
@@ -150,7 +189,10 @@ fn s41_a_reload_never_opens_a_door() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
     fs::write(&file, "[auth]\nkeys = true\n[agents.a]\ntype = \"echo\"\n").unwrap();
-    let output = attache(&["keys", "add", "ann", "--data-dir"]).arg(folder.path()).output().unwrap();
+    let output = attache(&["keys", "add", "ann", "--data-dir"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
     assert!(output.status.success());
     let mut command = attache(&["serve", file.to_str().unwrap(), "--listen", "0.0.0.0:0"]);
     let server = serve_by(&mut command, folder);

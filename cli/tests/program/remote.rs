@@ -30,8 +30,14 @@ impl Foreign {
             .spawn()
             .expect("run tests/judges/setup");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("Listening on ").expect("the server says where it is").to_owned();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let url = line
+            .trim()
+            .strip_prefix("Listening on ")
+            .expect("the server says where it is")
+            .to_owned();
         Self { url, child }
     }
 }
@@ -47,23 +53,50 @@ impl Drop for Foreign {
 fn before(url: &str, data: &TempDir) -> (Serving, String) {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("agents.toml");
-    std::fs::write(&file, format!("[agents.front]\ntype = \"remote\"\nurl = \"{url}\"\n")).unwrap();
-    let args = ["serve", file.to_str().unwrap(), "--data-dir", data.path().to_str().unwrap()];
+    std::fs::write(
+        &file,
+        format!("[agents.front]\ntype = \"remote\"\nurl = \"{url}\"\n"),
+    )
+    .unwrap();
+    let args = [
+        "serve",
+        file.to_str().unwrap(),
+        "--data-dir",
+        data.path().to_str().unwrap(),
+    ];
     let server = serve_in(&args, folder);
     let url = server.line("Listening on ");
     (server, url)
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    timeout(DEADLINE, future).await.expect("within the deadline")
+    timeout(DEADLINE, future)
+        .await
+        .expect("within the deadline")
 }
 
 /// A stream, a question and a cancel, from before to behind and back.
 async fn through(url: &str, binding: Binding, version: Version) {
-    let choice = Choice { bindings: vec![binding], only: true, version: Some(version), no_fallback: true };
-    let settings = ClientSettings { choice, ..ClientSettings::default() };
-    let client = soon(Client::builder().settings(settings).discover(url)).await.unwrap();
-    assert_eq!(soon(client.send(Message::user("hello"))).await.unwrap().text(), "hello");
+    let choice = Choice {
+        bindings: vec![binding],
+        only: true,
+        version: Some(version),
+        no_fallback: true,
+    };
+    let settings = ClientSettings {
+        choice,
+        ..ClientSettings::default()
+    };
+    let client = soon(Client::builder().settings(settings).discover(url))
+        .await
+        .unwrap();
+    assert_eq!(
+        soon(client.send(Message::user("hello")))
+            .await
+            .unwrap()
+            .text(),
+        "hello"
+    );
 
     let mut drip = soon(client.stream(Message::user("drip"))).await.unwrap();
     let mut flags = Vec::new();
@@ -73,7 +106,10 @@ async fn through(url: &str, binding: Binding, version: Version) {
         }
     }
     assert_eq!(flags.len(), 20, "{flags:?}");
-    assert_eq!((flags[0], flags[1], flags[19]), ((false, false), (true, false), (true, true)));
+    assert_eq!(
+        (flags[0], flags[1], flags[19]),
+        ((false, false), (true, false), (true, true))
+    );
     let numbers: Vec<_> = (0..20).map(|n| n.to_string()).collect();
     let text = drip.task().unwrap().artifacts[0].as_text();
     assert_eq!(text.split_whitespace().collect::<Vec<_>>(), numbers);
@@ -82,16 +118,30 @@ async fn through(url: &str, binding: Binding, version: Version) {
     assert_eq!(asked.state(), TaskState::InputRequired);
     let answer = Message::user("more").in_task(asked.task().unwrap().id.clone());
     let answered = soon(client.send(answer)).await.unwrap();
-    assert_eq!((answered.state(), answered.text().as_str()), (TaskState::Completed, "more"));
+    assert_eq!(
+        (answered.state(), answered.text().as_str()),
+        (TaskState::Completed, "more")
+    );
 
     let mut slow = soon(client.stream(Message::user("slow"))).await.unwrap();
-    while slow.task().is_none_or(|task| task.status.state != TaskState::Working) {
+    while slow
+        .task()
+        .is_none_or(|task| task.status.state != TaskState::Working)
+    {
         soon(slow.next()).await.unwrap().unwrap();
     }
     let id = slow.task().unwrap().id.clone();
-    let canceled = soon(client.cancel_task(CancelTaskRequest { id, ..Default::default() })).await.unwrap();
+    let canceled = soon(client.cancel_task(CancelTaskRequest {
+        id,
+        ..Default::default()
+    }))
+    .await
+    .unwrap();
     assert_eq!(canceled.status.state, TaskState::Canceled);
-    assert_eq!(soon(slow.finish()).await.unwrap().state(), TaskState::Canceled);
+    assert_eq!(
+        soon(slow.finish()).await.unwrap().state(),
+        TaskState::Canceled
+    );
 }
 
 fn judge(behind: &str, binding: Binding, version: Version) {
@@ -136,12 +186,19 @@ fn a_crash_loses_nothing_and_sends_nothing_twice() {
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "slow 4"}]});
     let params = json!({"message": message, "configuration": {"returnImmediately": true}});
     let id = call(&url, "SendMessage", &params)["result"]["task"]["id"].clone();
-    until(&url, &id, |task| task["metadata"]["attache.remote"]["taskId"].is_string());
+    until(&url, &id, |task| {
+        task["metadata"]["attache.remote"]["taskId"].is_string()
+    });
     // Not asked to end: killed.
     drop(server);
     let (_server, url) = before(&there, &data);
-    let ended = until(&url, &id, |task| task["status"]["state"] == "TASK_STATE_COMPLETED");
-    assert!(ended["artifacts"].is_array() || ended["status"]["message"].is_object(), "{ended}");
+    let ended = until(&url, &id, |task| {
+        task["status"]["state"] == "TASK_STATE_COMPLETED"
+    });
+    assert!(
+        ended["artifacts"].is_array() || ended["status"]["message"].is_object(),
+        "{ended}"
+    );
     let tasks = call(&there, "ListTasks", &json!({}))["result"]["tasks"].clone();
     assert_eq!(tasks.as_array().unwrap().len(), 1, "{tasks}");
 }

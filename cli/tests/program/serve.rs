@@ -10,7 +10,10 @@ use crate::harness::{call, complaint, say, send, serve};
 fn an_echo_says_it_back() {
     let server = serve(&["serve", "--echo", "--store", "memory"]);
     let url = server.line("Listening on ");
-    assert_eq!(say(&url, "hello")["artifacts"][0]["parts"], json!([{"text": "hello"}]));
+    assert_eq!(
+        say(&url, "hello")["artifacts"][0]["parts"],
+        json!([{"text": "hello"}])
+    );
     server.line("Card: ");
     assert_eq!(server.line("Tasks: "), "in memory, until the program ends");
 }
@@ -18,14 +21,29 @@ fn an_echo_says_it_back() {
 #[cfg(unix)]
 #[test]
 fn a_command_is_an_agent() {
-    let server = serve(&["serve", "--exec", "/bin/sh -c 'tr a-z A-Z; echo \"$1\"' x 'a b'"]);
+    let server = serve(&[
+        "serve",
+        "--exec",
+        "/bin/sh -c 'tr a-z A-Z; echo \"$1\"' x 'a b'",
+    ]);
     let url = server.line("Listening on ");
     let task = say(&url, "hello");
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
-    assert_eq!(task["artifacts"][0]["parts"], json!([{"text": "HELLOa b\n"}]));
-    let card = send(&server.line("Card: "), "GET", &["Accept: application/json"], "");
+    assert_eq!(
+        task["artifacts"][0]["parts"],
+        json!([{"text": "HELLOa b\n"}])
+    );
+    let card = send(
+        &server.line("Card: "),
+        "GET",
+        &["Accept: application/json"],
+        "",
+    );
     assert_eq!(card["name"], "sh");
-    assert!(!card.to_string().contains("a-z"), "the command line is nobody's business: {card}");
+    assert!(
+        !card.to_string().contains("a-z"),
+        "the command line is nobody's business: {card}"
+    );
     assert!(server.line("Tasks: ").ends_with("tasks.db"));
     let task = call(&url, "GetTask", &json!({"id": task["id"]}))["result"].clone();
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED");
@@ -34,7 +52,11 @@ fn a_command_is_an_agent() {
 #[cfg(unix)]
 #[test]
 fn exactly_one_agent_is_served() {
-    for args in [&["serve"][..], &["serve", "--echo", "--exec", "cat"], &["serve", "--store", "memory"]] {
+    for args in [
+        &["serve"][..],
+        &["serve", "--echo", "--exec", "cat"],
+        &["serve", "--store", "memory"],
+    ] {
         let (code, said) = complaint(args);
         assert_eq!(code, Some(2));
         assert!(said.contains("--echo") && said.contains("--exec"), "{said}");
@@ -48,26 +70,53 @@ fn exactly_one_agent_is_served() {
 fn an_address_that_others_can_reach_is_refused_unless_it_is_allowed() {
     for verb in [&["demo"][..], &["serve", "--echo"]] {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-            let (code, said) = complaint(&[verb, &["--store", "memory", "--listen", address]].concat());
+            let (code, said) =
+                complaint(&[verb, &["--store", "memory", "--listen", address]].concat());
             assert_eq!(code, Some(1));
-            assert!(said.contains("127.0.0.1") && said.contains("--allow-anonymous"), "{said}");
+            assert!(
+                said.contains("127.0.0.1") && said.contains("--allow-anonymous"),
+                "{said}"
+            );
             // A key goes where the server looks for it.
             assert_eq!(said.contains("attache/demo"), verb == ["demo"], "{said}");
         }
     }
-    let server = serve(&["demo", "--store", "memory", "--allow-anonymous", "--listen", "0.0.0.0:0"]);
-    assert!(server.line("Listening on ").starts_with("http://127.0.0.1:"));
+    let server = serve(&[
+        "demo",
+        "--store",
+        "memory",
+        "--allow-anonymous",
+        "--listen",
+        "0.0.0.0:0",
+    ]);
+    assert!(
+        server
+            .line("Listening on ")
+            .starts_with("http://127.0.0.1:")
+    );
     assert!(server.line("Others reach it: ").starts_with("0.0.0.0:"));
 }
 
 #[test]
 fn the_card_says_where_the_operator_says_it_is() {
-    let args = ["serve", "--echo", "--store", "memory", "--public-url", "https://agents.example.com/echo"];
+    let args = [
+        "serve",
+        "--echo",
+        "--store",
+        "memory",
+        "--public-url",
+        "https://agents.example.com/echo",
+    ];
     let server = serve(&args);
     let url = server.line("Listening on ");
     assert!(url.starts_with("http://127.0.0.1:"), "{url}");
     assert_eq!(server.line("Public: "), "https://agents.example.com/echo/");
-    let card = send(&server.line("Card: "), "GET", &["Accept: application/json"], "");
+    let card = send(
+        &server.line("Card: "),
+        "GET",
+        &["Accept: application/json"],
+        "",
+    );
     assert_eq!(card["url"], "https://agents.example.com/echo/");
     // Said before the address is tried, which is taken.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -75,16 +124,24 @@ fn the_card_says_where_the_operator_says_it_is() {
     let wrong = ["--listen", &address, "--public-url", "example.com"];
     let (code, said) = complaint(&[&["serve", "--echo", "--store", "memory"][..], &wrong].concat());
     assert_eq!(code, Some(1));
-    assert!(said.contains("public_url") && said.contains("absolute") && !said.contains("listen"), "{said}");
+    assert!(
+        said.contains("public_url") && said.contains("absolute") && !said.contains("listen"),
+        "{said}"
+    );
 }
 
 #[test]
 fn an_agent_that_keeps_nothing_answers_with_a_message() {
     let server = serve(&["serve", "--echo", "--store", "null"]);
     let url = server.line("Listening on ");
-    let params = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}});
+    let params =
+        json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}});
     let answer = call(&url, "SendMessage", &params);
-    assert_eq!(answer["result"]["message"]["parts"], json!([{"text": "hi"}]), "{answer}");
+    assert_eq!(
+        answer["result"]["message"]["parts"],
+        json!([{"text": "hi"}]),
+        "{answer}"
+    );
 }
 
 #[test]

@@ -13,7 +13,8 @@ use crate::llm::{calls, file, model, says};
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn find(spans: &[Seen], program: &str, name: &str, kind: i32) -> Option<Seen> {
-    let is_it = |seen: &&Seen| (&*seen.program, &*seen.span.name, seen.span.kind) == (program, name, kind);
+    let is_it =
+        |seen: &&Seen| (&*seen.program, &*seen.span.name, seen.span.kind) == (program, name, kind);
     spans.iter().find(is_it).cloned()
 }
 
@@ -23,7 +24,10 @@ const SERVER: i32 = 2;
 const CLIENT: i32 = 3;
 
 fn serve(collector: &Collector, name: &str, args: &[&str]) -> (Serving, String) {
-    let server = serve_by(collector.told_by(&mut attache(args), name), TempDir::new().unwrap());
+    let server = serve_by(
+        collector.told_by(&mut attache(args), name),
+        TempDir::new().unwrap(),
+    );
     let url = server.line("Listening on ");
     (server, url)
 }
@@ -46,29 +50,55 @@ fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
     ));
     let (_front, front) = serve(&collector, "front", &["serve", &file, "--local-webhooks"]);
     let (hook, hooked) = listener();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let task = runtime.block_on(async {
         let trace = attache::model::Trace::read(PARENT, Some("vendor=value")).unwrap();
-        let client = attache::Client::discover(&front).await.unwrap().with_trace(trace);
-        let config = attache::model::PushConfig { url: hook, ..Default::default() };
-        let mut request = attache::model::SendMessageRequest::new(attache::model::Message::user("canary"));
-        request.configuration.get_or_insert_default().task_push_notification_config = Some(config);
-        tokio::time::timeout(DEADLINE, client.send(request)).await.unwrap().unwrap()
+        let client = attache::Client::discover(&front)
+            .await
+            .unwrap()
+            .with_trace(trace);
+        let config = attache::model::PushConfig {
+            url: hook,
+            ..Default::default()
+        };
+        let mut request =
+            attache::model::SendMessageRequest::new(attache::model::Message::user("canary"));
+        request
+            .configuration
+            .get_or_insert_default()
+            .task_push_notification_config = Some(config);
+        tokio::time::timeout(DEADLINE, client.send(request))
+            .await
+            .unwrap()
+            .unwrap()
     });
     assert_eq!(task.text(), "canary: many");
     drop(folder);
     let spans = collector.until(|spans, _| {
-        let turns = spans.iter().filter(|seen| seen.span.name == "a2a.turn").count();
+        let turns = spans
+            .iter()
+            .filter(|seen| seen.span.name == "a2a.turn")
+            .count();
         let pushes = spans.iter().any(|seen| seen.span.name == "a2a.push");
         (turns == 2 && pushes).then(|| spans.to_vec())
     });
     for seen in &spans {
         let told = format!("{seen:?}");
-        assert!(!told.contains("canary"), "S38: what is said is in no span: {told}");
+        assert!(
+            !told.contains("canary"),
+            "S38: what is said is in no span: {told}"
+        );
     }
-    let ours: Vec<_> = spans.into_iter().filter(|seen| hex(&seen.span.trace_id) == PARENT[3..35]).collect();
+    let ours: Vec<_> = spans
+        .into_iter()
+        .filter(|seen| hex(&seen.span.trace_id) == PARENT[3..35])
+        .collect();
     let one = |program, name, kind| {
-        find(&ours, program, name, kind).unwrap_or_else(|| panic!("no {name} of {program}: {ours:#?}"))
+        find(&ours, program, name, kind)
+            .unwrap_or_else(|| panic!("no {name} of {program}: {ours:#?}"))
     };
     let called = one("front", "a2a.SendStreamingMessage", SERVER);
     let turn = one("front", "a2a.turn", INTERNAL);
@@ -89,13 +119,28 @@ fn one_trace_goes_from_the_client_through_two_agents_to_the_webhook() {
         (&works, &reached),
         (&pushed, &called),
     ] {
-        assert_eq!(below.parent(), above.id(), "{} below {}", below.span.name, above.span.name);
+        assert_eq!(
+            below.parent(),
+            above.id(),
+            "{} below {}",
+            below.span.name,
+            above.span.name
+        );
     }
     assert_eq!(called.span.trace_state, "vendor=value");
-    assert_eq!(turn.says("a2a.task.state").as_deref(), Some("TASK_STATE_COMPLETED"));
+    assert_eq!(
+        turn.says("a2a.task.state").as_deref(),
+        Some("TASK_STATE_COMPLETED")
+    );
     assert_eq!(turn.says("gen_ai.agent.name").as_deref(), Some("front"));
-    assert_eq!(thought.says("gen_ai.request.model").as_deref(), Some("small"));
-    assert_eq!(thought.says("gen_ai.operation.name").as_deref(), Some("chat"));
+    assert_eq!(
+        thought.says("gen_ai.request.model").as_deref(),
+        Some("small")
+    );
+    assert_eq!(
+        thought.says("gen_ai.operation.name").as_deref(),
+        Some("chat")
+    );
     assert_eq!(tool.says("gen_ai.tool.name").as_deref(), Some("facts"));
     // And whoever is told next is told where that is.
     let came = hooked.recv_timeout(DEADLINE).unwrap();
@@ -127,17 +172,34 @@ fn other_names_and_what_is_said_are_told_where_that_is_wanted() {
     call(&front, "CancelTask", &json!({"id": id}));
     let spans = collector.until(|spans, metrics| {
         let has = |name: &str| spans.iter().any(|seen| seen.span.name == name);
-        let told = ["kaos.task.submit", "kaos.task.execute", "kaos.task.cancel"].into_iter().all(has);
-        let counted =
-            ["kaos.tasks", "kaos.task.duration"].iter().all(|name| metrics.iter().any(|one| one == name));
+        let told = ["kaos.task.submit", "kaos.task.execute", "kaos.task.cancel"]
+            .into_iter()
+            .all(has);
+        let counted = ["kaos.tasks", "kaos.task.duration"]
+            .iter()
+            .all(|name| metrics.iter().any(|one| one == name));
         (told && counted).then(|| spans.to_vec())
     });
     let turn = find(&spans, "front", "kaos.task.execute", INTERNAL).unwrap();
-    assert_eq!(task["metadata"]["traceId"], hex(&turn.span.trace_id), "{task}");
+    assert_eq!(
+        task["metadata"]["traceId"],
+        hex(&turn.span.trace_id),
+        "{task}"
+    );
     assert_eq!(task["metadata"]["spanId"], turn.id(), "{task}");
     let thought = find(&spans, "front", "chat small", CLIENT).unwrap();
-    assert!(thought.says("gen_ai.input.messages").unwrap().contains("canary"));
-    assert!(thought.says("gen_ai.output.messages").unwrap().contains("canary: many"));
+    assert!(
+        thought
+            .says("gen_ai.input.messages")
+            .unwrap()
+            .contains("canary")
+    );
+    assert!(
+        thought
+            .says("gen_ai.output.messages")
+            .unwrap()
+            .contains("canary: many")
+    );
 }
 
 #[test]
@@ -145,10 +207,17 @@ fn the_program_tells_what_it_calls_in_the_trace_that_it_was_started_in() {
     let collector = Collector::new();
     let (_server, url) = serve(&collector, "server", &["serve", "--echo"]);
     let mut client = attache(&["send", "hello", "-a", &url]);
-    let output = collector.told_by(&mut client, "client").env("TRACEPARENT", PARENT).output().unwrap();
+    let output = collector
+        .told_by(&mut client, "client")
+        .env("TRACEPARENT", PARENT)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     let (verb, turn) = collector.until(|spans, _| {
-        let verb = spans.iter().find(|seen| seen.span.name == "attache send")?.clone();
+        let verb = spans
+            .iter()
+            .find(|seen| seen.span.name == "attache send")?
+            .clone();
         Some((verb, find(spans, "server", "a2a.turn", INTERNAL)?))
     });
     assert_eq!(verb.parent(), PARENT[36..52]);
@@ -158,13 +227,29 @@ fn the_program_tells_what_it_calls_in_the_trace_that_it_was_started_in() {
 #[test]
 fn a_collector_that_is_nowhere_is_named_at_the_start_and_one_that_is_down_holds_nobody_up() {
     let refused = |command: &mut Command| {
-        let output = command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318").output().unwrap();
+        let output = command
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")
+            .output()
+            .unwrap();
         String::from_utf8(output.stderr).unwrap()
     };
-    let serve = ["serve", "--echo", "--listen", "127.0.0.1:0", "--store", "memory"];
+    let serve = [
+        "serve",
+        "--echo",
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        "memory",
+    ];
     let told = refused(&mut attache(&serve));
-    assert!(told.contains("collector:4318") && told.contains("http://"), "{told}");
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert!(
+        told.contains("collector:4318") && told.contains("http://"),
+        "{told}"
+    );
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let mut command = attache(&["serve", "--echo"]);
     command
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{nobody}"))
@@ -172,6 +257,9 @@ fn a_collector_that_is_nowhere_is_named_at_the_start_and_one_that_is_down_holds_
     let server = serve_by(&mut command, TempDir::new().unwrap());
     let url = server.line("Listening on ");
     for _ in 0..3 {
-        assert_eq!(crate::harness::say(&url, "hello")["status"]["state"], "TASK_STATE_COMPLETED");
+        assert_eq!(
+            crate::harness::say(&url, "hello")["status"]["state"],
+            "TASK_STATE_COMPLETED"
+        );
     }
 }

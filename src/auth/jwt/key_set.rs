@@ -87,7 +87,11 @@ impl KeySet {
         Self {
             source_text,
             pause: PAUSE,
-            issuer: Arc::new(Issuer { source, egress, kept: RwLock::default() }),
+            issuer: Arc::new(Issuer {
+                source,
+                egress,
+                kept: RwLock::default(),
+            }),
             asking: Arc::default(),
             tasks: TaskTracker::new(),
             _stops: stop.clone().drop_guard(),
@@ -140,7 +144,11 @@ impl KeySet {
         if self.asked(&asking) {
             return self.issuer.kept().ok_or_else(silent);
         }
-        self.ask(asking).await.ok().flatten().unwrap_or_else(|| Err(silent()))
+        self.ask(asking)
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| Err(silent()))
     }
 
     fn asked(&self, asking: &Asking) -> bool {
@@ -149,29 +157,39 @@ impl KeySet {
 
     fn ask(&self, mut asking: Asking) -> JoinHandle<Option<Result<Arc<Kept>>>> {
         let issuer = self.issuer.clone();
-        self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(async move {
-            let heard = timeout(PATIENCE, issuer.ask()).await.unwrap_or_else(|_| Err(silent()));
-            // Only now: those who have waited for it must not ask one after the other.
-            *asking = Some(Instant::now());
-            if let Err(error) = &heard {
-                let (Source::Url(url) | Source::Discovery { url, .. }) = &issuer.source;
-                let cause = error as &dyn std::error::Error;
-                tracing::warn!(issuer = origin(url), cause, "the issuer does not answer");
-            }
-            heard.map(|keys| issuer.keep(keys))
-        }))
+        self.tasks
+            .spawn(self.stop.clone().run_until_cancelled_owned(async move {
+                let heard = timeout(PATIENCE, issuer.ask())
+                    .await
+                    .unwrap_or_else(|_| Err(silent()));
+                // Only now: those who have waited for it must not ask one after the other.
+                *asking = Some(Instant::now());
+                if let Err(error) = &heard {
+                    let (Source::Url(url) | Source::Discovery { url, .. }) = &issuer.source;
+                    let cause = error as &dyn std::error::Error;
+                    tracing::warn!(issuer = origin(url), cause, "the issuer does not answer");
+                }
+                heard.map(|keys| issuer.keep(keys))
+            }))
     }
 }
 
 impl Issuer {
     /// The keys that are good, be they old.
     fn kept(&self) -> Option<Arc<Kept>> {
-        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = self
+            .kept
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         kept.filter(|kept| kept.since.elapsed() < MAX_STALE)
     }
 
     fn keep(&self, keys: Vec<Jwk>) -> Arc<Kept> {
-        let kept = Arc::new(Kept { keys, since: Instant::now() });
+        let kept = Arc::new(Kept {
+            keys,
+            since: Instant::now(),
+        });
         *self.kept.write().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
         kept
     }
@@ -189,7 +207,9 @@ impl Issuer {
             }
         };
         let keys = keys.keys.into_iter().take(MAX_KEYS);
-        Ok(keys.filter_map(|key| serde_json::from_value(key).ok()).collect())
+        Ok(keys
+            .filter_map(|key| serde_json::from_value(key).ok())
+            .collect())
     }
 
     async fn get<T: DeserializeOwned>(&self, url: Uri) -> Result<T> {
@@ -220,7 +240,10 @@ fn fits(key: &Jwk, algorithm: Algorithm) -> bool {
     use Algorithm as A;
     let kind = match &key.algorithm {
         AlgorithmParameters::RSA(_) => {
-            matches!(algorithm, A::RS256 | A::RS384 | A::RS512 | A::PS256 | A::PS384 | A::PS512)
+            matches!(
+                algorithm,
+                A::RS256 | A::RS384 | A::RS512 | A::PS256 | A::PS384 | A::PS512
+            )
         }
         AlgorithmParameters::EllipticCurve(_) => matches!(algorithm, A::ES256 | A::ES384),
         AlgorithmParameters::OctetKeyPair(_) => algorithm == A::EdDSA,
@@ -228,7 +251,11 @@ fn fits(key: &Jwk, algorithm: Algorithm) -> bool {
         _ => false,
     };
     let signs = !matches!(key.common.public_key_use, Some(PublicKeyUse::Encryption));
-    kind && signs && key.common.key_algorithm.is_none_or(|named| named == algorithm.into())
+    kind && signs
+        && key
+            .common
+            .key_algorithm
+            .is_none_or(|named| named == algorithm.into())
 }
 
 fn silent() -> Error {
@@ -253,7 +280,9 @@ mod tests {
     /// An issuer that takes calls and answers none.
     async fn hanging() -> (TcpListener, Arc<KeySet>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/keys", listener.local_addr().unwrap()).parse().unwrap();
+        let url = format!("http://{}/keys", listener.local_addr().unwrap())
+            .parse()
+            .unwrap();
         (listener, Arc::new(KeySet::new(Source::Url(url))))
     }
 
@@ -263,7 +292,12 @@ mod tests {
             let keys = keys.clone();
             calls.spawn(async move { keys.find(Some(&kid), Algorithm::ES256).await });
         }
-        calls.join_all().await.into_iter().map(|found| matches!(found, Ok(Some(_)))).collect()
+        calls
+            .join_all()
+            .await
+            .into_iter()
+            .map(|found| matches!(found, Ok(Some(_))))
+            .collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -272,7 +306,11 @@ mod tests {
         let began = Instant::now();
         let found = all_at_once(&keys, (0..20).map(|number| format!("k-{number}"))).await;
         assert!(found.iter().all(|found| !found));
-        assert!(began.elapsed() < PATIENCE + Duration::from_secs(1), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < PATIENCE + Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -283,13 +321,23 @@ mod tests {
         // Somebody makes up a name and waits; those whose key is known do not.
         let waiting = keys.asking.clone().lock_owned().await;
         let began = Instant::now();
-        assert_eq!(all_at_once(&keys, vec!["one".to_owned(); 5]).await, [true; 5]);
+        assert_eq!(
+            all_at_once(&keys, vec!["one".to_owned(); 5]).await,
+            [true; 5]
+        );
         drop(waiting);
-        assert_eq!(all_at_once(&keys, vec!["one".to_owned(); 5]).await, [true; 5]);
+        assert_eq!(
+            all_at_once(&keys, vec!["one".to_owned(); 5]).await,
+            [true; 5]
+        );
         assert_eq!(began.elapsed(), Duration::ZERO);
         // And the issuer is asked beside that.
         timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
         tokio::time::advance(MAX_STALE).await;
-        assert_eq!(all_at_once(&keys, vec!["one".to_owned()]).await, [false], "too old to be believed");
+        assert_eq!(
+            all_at_once(&keys, vec!["one".to_owned()]).await,
+            [false],
+            "too old to be believed"
+        );
     }
 }

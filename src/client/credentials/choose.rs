@@ -17,10 +17,18 @@ impl Wallet {
     ///
     /// # Errors
     /// Unauthenticated: the card wants more, or they may not go there. Nothing is said against going without any.
-    pub(super) fn choose<'a>(&'a self, url: &Uri, card: Option<&'a AgentCard>) -> Result<Vec<Choice<'a>>> {
+    pub(super) fn choose<'a>(
+        &'a self,
+        url: &Uri,
+        card: Option<&'a AgentCard>,
+    ) -> Result<Vec<Choice<'a>>> {
         let place = origin(url);
-        let ours: Vec<&dyn Credentials> =
-            self.kept.iter().filter(|kept| kept.origin == place).map(|kept| &*kept.credentials).collect();
+        let ours: Vec<&dyn Credentials> = self
+            .kept
+            .iter()
+            .filter(|kept| kept.origin == place)
+            .map(|kept| &*kept.credentials)
+            .collect();
         let wanted = card.map_or(&[][..], |card| &card.security_requirements);
         if ours.is_empty() {
             return self.without(&place, wanted);
@@ -32,12 +40,19 @@ impl Wallet {
             ));
         }
         let Some(card) = card.filter(|_| !wanted.is_empty()) else {
-            let unasked = |credentials| Choice { credentials, scheme: None, scopes: &[] };
+            let unasked = |credentials| Choice {
+                credentials,
+                scheme: None,
+                scopes: &[],
+            };
             return Ok(ours.into_iter().map(unasked).collect());
         };
         let mut satisfied = wanted.iter().filter_map(|one| satisfy(one, card, &ours));
         // "Nothing" may be among what suffices; who has credentials wants to be known.
-        let found = satisfied.clone().find(|choice| !choice.is_empty()).or_else(|| satisfied.next());
+        let found = satisfied
+            .clone()
+            .find(|choice| !choice.is_empty())
+            .or_else(|| satisfied.next());
         found.ok_or_else(|| {
             let given: Vec<_> = ours.iter().map(|one| one.name()).collect();
             unauthenticated(format_args!(
@@ -72,7 +87,11 @@ fn satisfy<'a>(
     for (name, scopes) in &requirement.schemes {
         let scheme = card.security_schemes.get(name)?;
         let credentials = *ours.iter().find(|one| one.fit(scheme))?;
-        choices.push(Choice { credentials, scheme: Some(scheme), scopes });
+        choices.push(Choice {
+            credentials,
+            scheme: Some(scheme),
+            scopes,
+        });
     }
     Some(choices)
 }
@@ -81,7 +100,10 @@ fn satisfy<'a>(
 fn all(wanted: &[SecurityRequirement], card: &AgentCard) -> String {
     let one = |requirement: &SecurityRequirement| {
         let schemes = requirement.schemes.keys().map(|name| {
-            let kind = card.security_schemes.get(name).map_or("which the card does not define", kind);
+            let kind = card
+                .security_schemes
+                .get(name)
+                .map_or("which the card does not define", kind);
             format!("{name:?} ({kind})")
         });
         schemes.collect::<Vec<_>>().join(" and ")
@@ -92,7 +114,9 @@ fn all(wanted: &[SecurityRequirement], card: &AgentCard) -> String {
 fn kind(scheme: &SecurityScheme) -> &'static str {
     match scheme {
         SecurityScheme::ApiKey(_) => "an API key",
-        SecurityScheme::HttpAuth(http) if http.scheme.eq_ignore_ascii_case("basic") => "a name and password",
+        SecurityScheme::HttpAuth(http) if http.scheme.eq_ignore_ascii_case("basic") => {
+            "a name and password"
+        }
         SecurityScheme::HttpAuth(_) => "an HTTP token",
         SecurityScheme::OAuth2(_) => "OAuth 2",
         SecurityScheme::OpenIdConnect(_) => "OpenID Connect",

@@ -39,10 +39,17 @@ impl CodeLogin {
         scopes: &[String],
         redirect: impl Into<String>,
     ) -> Result<Self> {
-        let (asker, redirect) = (Asker { id: id.into(), secret }, redirect.into());
+        let (asker, redirect) = (
+            Asker {
+                id: id.into(),
+                secret,
+            },
+            redirect.into(),
+        );
         let place = endpoints.authorization.as_deref();
-        let place =
-            place.ok_or_else(|| Error::invalid("authorization", "must be the url where people log in"))?;
+        let place = place.ok_or_else(|| {
+            Error::invalid("authorization", "must be the url where people log in")
+        })?;
         let place = private(place)?;
         let (verifier, state) = (random(), random());
         let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.expose()));
@@ -57,7 +64,14 @@ impl CodeLogin {
             form.append_pair("scope", &scopes.join(" "));
         }
         let url = with_query(&place, &form.finish());
-        Ok(Self { endpoints, asker, redirect, verifier, state, url })
+        Ok(Self {
+            endpoints,
+            asker,
+            redirect,
+            verifier,
+            state,
+            url,
+        })
     }
 
     /// Where the person goes.
@@ -71,7 +85,10 @@ impl CodeLogin {
     #[must_use]
     pub fn is_ours(&self, query: &str) -> bool {
         let state = parameter(query, "state").unwrap_or_default();
-        state.as_bytes().ct_eq(self.state.expose().as_bytes()).into()
+        state
+            .as_bytes()
+            .ct_eq(self.state.expose().as_bytes())
+            .into()
     }
 
     /// Takes what the browser brought, and gets the token for it.
@@ -90,9 +107,12 @@ impl CodeLogin {
         if let Some(code) = parameter(query, "error") {
             let plain = code.len() <= 64 && code.bytes().all(|byte| byte.is_ascii_graphic());
             let code = if plain { code } else { "no".to_owned() };
-            return Err(unauthenticated(format_args!("the authorization server says {code}")));
+            return Err(unauthenticated(format_args!(
+                "the authorization server says {code}"
+            )));
         }
-        let code = parameter(query, "code").ok_or_else(|| unauthenticated("the browser brought no code"))?;
+        let code = parameter(query, "code")
+            .ok_or_else(|| unauthenticated("the browser brought no code"))?;
         let mut form = vec![
             ("grant_type", "authorization_code"),
             ("code", &*code),
@@ -102,14 +122,24 @@ impl CodeLogin {
         if self.asker.secret.is_none() {
             form.push(("client_id", &self.asker.id));
         }
-        let asked = self.endpoints.ask(Method::POST, &self.endpoints.token, Some(&self.asker), &form).await?;
+        let asked = self
+            .endpoints
+            .ask(
+                Method::POST,
+                &self.endpoints.token,
+                Some(&self.asker),
+                &form,
+            )
+            .await?;
         asked.map_err(super::endpoints::Refused::error)
     }
 }
 
 impl fmt::Debug for CodeLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CodeLogin").field("redirect", &self.redirect).finish_non_exhaustive()
+        f.debug_struct("CodeLogin")
+            .field("redirect", &self.redirect)
+            .finish_non_exhaustive()
     }
 }
 

@@ -56,13 +56,19 @@ impl Endpoints {
     /// Codes for devices are given out at this url.
     #[must_use]
     pub fn device(self, url: impl Into<String>) -> Self {
-        Self { device: Some(url.into()), ..self }
+        Self {
+            device: Some(url.into()),
+            ..self
+        }
     }
 
     /// People log in at this url.
     #[must_use]
     pub fn authorization(self, url: impl Into<String>) -> Self {
-        Self { authorization: Some(url.into()), ..self }
+        Self {
+            authorization: Some(url.into()),
+            ..self
+        }
     }
 
     /// Where people log in in a browser, if there is such a place.
@@ -87,20 +93,29 @@ impl Endpoints {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, tls: &ClientTls) -> Self {
-        Self { tls: tls.clone(), egress: Egress::with_tls(tls, CONNECT_TIMEOUT), ..self }
+        Self {
+            tls: tls.clone(),
+            egress: Egress::with_tls(tls, CONNECT_TIMEOUT),
+            ..self
+        }
     }
 
     /// Lets somebody see all that passes between us and the authorization server, secrets included. Comes after
     /// [`tls`](Self::tls).
     #[must_use]
     pub fn watched(self, watcher: impl Fn(&Traffic<'_>) + Send + Sync + 'static) -> Self {
-        Self { egress: self.egress.watched(std::sync::Arc::new(watcher)), ..self }
+        Self {
+            egress: self.egress.watched(std::sync::Arc::new(watcher)),
+            ..self
+        }
     }
 
     /// What a card says about them, if it says where tokens are.
     #[must_use]
     pub fn of_scheme(scheme: &SecurityScheme) -> Option<Self> {
-        let SecurityScheme::OAuth2(oauth) = scheme else { return None };
+        let SecurityScheme::OAuth2(oauth) = scheme else {
+            return None;
+        };
         match oauth.flows.as_ref()? {
             OAuthFlows::ClientCredentials(flow) => Some(Self::new(&flow.token_url)),
             OAuthFlows::DeviceCode(flow) => {
@@ -135,12 +150,20 @@ impl Endpoints {
             device_authorization_endpoint: Option<String>,
             authorization_endpoint: Option<String>,
         }
-        const NAMES: [&str; 2] =
-            ["/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"];
+        const NAMES: [&str; 2] = [
+            "/.well-known/openid-configuration",
+            "/.well-known/oauth-authorization-server",
+        ];
         let base = url.trim_end_matches('/');
-        let place =
-            if base.contains("/.well-known/") { base.to_owned() } else { format!("{base}{}", NAMES[0]) };
-        let found: Metadata = self.ask(Method::GET, &place, None, &[]).await?.map_err(Refused::error)?;
+        let place = if base.contains("/.well-known/") {
+            base.to_owned()
+        } else {
+            format!("{base}{}", NAMES[0])
+        };
+        let found: Metadata = self
+            .ask(Method::GET, &place, None, &[])
+            .await?
+            .map_err(Refused::error)?;
         let issuer = found.issuer.trim_end_matches('/');
         // RFC 8414 puts its name between the host and the path of the issuer.
         let (host, path) = split(issuer);
@@ -150,8 +173,9 @@ impl Endpoints {
             format!("{host}{}{path}", NAMES[1]),
         ];
         if !places.contains(&place) {
-            return Err(Error::new(ErrorKind::InvalidAgentResponse)
-                .with_message("Invalid agent response: the configuration is that of another issuer"));
+            return Err(Error::new(ErrorKind::InvalidAgentResponse).with_message(
+                "Invalid agent response: the configuration is that of another issuer",
+            ));
         }
         // The caller trusts the issuer; where its endpoints are, the issuer says.
         let egress = Egress::led(&self.tls, CONNECT_TIMEOUT, &private(&place)?, &[]);
@@ -173,7 +197,9 @@ impl Endpoints {
         asker: Option<&Asker>,
         form: &[(&str, &str)],
     ) -> Result<std::result::Result<T, Refused>> {
-        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let body = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(form)
+            .finish();
         let mut request = Request::new(body.into());
         *request.uri_mut() = private(url)?;
         let headers = request.headers_mut();
@@ -181,10 +207,18 @@ impl Endpoints {
         if method == Method::POST {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(FORM));
         }
-        if let Some(Asker { id, secret: Some(secret) }) = asker {
-            let part = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+        if let Some(Asker {
+            id,
+            secret: Some(secret),
+        }) = asker
+        {
+            let part =
+                |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
             let both = STANDARD.encode(format!("{}:{}", part(id), part(secret.expose())));
-            headers.insert(AUTHORIZATION, value_of("authorization", &format!("Basic {both}"))?);
+            headers.insert(
+                AUTHORIZATION,
+                value_of("authorization", &format!("Basic {both}"))?,
+            );
         }
         *request.method_mut() = method;
         let asking = async {
@@ -192,7 +226,9 @@ impl Endpoints {
             let status = answer.status();
             Ok::<_, Error>((status, answer.into_body().read(MAX_BYTES).await?))
         };
-        let (status, body) = timeout(TIMEOUT, asking).await.map_err(|_| ErrorKind::DeadlineExceeded)??;
+        let (status, body) = timeout(TIMEOUT, asking)
+            .await
+            .map_err(|_| ErrorKind::DeadlineExceeded)??;
         if !status.is_success() {
             return Ok(Err(Refused::read(status, &body)));
         }
@@ -214,10 +250,17 @@ impl Refused {
         struct Said {
             error: String,
         }
-        let said = serde_json::from_slice(body).map(|Said { error }| error).ok();
+        let said = serde_json::from_slice(body)
+            .map(|Said { error }| error)
+            .ok();
         // RFC 6749 allows printable ASCII; a stranger's text goes no further than that.
-        let plain = |text: &String| text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic());
-        Self { code: said.filter(plain).unwrap_or_else(|| status.as_u16().to_string()) }
+        let plain =
+            |text: &String| text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic());
+        Self {
+            code: said
+                .filter(plain)
+                .unwrap_or_else(|| status.as_u16().to_string()),
+        }
     }
 
     pub(super) fn error(self) -> Error {
@@ -227,11 +270,15 @@ impl Refused {
 
 /// Secrets and tokens travel in private only.
 pub(super) fn private(url: &str) -> Result<Uri> {
-    let url: Uri =
-        url.parse().map_err(|_| Error::invalid("url", "must be that of an authorization server"))?;
+    let url: Uri = url
+        .parse()
+        .map_err(|_| Error::invalid("url", "must be that of an authorization server"))?;
     match is_private(&url) {
         true => Ok(url),
-        false => Err(Error::invalid("url", "must begin with https://: tokens are not sent in the clear")),
+        false => Err(Error::invalid(
+            "url",
+            "must begin with https://: tokens are not sent in the clear",
+        )),
     }
 }
 

@@ -30,7 +30,11 @@ pub struct Token {
     #[serde(rename = "access_token")]
     pub access: Secret,
     /// What gets the next one.
-    #[serde(rename = "refresh_token", default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "refresh_token",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
     pub refresh: Option<Secret>,
     /// For how many seconds it holds, from when it was given out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,15 +67,33 @@ impl OAuth {
         id: impl Into<String>,
         secret: impl Into<Secret>,
     ) -> Self {
-        let asker = Asker { id: id.into(), secret: Some(secret.into()) };
-        Self { endpoints, asker, scopes: Vec::new(), by_itself: true, held: Mutex::new(None) }
+        let asker = Asker {
+            id: id.into(),
+            secret: Some(secret.into()),
+        };
+        Self {
+            endpoints,
+            asker,
+            scopes: Vec::new(),
+            by_itself: true,
+            held: Mutex::new(None),
+        }
     }
 
     /// By a token that was given out before, to a client of this id; renewed if it came with the means.
     pub fn with_token(endpoints: Endpoints, id: impl Into<String>, token: Token) -> Self {
-        let asker = Asker { id: id.into(), secret: None };
+        let asker = Asker {
+            id: id.into(),
+            secret: None,
+        };
         let held = Mutex::new(Some(Held::new(token, Vec::new())));
-        Self { endpoints, asker, scopes: Vec::new(), by_itself: false, held }
+        Self {
+            endpoints,
+            asker,
+            scopes: Vec::new(),
+            by_itself: false,
+            held,
+        }
     }
 
     /// Asks for these scopes, too, besides those of the card.
@@ -83,14 +105,21 @@ impl OAuth {
 
     /// The token held now, to be kept for later.
     pub async fn token(&self) -> Option<Token> {
-        self.held.lock().await.as_ref().map(|held| held.token.clone())
+        self.held
+            .lock()
+            .await
+            .as_ref()
+            .map(|held| held.token.clone())
     }
 
     /// A token that holds, fetched if need be; one at a time fetches, and the others wait for it.
     async fn fresh(&self, wanted: &[String]) -> Result<Secret> {
         let mut held = self.held.lock().await;
         let scopes: Vec<String> = self.scopes.iter().chain(wanted).cloned().collect();
-        if let Some(held) = held.as_ref().filter(|held| held.holds(&scopes, self.by_itself)) {
+        if let Some(held) = held
+            .as_ref()
+            .filter(|held| held.holds(&scopes, self.by_itself))
+        {
             return Ok(held.token.access.clone());
         }
         let refresh = held.as_ref().and_then(|held| held.token.refresh.clone());
@@ -100,7 +129,11 @@ impl OAuth {
                 (renewed, _) => renewed?,
             },
             None if self.by_itself => self.fetch(&scopes).await?,
-            None => return Err(unauthenticated("the token has ended and cannot be renewed; log in again")),
+            None => {
+                return Err(unauthenticated(
+                    "the token has ended and cannot be renewed; log in again",
+                ));
+            }
         };
         let access = token.access.clone();
         *held = Some(Held::new(token, scopes));
@@ -117,18 +150,26 @@ impl OAuth {
     }
 
     async fn renew(&self, refresh: &Secret) -> Result<Token> {
-        let mut form = vec![("grant_type", "refresh_token"), ("refresh_token", refresh.expose())];
+        let mut form = vec![
+            ("grant_type", "refresh_token"),
+            ("refresh_token", refresh.expose()),
+        ];
         if self.asker.secret.is_none() {
             form.push(("client_id", &self.asker.id));
         }
         let token = self.ask(&form).await?;
         // Who gives no new one lets the old one stand.
-        Ok(Token { refresh: token.refresh.or_else(|| Some(refresh.clone())), ..token })
+        Ok(Token {
+            refresh: token.refresh.or_else(|| Some(refresh.clone())),
+            ..token
+        })
     }
 
     async fn ask(&self, form: &[(&str, &str)]) -> Result<Token> {
         let (endpoints, asker) = (&self.endpoints, Some(&self.asker));
-        let asked = endpoints.ask::<Token>(Method::POST, &endpoints.token, asker, form).await?;
+        let asked = endpoints
+            .ask::<Token>(Method::POST, &endpoints.token, asker, form)
+            .await?;
         asked.map_err(super::endpoints::Refused::error)
     }
 }
@@ -137,7 +178,12 @@ impl Held {
     fn new(token: Token, scopes: Vec<String>) -> Self {
         let lasts = token.expires_in.map(Duration::from_secs);
         let until = lasts.and_then(|lasts| Instant::now().checked_add(lasts.saturating_sub(EARLY)));
-        Self { token, until, scopes, over: false }
+        Self {
+            token,
+            until,
+            scopes,
+            over: false,
+        }
     }
 
     fn holds(&self, scopes: &[String], widens: bool) -> bool {
@@ -157,12 +203,17 @@ impl Credentials for OAuth {
     }
 
     async fn show(&self, _: Option<&SecurityScheme>, scopes: &[String]) -> Result<Vec<Shown>> {
-        Ok(vec![Shown::authorization("Bearer", &self.fresh(scopes).await?)])
+        Ok(vec![Shown::authorization(
+            "Bearer",
+            &self.fresh(scopes).await?,
+        )])
     }
 
     async fn refused(&self) -> bool {
         let mut held = self.held.lock().await;
-        let Some(held) = held.as_mut() else { return false };
+        let Some(held) = held.as_mut() else {
+            return false;
+        };
         held.over = true;
         self.by_itself || held.token.refresh.is_some()
     }
@@ -170,7 +221,9 @@ impl Credentials for OAuth {
 
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OAuth").field("client", &self.asker.id).finish_non_exhaustive()
+        f.debug_struct("OAuth")
+            .field("client", &self.asker.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -197,18 +250,30 @@ impl DeviceLogin {
     ///
     /// # Errors
     /// Invalid parameters: nobody said where codes are given out. Of the connection; the server refuses.
-    pub async fn begin(endpoints: Endpoints, id: impl Into<String>, scopes: &[String]) -> Result<Self> {
-        let asker = Asker { id: id.into(), secret: None };
+    pub async fn begin(
+        endpoints: Endpoints,
+        id: impl Into<String>,
+        scopes: &[String],
+    ) -> Result<Self> {
+        let asker = Asker {
+            id: id.into(),
+            secret: None,
+        };
         let scopes = scopes.join(" ");
         let url = endpoints.device.clone();
-        let url = url.ok_or_else(|| Error::invalid("device", "must be the url where codes are given out"))?;
+        let url = url
+            .ok_or_else(|| Error::invalid("device", "must be the url where codes are given out"))?;
         let mut form = vec![("client_id", asker.id.as_str())];
         if !scopes.is_empty() {
             form.push(("scope", &scopes));
         }
         let asked = endpoints.ask(Method::POST, &url, None, &form).await?;
         let code = asked.map_err(super::endpoints::Refused::error)?;
-        Ok(Self { endpoints, asker, code })
+        Ok(Self {
+            endpoints,
+            asker,
+            code,
+        })
     }
 
     /// What the person types.
@@ -235,9 +300,14 @@ impl DeviceLogin {
     /// The person said no, or took too long; of the connection.
     pub async fn wait(self) -> Result<Token> {
         let late = || unauthenticated("nobody logged in in time");
-        let deadline =
-            Instant::now().checked_add(Duration::from_secs(self.code.expires_in)).ok_or_else(late)?;
-        let mut pace = self.code.interval.map_or(PACE, Duration::from_secs).clamp(MIN_PACE, MAX_PACE);
+        let deadline = Instant::now()
+            .checked_add(Duration::from_secs(self.code.expires_in))
+            .ok_or_else(late)?;
+        let mut pace = self
+            .code
+            .interval
+            .map_or(PACE, Duration::from_secs)
+            .clamp(MIN_PACE, MAX_PACE);
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
             ("device_code", self.code.device_code.expose()),
@@ -248,7 +318,11 @@ impl DeviceLogin {
                 return Err(late());
             }
             sleep(pace).await;
-            match self.endpoints.ask(Method::POST, &self.endpoints.token, None, &form).await? {
+            match self
+                .endpoints
+                .ask(Method::POST, &self.endpoints.token, None, &form)
+                .await?
+            {
                 Ok(token) => return Ok(token),
                 Err(refused) => match refused.code.as_str() {
                     "authorization_pending" => {}
@@ -263,6 +337,8 @@ impl DeviceLogin {
 
 impl fmt::Debug for DeviceLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceLogin").field("url", &self.code.verification_uri).finish_non_exhaustive()
+        f.debug_struct("DeviceLogin")
+            .field("url", &self.code.verification_uri)
+            .finish_non_exhaustive()
     }
 }

@@ -52,7 +52,10 @@ pub struct Basic {
 impl Basic {
     /// This name, without a colon, and this password.
     pub fn new(user: impl Into<String>, password: impl Into<Secret>) -> Self {
-        Self { user: user.into(), password: password.into() }
+        Self {
+            user: user.into(),
+            password: password.into(),
+        }
     }
 }
 
@@ -68,7 +71,10 @@ impl Credentials for Basic {
 
     async fn show(&self, _: Option<&SecurityScheme>, _: &[String]) -> Result<Vec<Shown>> {
         if self.user.contains(':') {
-            return Err(Error::invalid("user", "must have no colon: it ends the name"));
+            return Err(Error::invalid(
+                "user",
+                "must have no colon: it ends the name",
+            ));
         }
         let both = STANDARD.encode(format!("{}:{}", self.user, self.password.expose()));
         Ok(vec![Shown::authorization("Basic", &both.into())])
@@ -85,7 +91,10 @@ pub struct ApiKey {
 impl ApiKey {
     /// Goes where the card says; to the header `X-API-Key` if it does not.
     pub fn new(key: impl Into<Secret>) -> Self {
-        Self { key: key.into(), place: None }
+        Self {
+            key: key.into(),
+            place: None,
+        }
     }
 
     /// Goes into this header, and into no other place that a card wants.
@@ -104,8 +113,15 @@ impl ApiKey {
     }
 
     fn at(location: &str, name: String, key: Secret) -> Self {
-        let place = ApiKeySecurityScheme { location: location.to_owned(), name, ..Default::default() };
-        Self { key, place: Some(place) }
+        let place = ApiKeySecurityScheme {
+            location: location.to_owned(),
+            name,
+            ..Default::default()
+        };
+        Self {
+            key,
+            place: Some(place),
+        }
     }
 }
 
@@ -116,7 +132,9 @@ impl Credentials for ApiKey {
     }
 
     fn fit(&self, scheme: &SecurityScheme) -> bool {
-        let SecurityScheme::ApiKey(wanted) = scheme else { return false };
+        let SecurityScheme::ApiKey(wanted) = scheme else {
+            return false;
+        };
         self.place.as_ref().is_none_or(|own| {
             own.location == wanted.location
                 && (own.name == wanted.name
@@ -129,13 +147,17 @@ impl Credentials for ApiKey {
             Some(SecurityScheme::ApiKey(wanted)) => Some(wanted),
             _ => self.place.as_ref(),
         };
-        let (location, name) = wanted.map_or(("header", "X-API-Key"), |it| (&*it.location, &*it.name));
+        let (location, name) =
+            wanted.map_or(("header", "X-API-Key"), |it| (&*it.location, &*it.name));
         let (name, key) = (name.to_owned(), self.key.clone());
         match location {
             "header" => Ok(vec![Shown::Header(name, key)]),
             "query" => Ok(vec![Shown::Query(name, key)]),
             "cookie" => Ok(vec![Shown::Cookie(name, key)]),
-            _ => Err(Error::invalid("location", "must be header, query or cookie")),
+            _ => Err(Error::invalid(
+                "location",
+                "must be header, query or cookie",
+            )),
         }
     }
 }

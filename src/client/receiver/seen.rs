@@ -17,7 +17,12 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) fn new(window: Duration, limit: usize) -> Self {
-        Self { window, limit: limit.max(1), names: HashSet::new(), order: VecDeque::new() }
+        Self {
+            window,
+            limit: limit.max(1),
+            names: HashSet::new(),
+            order: VecDeque::new(),
+        }
     }
 
     pub(super) fn contains(&mut self, name: &Name, now: Instant) -> bool {

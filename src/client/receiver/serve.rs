@@ -25,11 +25,14 @@ const PAUSE: Duration = Duration::from_millis(100);
 impl PushReceiver {
     /// Serves HTTP/1.1 here until it is dropped; connections end with it.
     pub async fn serve(self, listener: TcpListener) {
-        let (receiver, tasks, stop) = (Arc::new(self), TaskTracker::new(), CancellationToken::new());
+        let (receiver, tasks, stop) =
+            (Arc::new(self), TaskTracker::new(), CancellationToken::new());
         let _stop = stop.clone().drop_guard();
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let Ok(place) = places.clone().acquire_owned().await else {
+                return;
+            };
             let Ok((stream, _)) = listener.accept().await else {
                 sleep(PAUSE).await;
                 continue;

@@ -30,26 +30,46 @@ impl PushSignatures {
     /// Notifications are signed with one of these keys.
     #[must_use]
     pub fn by(keys: PublishedKeys) -> Self {
-        Self { keys, issuer: None, audience: None }
+        Self {
+            keys,
+            issuer: None,
+            audience: None,
+        }
     }
 
     /// The sender calls itself so: where it is, such as `https://agents.example.com`.
     #[must_use]
     pub fn issuer(self, issuer: impl Into<String>) -> Self {
-        Self { issuer: Some(issuer.into()), ..self }
+        Self {
+            issuer: Some(issuer.into()),
+            ..self
+        }
     }
 
     /// They are for us: the url of the webhook, as it was registered.
     #[must_use]
     pub fn audience(self, url: impl Into<String>) -> Self {
-        Self { audience: Some(url.into()), ..self }
+        Self {
+            audience: Some(url.into()),
+            ..self
+        }
     }
 
     fn accepts(&self, claims: &Claims, body: &[u8], now: i64) -> bool {
-        let digest: String = Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
-        let is_new = claims.iat <= now + LEEWAY && claims.iat >= now - MAX_AGE && claims.exp > now - LEEWAY;
-        let is_from = self.issuer.as_ref().is_none_or(|issuer| *issuer == claims.iss);
-        let is_for = self.audience.as_ref().is_none_or(|audience| claims.aud.names(audience));
+        let digest: String = Sha256::digest(body)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let is_new =
+            claims.iat <= now + LEEWAY && claims.iat >= now - MAX_AGE && claims.exp > now - LEEWAY;
+        let is_from = self
+            .issuer
+            .as_ref()
+            .is_none_or(|issuer| *issuer == claims.iss);
+        let is_for = self
+            .audience
+            .as_ref()
+            .is_none_or(|audience| claims.aud.names(audience));
         let is_of_body = same(digest.as_bytes(), claims.request_body_sha256.as_bytes());
         is_new && is_from && is_for && is_of_body && !claims.jti.is_empty()
     }
@@ -98,13 +118,19 @@ impl Audience {
 impl PushCheck for PushSignatures {
     async fn check(&self, headers: &HeaderMap, body: &[u8]) -> Result<Vouched, NotVouched> {
         let token = token(headers).ok_or(NotVouched::NotGood)?;
-        let claims =
-            self.keys.claims(token).await.map_err(|_| NotVouched::NotNow)?.ok_or(NotVouched::NotGood)?;
+        let claims = self
+            .keys
+            .claims(token)
+            .await
+            .map_err(|_| NotVouched::NotNow)?
+            .ok_or(NotVouched::NotGood)?;
         let claims: Claims = serde_json::from_value(claims).map_err(|_| NotVouched::NotGood)?;
         match self.accepts(&claims, body, jiff::Timestamp::now().as_second()) {
-            true => {
-                Ok(Vouched { request_id: Some(claims.jti), task_id: claims.task, event_id: claims.event })
-            }
+            true => Ok(Vouched {
+                request_id: Some(claims.jti),
+                task_id: claims.task,
+                event_id: claims.event,
+            }),
             false => Err(NotVouched::NotGood),
         }
     }
@@ -112,9 +138,13 @@ impl PushCheck for PushSignatures {
 
 /// Under a name of its own, or as others send it.
 fn token(headers: &HeaderMap) -> Option<&str> {
-    let own = headers.get(NOTIFICATION_JWT).map(|value| value.to_str().ok());
+    let own = headers
+        .get(NOTIFICATION_JWT)
+        .map(|value| value.to_str().ok());
     own.unwrap_or_else(|| {
         let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start())
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then(|| token.trim_start())
     })
 }

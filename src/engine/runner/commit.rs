@@ -96,7 +96,9 @@ impl Runner {
             self.since = now;
         }
         let log = &mut self.log;
-        self.pending[folded..].iter_mut().for_each(|event| log.take(now, event));
+        self.pending[folded..]
+            .iter_mut()
+            .for_each(|event| log.take(now, event));
         self.weight += weight;
         self.pending_weight += weight;
     }
@@ -121,13 +123,26 @@ impl Runner {
         let at = Seq(self.durable.0 + ahead as u64);
         async move {
             let written = engine.journal.append(&head, at, &batch).await;
-            Sent { batch, weight, begun, written }
+            Sent {
+                batch,
+                weight,
+                begun,
+                written,
+            }
         }
     }
 
     /// Lets readers see what was sent, or gives back what the store has not taken.
-    pub(in crate::engine) fn take_result(&mut self, sent: Sent) -> Result<(), (store::Error, Vec<Event>)> {
-        let Sent { batch, weight, begun, written } = sent;
+    pub(in crate::engine) fn take_result(
+        &mut self,
+        sent: Sent,
+    ) -> Result<(), (store::Error, Vec<Event>)> {
+        let Sent {
+            batch,
+            weight,
+            begun,
+            written,
+        } = sent;
         match written {
             Ok(_) => {
                 self.count(&metrics::states(&batch.events), batch.events.len(), &begun);
@@ -160,10 +175,19 @@ impl Runner {
         }
         while self.has_plans() {
             let (batch, weight) = self.batch(key.clone());
-            let Some(head) = &self.head else { return Ok(()) };
+            let Some(head) = &self.head else {
+                return Ok(());
+            };
             let begun = Stopwatch::start();
-            let written = self.patiently(self.engine.journal.append(head, self.durable, &batch)).await;
-            match self.take_result(Sent { batch, weight, begun, written }) {
+            let written = self
+                .patiently(self.engine.journal.append(head, self.durable, &batch))
+                .await;
+            match self.take_result(Sent {
+                batch,
+                weight,
+                begun,
+                written,
+            }) {
                 Ok(()) => return Ok(()),
                 Err((store::Error::Conflict, events)) => {
                     Box::pin(self.refresh()).await?;
@@ -194,7 +218,9 @@ impl Runner {
     pub(in crate::engine) async fn refresh(&mut self) -> Result<()> {
         let mut at = self.durable;
         self.reload().await?;
-        let Some(head) = &self.head else { return Ok(()) };
+        let Some(head) = &self.head else {
+            return Ok(());
+        };
         while at < self.durable {
             let entries = self.engine.journal.store.read(head, at, PAGE).await?;
             for entry in entries.iter().filter(|entry| entry.seq <= self.durable) {
@@ -213,7 +239,9 @@ impl Runner {
     /// too long.
     async fn patiently<T>(&self, mut commit: Underway<'_, T>) -> T {
         // Without a timer, where the store has it at once; and without room for it, where not.
-        if let Poll::Ready(committed) = poll_fn(|context| Poll::Ready(commit.as_mut().poll(context))).await {
+        if let Poll::Ready(committed) =
+            poll_fn(|context| Poll::Ready(commit.as_mut().poll(context))).await
+        {
             return committed;
         }
         Box::pin(self.more_patiently(commit)).await
@@ -235,7 +263,15 @@ impl Runner {
         let room = std::mem::take(&mut self.spare);
         let (state, events) = (status.state, std::mem::replace(&mut self.pending, room));
         let (parked, turn) = (self.log.is_parked(), self.log.last_turn());
-        let batch = Batch { time: self.since, events, state, status_time, parked, key, turn };
+        let batch = Batch {
+            time: self.since,
+            events,
+            state,
+            status_time,
+            parked,
+            key,
+            turn,
+        };
         (batch, std::mem::take(&mut self.pending_weight))
     }
 
@@ -255,7 +291,10 @@ impl Runner {
         }
         match (&self.live, &self.head, batch) {
             (Some(live), Some(head), Some(batch)) => {
-                self.spare = self.engine.journal.publish(head, live, at, batch, &self.log);
+                self.spare = self
+                    .engine
+                    .journal
+                    .publish(head, live, at, batch, &self.log);
             }
             _ => self.engine.journal.announce(&self.id, self.durable),
         }
@@ -263,16 +302,29 @@ impl Runner {
 
     /// Opens the log with all that was planned. Where a key finds an earlier task, that one is the answer.
     async fn open(&mut self, last: bool) -> Result<()> {
-        let Some(unopened) = self.unopened(last) else { return Ok(()) };
-        let opened = self.patiently(self.engine.journal.open(&unopened.task)).await;
-        let Some((answer, seen)) = self.opened(*unopened, opened, last)? else { return Ok(()) };
+        let Some(unopened) = self.unopened(last) else {
+            return Ok(());
+        };
+        let opened = self
+            .patiently(self.engine.journal.open(&unopened.task))
+            .await;
+        let Some((answer, seen)) = self.opened(*unopened, opened, last)? else {
+            return Ok(());
+        };
         let _ = answer.send(Box::pin(self.engine.taken(seen)).await);
         Ok(())
     }
 
     /// What goes to the store. In a box: a turn keeps no room for it.
     fn unopened(&mut self, last: bool) -> Option<Box<Unopened>> {
-        let Birth { context_id, key, alias, config, followed, answer } = self.birth.take()?;
+        let Birth {
+            context_id,
+            key,
+            alias,
+            config,
+            followed,
+            answer,
+        } = self.birth.take()?;
         let (batch, weight) = self.batch(key);
         if !last {
             // Before anybody can find the task, so that nobody else begins to work on it.
@@ -280,8 +332,21 @@ impl Runner {
             (self.live, self.wished) = (Some(live), Some(wished));
         }
         let (id, scope) = (self.id.clone(), self.scope.clone());
-        let task = NewTask { id, scope, context_id, alias, config, batch };
-        Some(Box::new(Unopened { task, weight, followed, answer, begun: Stopwatch::start() }))
+        let task = NewTask {
+            id,
+            scope,
+            context_id,
+            alias,
+            config,
+            batch,
+        };
+        Some(Box::new(Unopened {
+            task,
+            weight,
+            followed,
+            answer,
+            begun: Stopwatch::start(),
+        }))
     }
 
     /// Tells whoever waits for it that the log is open, or why it is not; but for the task of before, where there is one.
@@ -291,7 +356,13 @@ impl Runner {
         opened: store::Result<Opened>,
         last: bool,
     ) -> Result<Option<(Answer, Seen)>> {
-        let Unopened { task, weight, followed, answer, begun } = unopened;
+        let Unopened {
+            task,
+            weight,
+            followed,
+            answer,
+            begun,
+        } = unopened;
         match opened {
             Ok(Opened::New(head)) => {
                 self.head = Some(head);
@@ -314,7 +385,9 @@ impl Runner {
                 Ok(Some((answer, seen)))
             }
             // Refused, and nothing was written: there is no task.
-            Err(error @ (store::Error::Conflict | store::Error::Repeated | store::Error::KeyReused)) => {
+            Err(
+                error @ (store::Error::Conflict | store::Error::Repeated | store::Error::KeyReused),
+            ) => {
                 self.next_wish();
                 let _ = answer.send(Err(error.into()));
                 Ok(None)
@@ -327,7 +400,9 @@ impl Runner {
     }
 
     pub(super) async fn reload(&mut self) -> Result<()> {
-        let Some(head) = &self.head else { return Ok(()) };
+        let Some(head) = &self.head else {
+            return Ok(());
+        };
         self.log = self.engine.journal.stored(head).await?;
         (self.durable, self.pending, self.pending_weight) = (self.log.at, Vec::new(), 0);
         self.weight = self.log.task.weight();
@@ -340,9 +415,18 @@ impl Runner {
 
     pub(super) fn accepted(&self) -> Box<Accepted> {
         let head = self.head.clone().unwrap_or_else(|| self.fresh_head());
-        let tail = self.live.as_ref().map(|live| self.engine.journal.watched(&self.id, live));
+        let tail = self
+            .live
+            .as_ref()
+            .map(|live| self.engine.journal.watched(&self.id, live));
         let (turn, log) = (self.log.last_turn(), self.log.clone());
-        Box::new(Accepted { head, turn, log, opening: None, tail })
+        Box::new(Accepted {
+            head,
+            turn,
+            log,
+            opening: None,
+            tail,
+        })
     }
 
     fn fresh_head(&self) -> Head {
@@ -359,5 +443,8 @@ impl Runner {
 }
 
 pub(in crate::engine) fn status(state: TaskState) -> Event {
-    Event::Status { status: TaskStatus::new(state), metadata: None }
+    Event::Status {
+        status: TaskStatus::new(state),
+        metadata: None,
+    }
 }

@@ -12,14 +12,23 @@ use crate::store::{self, Key, Seen};
 impl Runner {
     /// Records a message; its turn comes when those before it are over.
     pub(in crate::engine) async fn take_message(&mut self, incoming: Incoming) -> Result<()> {
-        let Incoming { call, mut message, key, until, answer } = incoming;
+        let Incoming {
+            call,
+            mut message,
+            key,
+            until,
+            answer,
+        } = incoming;
         if until <= Instant::now() {
             // They were told that it could not be done in time.
             let _ = answer.send(Err(Error::Lost));
             return Ok(());
         }
         if self.log.task.is_ended() {
-            let _ = answer.send(self.or_seen(key, Error::Ended(self.log.task.status.state)).await);
+            let _ = answer.send(
+                self.or_seen(key, Error::Ended(self.log.task.status.state))
+                    .await,
+            );
             return Ok(());
         }
         if self.log.backlog() > self.engine.settings.max_waiting_messages {
@@ -42,7 +51,9 @@ impl Runner {
         }
         self.plan_message(message, call.trace.clone());
         let (answered, result) = match self.commit(key.clone(), false).await {
-            Ok(()) if self.log.task.is_ended() => (Err(Error::Ended(self.log.task.status.state)), Ok(())),
+            Ok(()) if self.log.task.is_ended() => {
+                (Err(Error::Ended(self.log.task.status.state)), Ok(()))
+            }
             Ok(()) => {
                 self.calls.push_back((self.log.last_turn(), call));
                 (Ok(self.accepted()), Ok(()))
@@ -52,7 +63,9 @@ impl Runner {
                 Ok(accepted) => (Ok(accepted), Ok(())),
                 Err(error) => (Err(Error::Lost), Err(error)),
             },
-            Err(error @ Error::Store(store::Error::KeyReused)) => (Err(error), self.undo(idle).await),
+            Err(error @ Error::Store(store::Error::KeyReused)) => {
+                (Err(error), self.undo(idle).await)
+            }
             Err(error) => (Err(Error::Lost), Err(error)),
         };
         // The caller may have left; the message is in the log all the same.
@@ -61,12 +74,18 @@ impl Runner {
     }
 
     pub(super) fn addressed(&self, message: Message) -> Message {
-        message.in_task(self.id.clone()).in_context(self.log.task.context_id.clone())
+        message
+            .in_task(self.id.clone())
+            .in_context(self.log.task.context_id.clone())
     }
 
     pub(super) fn plan_message(&mut self, message: Arc<Message>, trace: Option<Trace>) {
         let idle = self.log.waiting().is_none();
-        self.plan([Event::Message(message)].into_iter().chain(trace.map(Event::Traced)));
+        self.plan(
+            [Event::Message(message)]
+                .into_iter()
+                .chain(trace.map(Event::Traced)),
+        );
         if idle {
             // The turn begins with its message, so that nobody sees a task that was answered and still asks.
             self.begin_turn();
@@ -100,7 +119,9 @@ impl Runner {
     /// Whether the task would be larger than it may be.
     fn is_too_much(&self, message: &Arc<Message>) -> bool {
         let most = self.engine.settings.max_task_bytes;
-        self.weight.saturating_add(Event::Message(message.clone()).weight()) > most
+        self.weight
+            .saturating_add(Event::Message(message.clone()).weight())
+            > most
     }
 
     /// Forgets what was planned and not written.

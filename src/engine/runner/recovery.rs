@@ -26,15 +26,28 @@ impl Runner {
     /// Does as the policy says with a task that waits for somebody outside, or on which nobody works, for too long.
     pub(super) async fn expire(&mut self) -> Result<()> {
         if self.log.waiting().is_some() || self.log.turn_runs() {
-            return if self.is_silent().await? { self.recover().await } else { Err(Error::Overtaken) };
+            return if self.is_silent().await? {
+                self.recover().await
+            } else {
+                Err(Error::Overtaken)
+            };
         }
-        let TaskStatus { state, timestamp: Some(since), .. } = self.log.task.status else { return Ok(()) };
+        let TaskStatus {
+            state,
+            timestamp: Some(since),
+            ..
+        } = self.log.task.status
+        else {
+            return Ok(());
+        };
         if !state.is_interrupted() {
             return Ok(());
         }
         let over = |time| since < self.engine.before(time);
         match self.worker.on_waiting(&self.engine.settings) {
-            _ if self.engine.settings.max_parked_age.is_some_and(over) => self.give_up("expired").await,
+            _ if self.engine.settings.max_parked_age.is_some_and(over) => {
+                self.give_up("expired").await
+            }
             Waiting::FailAfter(time) if over(time) => self.give_up("expired").await,
             Waiting::ContinueAfter(time) if over(time) => self.go_on().await,
             Waiting::Stay | Waiting::FailAfter(_) | Waiting::ContinueAfter(_) => Ok(()),
@@ -48,7 +61,9 @@ impl Runner {
         };
         let last = Seq(self.durable.0.saturating_sub(1));
         let last = self.engine.journal.store.read(head, last, 1).await?;
-        Ok(last.first().is_some_and(|entry| entry.time < self.engine.before(time)))
+        Ok(last
+            .first()
+            .is_some_and(|entry| entry.time < self.engine.before(time)))
     }
 
     /// Begins a turn without the answer that the last one asked for.
@@ -89,14 +104,20 @@ impl Runner {
                     }
                 }
             };
-            ended = if there { self.work().await } else { return self.refuse_all(|| Error::Gone) };
+            ended = if there {
+                self.work().await
+            } else {
+                return self.refuse_all(|| Error::Gone);
+            };
         }
     }
 
     /// Leaves the task to one who begins anew from what the store has. For a fault of our own, or of the store's:
     /// what was cut off must not stay in the hands of nobody. One that fails for ever is tried ever more rarely.
     pub(super) fn hand_over(&mut self) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         let (engine, id, scope) = (self.engine.clone(), self.id.clone(), self.scope.clone());
         let place = (self.head.take(), self.live.take(), self.wished.take());
         let pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -152,9 +173,16 @@ impl Runner {
     /// Whether nobody else works on the task: a quick turn does so without saying.
     fn is_ours(&mut self) -> bool {
         if self.wished.is_none() {
-            match self.engine.journal.registry.pass(&self.id, Wish::Recover(None)) {
+            match self
+                .engine
+                .journal
+                .registry
+                .pass(&self.id, Wish::Recover(None))
+            {
                 Passed::On | Passed::Refused => return false,
-                Passed::Back(_, live, wished) => (self.live, self.wished) = (Some(live), Some(wished)),
+                Passed::Back(_, live, wished) => {
+                    (self.live, self.wished) = (Some(live), Some(wished))
+                }
             }
         }
         true

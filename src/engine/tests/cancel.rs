@@ -8,7 +8,10 @@ use crate::model::Object;
 
 fn obeying(settings: Settings) -> (Engine, Obeys) {
     let agent = Obeys::default();
-    (engine_on(Arc::new(Memory::new()), agent.clone(), settings), agent)
+    (
+        engine_on(Arc::new(Memory::new()), agent.clone(), settings),
+        agent,
+    )
 }
 
 /// Hangs, and tells when it is dropped.
@@ -36,19 +39,33 @@ impl Agent for Hangs {
 async fn r20_an_agent_that_does_not_listen_is_dropped_at_once() {
     let (dropped, mut told) = oneshot::channel();
     let begun = Arc::new(Notify::new());
-    let agent = Hangs { begun: begun.clone(), dropped: Mutex::new(Some(dropped)) };
+    let agent = Hangs {
+        begun: begun.clone(),
+        dropped: Mutex::new(Some(dropped)),
+    };
     let engine = engine_on(Arc::new(Memory::new()), agent, Settings::default());
     let accepted = start(&engine, "go").await;
     soon(begun.notified()).await;
     let before = tokio::time::Instant::now();
-    let why: Object = [("why", crate::model::Json::from("too slow"))].into_iter().collect();
-    let task = soon(engine.cancel(&accepted.head, Some(why.clone()))).await.unwrap();
-    told.try_recv().expect("let go before the caller hears of it");
+    let why: Object = [("why", crate::model::Json::from("too slow"))]
+        .into_iter()
+        .collect();
+    let task = soon(engine.cancel(&accepted.head, Some(why.clone())))
+        .await
+        .unwrap();
+    told.try_recv()
+        .expect("let go before the caller hears of it");
     assert_eq!(before.elapsed(), Duration::ZERO);
     assert_eq!(task.status.state, TaskState::Canceled);
     let log = entries(&engine, &accepted.head).await;
-    assert!(log.iter().any(|entry| entry.event == Event::CancelRequested { metadata: Some(why.clone()) }));
-    assert_eq!(soon(engine.settled(accepted)).await.unwrap().status, task.status);
+    assert!(log.iter().any(|entry| entry.event
+        == Event::CancelRequested {
+            metadata: Some(why.clone())
+        }));
+    assert_eq!(
+        soon(engine.settled(accepted)).await.unwrap().status,
+        task.status
+    );
     quiet(&engine).await;
     at_rest(&engine).await;
 }
@@ -63,13 +80,22 @@ async fn r20_an_agent_that_listens_may_end_well_and_the_task_is_canceled_all_the
     assert_eq!(task.artifacts.len(), 1);
     assert_eq!(
         words(&engine, &head).await[3..],
-        ["working", "cancel", "artifact false true", "canceled", "end"]
+        [
+            "working",
+            "cancel",
+            "artifact false true",
+            "canceled",
+            "end"
+        ]
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn r20_an_agent_that_listens_and_does_not_stop_is_dropped_after_the_grace() {
-    let (engine, _) = obeying(Settings { cancel_grace: Duration::from_secs(5), ..Settings::default() });
+    let (engine, _) = obeying(Settings {
+        cancel_grace: Duration::from_secs(5),
+        ..Settings::default()
+    });
     let head = start(&engine, "listen say hang").await.head;
     settle_down().await;
     let before = tokio::time::Instant::now();
@@ -85,8 +111,15 @@ async fn r20_an_agent_that_listens_and_does_not_stop_is_dropped_after_the_grace(
     let first = first.unwrap();
     assert_eq!(first.status.state, TaskState::Canceled);
     assert_eq!(second.unwrap().status, first.status);
-    assert_eq!(soon(engine.settled(message.unwrap())).await.unwrap().status, first.status);
-    let cancels = words(&engine, &head).await.into_iter().filter(|word| word == "cancel").count();
+    assert_eq!(
+        soon(engine.settled(message.unwrap())).await.unwrap().status,
+        first.status
+    );
+    let cancels = words(&engine, &head)
+        .await
+        .into_iter()
+        .filter(|word| word == "cancel")
+        .count();
     assert_eq!(cancels, 1);
     quiet(&engine).await;
     at_rest(&engine).await;
@@ -94,17 +127,28 @@ async fn r20_an_agent_that_listens_and_does_not_stop_is_dropped_after_the_grace(
 
 #[tokio::test(start_paused = true)]
 async fn r19_a_task_that_waits_for_its_turn_or_for_an_answer_is_canceled() {
-    let (engine, agent) = obeying(Settings { max_turns: 1, ..Settings::default() });
+    let (engine, agent) = obeying(Settings {
+        max_turns: 1,
+        ..Settings::default()
+    });
     let (parked, _) = send(&engine, "ask").await;
     let busy = start(&engine, "hang").await.head;
     let queued = start(&engine, "done").await;
-    let behind = soon(engine.resume(call(), &queued.head, message("more"), None)).await.unwrap();
+    let behind = soon(engine.resume(call(), &queued.head, message("more"), None))
+        .await
+        .unwrap();
     for head in [&parked, &queued.head] {
         let task = soon(engine.cancel(head, None)).await.unwrap();
         assert_eq!(task.status.state, TaskState::Canceled);
     }
-    assert_eq!(soon(engine.settled(behind)).await.unwrap().status.state, TaskState::Canceled);
-    assert_eq!(soon(engine.settled(queued)).await.unwrap().status.state, TaskState::Canceled);
+    assert_eq!(
+        soon(engine.settled(behind)).await.unwrap().status.state,
+        TaskState::Canceled
+    );
+    assert_eq!(
+        soon(engine.settled(queued)).await.unwrap().status.state,
+        TaskState::Canceled
+    );
     assert_eq!(agent.heard(), ["ask", "hang"]);
     soon(engine.cancel(&busy, None)).await.unwrap();
     quiet(&engine).await;
@@ -122,7 +166,10 @@ async fn r19_an_ended_task_is_not_canceled_again() {
     assert_eq!(lawful(&engine, &done).await, task);
     let (asked, _) = send(&engine, "ask").await;
     soon(engine.cancel(&asked, None)).await.unwrap();
-    assert!(matches!(soon(engine.cancel(&asked, None)).await, Err(Error::Ended(TaskState::Canceled))));
+    assert!(matches!(
+        soon(engine.cancel(&asked, None)).await,
+        Err(Error::Ended(TaskState::Canceled))
+    ));
     at_rest(&engine).await;
 }
 
@@ -158,9 +205,15 @@ async fn r20_an_agent_that_never_stops_speaking_is_canceled() {
 
 #[tokio::test]
 async fn r44_an_agent_that_never_stops_speaking_meets_its_deadline() {
-    let settings = Settings { max_turn_time: Some(Duration::from_millis(20)), ..Settings::default() };
+    let settings = Settings {
+        max_turn_time: Some(Duration::from_millis(20)),
+        ..Settings::default()
+    };
     let engine = engine_on(Arc::new(Memory::new()), babbles, settings);
     let task = send(&engine, "go").await.1;
     assert_eq!(task.status.state, TaskState::Failed);
-    assert_eq!(task.status.message.unwrap().text(), "Agent execution failed (deadline)");
+    assert_eq!(
+        task.status.message.unwrap().text(),
+        "Agent execution failed (deadline)"
+    );
 }

@@ -13,7 +13,10 @@ struct Both {
 
 fn both(settings: Settings) -> Both {
     let agent = Obeys::default();
-    Both { engine: engine_on(Arc::new(Faulty::shared()), agent.clone(), settings), agent }
+    Both {
+        engine: engine_on(Arc::new(Faulty::shared()), agent.clone(), settings),
+        agent,
+    }
 }
 
 impl Both {
@@ -25,8 +28,22 @@ impl Both {
         let status = &log.task.status;
         let status_time = status.timestamp.unwrap();
         let (state, parked) = (status.state, log.is_parked());
-        let batch = Batch { time, events, state, status_time, parked, key: None, turn: 0 };
-        let at = self.engine.journal.store.append(head, at, &batch).await.unwrap();
+        let batch = Batch {
+            time,
+            events,
+            state,
+            status_time,
+            parked,
+            key: None,
+            turn: 0,
+        };
+        let at = self
+            .engine
+            .journal
+            .store
+            .append(head, at, &batch)
+            .await
+            .unwrap();
         if told {
             self.engine.journal.announce(&head.id, at);
         }
@@ -43,7 +60,10 @@ fn cancel() -> Event {
 }
 
 fn status(state: TaskState) -> Event {
-    Event::Status { status: TaskStatus::new(state), metadata: None }
+    Event::Status {
+        status: TaskStatus::new(state),
+        metadata: None,
+    }
 }
 
 fn said(text: &str) -> Event {
@@ -57,7 +77,8 @@ async fn r18_a_task_that_was_canceled_elsewhere_stays_so_and_the_turn_stops() {
         let accepted = start(&both.engine, "gate say write hang").await;
         let head = accepted.head.clone();
         settle_down().await;
-        both.write(&head, vec![cancel(), status(TaskState::Canceled)], told).await;
+        both.write(&head, vec![cancel(), status(TaskState::Canceled)], told)
+            .await;
         if !told {
             // The next thing the agent says meets it in the log.
             both.agent.gate.add_permits(1);
@@ -65,7 +86,10 @@ async fn r18_a_task_that_was_canceled_elsewhere_stays_so_and_the_turn_stops() {
         settle_down().await;
         assert_eq!(both.agent.running(&head.id), 0, "the turn stops");
         let late: &[&str] = if told { &[] } else { &["ignored", "ignored"] };
-        assert_eq!(words(&both.engine, &head).await[4..], [&["cancel", "canceled"], late, &["end"]].concat());
+        assert_eq!(
+            words(&both.engine, &head).await[4..],
+            [&["cancel", "canceled"], late, &["end"]].concat()
+        );
         let task = soon(both.engine.settled(accepted)).await.unwrap();
         assert_eq!(task.status.state, TaskState::Canceled);
         assert_eq!(lawful(&both.engine, &head).await, task);
@@ -85,7 +109,10 @@ async fn r18_an_end_that_meets_another_end_in_the_log_is_ignored() {
     assert_eq!(task.status.state, TaskState::Failed);
     both.at_rest().await;
     // Its turn was ended there, and is not ended once more.
-    assert_eq!(words(&both.engine, &head).await[4..], ["failed", "end", "ignored"]);
+    assert_eq!(
+        words(&both.engine, &head).await[4..],
+        ["failed", "end", "ignored"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,22 +125,42 @@ async fn r21_a_cancel_that_was_asked_for_elsewhere_reaches_the_turn() {
         both.write(head, vec![cancel()], true).await;
     }
     settle_down().await;
-    assert_eq!(words(&both.engine, &hangs).await[4..], ["cancel", "canceled", "end"]);
+    assert_eq!(
+        words(&both.engine, &hangs).await[4..],
+        ["cancel", "canceled", "end"]
+    );
     // One that listens has its grace.
-    assert_eq!(words(&both.engine, &listens).await[4..], ["cancel", "artifact false true"]);
+    assert_eq!(
+        words(&both.engine, &listens).await[4..],
+        ["cancel", "artifact false true"]
+    );
     let task = soon(both.engine.cancel(&listens, None)).await.unwrap();
     assert_eq!(task.status.state, TaskState::Canceled);
-    assert_eq!(words(&both.engine, &listens).await[6..], ["canceled", "end"]);
+    assert_eq!(
+        words(&both.engine, &listens).await[6..],
+        ["canceled", "end"]
+    );
     both.at_rest().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn r21_a_cancel_from_elsewhere_reaches_a_task_that_waits_for_its_turn() {
-    let both = both(Settings { max_turns: 1, ..Settings::default() });
+    let both = both(Settings {
+        max_turns: 1,
+        ..Settings::default()
+    });
     let busy = start(&both.engine, "hang").await.head;
-    let (first, second) = (start(&both.engine, "done").await, start(&both.engine, "done").await);
+    let (first, second) = (
+        start(&both.engine, "done").await,
+        start(&both.engine, "done").await,
+    );
     settle_down().await;
-    both.write(&first.head, vec![cancel(), status(TaskState::Canceled)], true).await;
+    both.write(
+        &first.head,
+        vec![cancel(), status(TaskState::Canceled)],
+        true,
+    )
+    .await;
     both.write(&second.head, vec![cancel()], true).await;
     for accepted in [first, second] {
         let task = soon(both.engine.settled(accepted)).await.unwrap();
@@ -131,10 +178,22 @@ async fn r21_a_message_from_elsewhere_has_its_turn() {
         let accepted = start(&both.engine, "gate say ask").await;
         let head = accepted.head.clone();
         both.write(&head, vec![said("say done")], told).await;
-        let ours = soon(both.engine.resume(call(), &head, message("late"), None)).await.unwrap();
+        let ours = soon(both.engine.resume(call(), &head, message("late"), None))
+            .await
+            .unwrap();
         both.agent.gate.add_permits(1);
-        assert_eq!(soon(both.engine.settled(accepted)).await.unwrap().status.state, TaskState::InputRequired);
-        assert_eq!(soon(both.engine.settled(ours)).await.unwrap().status.state, TaskState::Completed);
+        assert_eq!(
+            soon(both.engine.settled(accepted))
+                .await
+                .unwrap()
+                .status
+                .state,
+            TaskState::InputRequired
+        );
+        assert_eq!(
+            soon(both.engine.settled(ours)).await.unwrap().status.state,
+            TaskState::Completed
+        );
         assert_eq!(both.agent.heard(), ["gate say ask", "say done"]);
         both.at_rest().await;
     }
@@ -159,7 +218,12 @@ async fn r22_a_turn_that_was_begun_again_elsewhere_is_theirs() {
             ["turn", "working", "turn"],
             "and adds nothing more"
         );
-        both.write(&head, vec![status(TaskState::Completed), Event::TurnEnded], true).await;
+        both.write(
+            &head,
+            vec![status(TaskState::Completed), Event::TurnEnded],
+            true,
+        )
+        .await;
         let task = soon(both.engine.settled(accepted)).await.unwrap();
         assert_eq!(task.status.state, TaskState::Completed);
         both.at_rest().await;
@@ -172,9 +236,19 @@ async fn r22_who_calls_while_the_task_is_overtaken_is_told_to_come_back() {
     let head = start(&both.engine, "hang").await.head;
     settle_down().await;
     both.write(&head, vec![Event::TurnStarted], false).await;
-    let error = soon(both.engine.resume(call(), &head, message("more"), None)).await.unwrap_err();
+    let error = soon(both.engine.resume(call(), &head, message("more"), None))
+        .await
+        .unwrap_err();
     assert_eq!(model::Error::from(error).kind(), ErrorKind::Unavailable);
-    assert_eq!(words(&both.engine, &head).await[2..], ["turn", "working", "turn"]);
-    both.write(&head, vec![status(TaskState::Completed), Event::TurnEnded], true).await;
+    assert_eq!(
+        words(&both.engine, &head).await[2..],
+        ["turn", "working", "turn"]
+    );
+    both.write(
+        &head,
+        vec![status(TaskState::Completed), Event::TurnEnded],
+        true,
+    )
+    .await;
     both.at_rest().await;
 }

@@ -8,7 +8,10 @@ const PIECES: usize = 40;
 const FEW: usize = 4;
 
 fn few() -> Settings {
-    Settings { max_queued_events: FEW, ..Settings::default() }
+    Settings {
+        max_queued_events: FEW,
+        ..Settings::default()
+    }
 }
 
 /// Once it is let go, writes numbered pieces without a pause of its own.
@@ -35,7 +38,11 @@ async fn held_up() -> (Arc<Faulty>, Engine, Box<Accepted>) {
     store.hold(true);
     gate.add_permits(1);
     settle_down().await;
-    assert_eq!(store.asked(), 2, "the first batch, and the one that was full behind it");
+    assert_eq!(
+        store.asked(),
+        2,
+        "the first batch, and the one that was full behind it"
+    );
     (store, engine, accepted)
 }
 
@@ -44,7 +51,10 @@ fn numbers(count: usize) -> String {
 }
 
 fn text(task: &Task) -> String {
-    task.artifacts.first().map(|artifact| artifact.as_text()).unwrap_or_default()
+    task.artifacts
+        .first()
+        .map(|artifact| artifact.as_text())
+        .unwrap_or_default()
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,10 +66,17 @@ async fn a_batch_that_is_full_follows_one_that_is_not_durable_and_nobody_sees_it
     store.let_pass(1);
     settle_down().await;
     let seen = follow.next().await.unwrap();
-    assert_eq!(seen.last().unwrap().seq, Seq(opened.0 + FEW as u64), "only what is durable is seen");
+    assert_eq!(
+        seen.last().unwrap().seq,
+        Seq(opened.0 + FEW as u64),
+        "only what is durable is seen"
+    );
     store.let_pass(100);
     let task = soon(engine.settled(accepted)).await.unwrap();
-    assert_eq!((task.status.state, text(&task)), (TaskState::Completed, numbers(PIECES)));
+    assert_eq!(
+        (task.status.state, text(&task)),
+        (TaskState::Completed, numbers(PIECES))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,13 +99,18 @@ async fn a_cancel_is_heard_between_two_batches_of_an_agent_that_never_pauses() {
 async fn r18_what_is_on_its_way_when_somebody_else_writes_comes_behind_that_in_order() {
     let (store, engine, accepted) = held_up().await;
     let at = accepted.log.at;
-    let note = Event::Ignored { reason: "from elsewhere".to_owned() };
+    let note = Event::Ignored {
+        reason: "from elsewhere".to_owned(),
+    };
     store.write_past(&accepted.head, at, note.clone()).await;
     store.hold(false);
     store.let_pass(2);
     let head = accepted.head.clone();
     let task = soon(engine.settled(accepted)).await.unwrap();
-    assert_eq!((task.status.state, text(&task)), (TaskState::Completed, numbers(PIECES)));
+    assert_eq!(
+        (task.status.state, text(&task)),
+        (TaskState::Completed, numbers(PIECES))
+    );
     let entries = engine.follow(&head, at).next().await.unwrap();
     assert_eq!(entries[0].event, note);
     assert_eq!(lawful(&engine, &head).await, task);
@@ -121,7 +143,10 @@ async fn the_fold_of_a_long_log_is_kept_although_its_agent_never_pauses() {
         }
     }
     assert_eq!(said.available_permits(), 1, "all of it was said");
-    assert!(store.folds.load(Ordering::SeqCst) >= 2, "after 2,048, and after twice that");
+    assert!(
+        store.folds.load(Ordering::SeqCst) >= 2,
+        "after 2,048, and after twice that"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,14 +161,20 @@ async fn an_agent_that_speaks_while_the_store_hangs_is_not_silent() {
     };
     let store = Arc::new(Faulty::gated());
     let (silence, patience) = (Duration::from_secs(60), Duration::from_secs(600));
-    let settings = Settings { max_silence: Some(silence), store_timeout: patience, ..Settings::default() };
+    let settings = Settings {
+        max_silence: Some(silence),
+        store_timeout: patience,
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), agent, settings);
     let accepted = start(&engine, "go").await;
     store.hold(true);
     tokio::time::sleep(Duration::from_secs(65)).await;
     store.hold(false);
     store.let_pass(1);
-    let settled = timeout(Duration::from_secs(600), engine.settled(accepted)).await.unwrap();
+    let settled = timeout(Duration::from_secs(600), engine.settled(accepted))
+        .await
+        .unwrap();
     let task = settled.unwrap();
     assert_eq!(task.status.state, TaskState::Completed, "{:?}", task.status);
 }
@@ -158,7 +189,9 @@ async fn r25_where_one_of_two_batches_fails_the_log_has_no_gap_and_its_task_has_
             store.lag();
             let next = store.calls() + number;
             store.fail(next..next + 1, fault);
-            let Ok(accepted) = engine.start(call(), opening("go")).await else { continue };
+            let Ok(accepted) = engine.start(call(), opening("go")).await else {
+                continue;
+            };
             let head = accepted.head.clone();
             quiet(&engine).await;
             store.heal();
@@ -168,8 +201,17 @@ async fn r25_where_one_of_two_batches_fails_the_log_has_no_gap_and_its_task_has_
             assert_eq!(text(&task), numbers(said), "{fault:?} of {number}");
             let ends = |entry: &&Recorded| matches!(&entry.event, Event::Status { status, .. } if status.state.is_terminal());
             let entries = engine.follow(&head, Seq(0)).next().await.unwrap();
-            assert_eq!(entries.iter().filter(ends).count(), 1, "{fault:?} of {number}");
-            assert!(entries.iter().map(|entry| entry.seq.0).eq(1..=entries.len() as u64));
+            assert_eq!(
+                entries.iter().filter(ends).count(),
+                1,
+                "{fault:?} of {number}"
+            );
+            assert!(
+                entries
+                    .iter()
+                    .map(|entry| entry.seq.0)
+                    .eq(1..=entries.len() as u64)
+            );
         }
     }
 }

@@ -27,7 +27,10 @@ async fn get(engine: &Engine, head: &Head) -> Arc<Task> {
 }
 
 fn text(task: &Task) -> usize {
-    task.artifacts.iter().map(|artifact| artifact.as_text().len()).sum()
+    task.artifacts
+        .iter()
+        .map(|artifact| artifact.as_text().len())
+        .sum()
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,11 +39,22 @@ async fn a_task_of_ten_thousand_chunks_is_read_without_them() {
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
     let (head, task) = send(&engine, &chunks(10_000, "done")).await;
     quiet(&engine).await;
-    assert!((1..=6).contains(&folds(&store)), "{} folds were kept", folds(&store));
-    for engine in [engine, engine_on(store.clone(), Obeys::default(), Settings::default())] {
+    assert!(
+        (1..=6).contains(&folds(&store)),
+        "{} folds were kept",
+        folds(&store)
+    );
+    for engine in [
+        engine,
+        engine_on(store.clone(), Obeys::default(), Settings::default()),
+    ] {
         let before = read(&store);
         assert_eq!(*get(&engine, &head).await, task);
-        assert!(read(&store) - before <= 1, "{} entries were read", read(&store) - before);
+        assert!(
+            read(&store) - before <= 1,
+            "{} entries were read",
+            read(&store) - before
+        );
     }
 }
 
@@ -48,22 +62,40 @@ async fn a_task_of_ten_thousand_chunks_is_read_without_them() {
 async fn r14_a_key_that_comes_again_does_not_read_the_log() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
-    let first = || Opening { key: key("first", 1), ..opening(&chunks(5_000, "ask")) };
+    let first = || Opening {
+        key: key("first", 1),
+        ..opening(&chunks(5_000, "ask"))
+    };
     let accepted = soon(engine.start(call(), first())).await.unwrap();
     let head = accepted.head.clone();
     soon(engine.settled(accepted)).await.unwrap();
     let second = message(&chunks(5_000, "ask"));
-    let accepted = soon(engine.resume(call(), &head, second.clone(), key("second", 2))).await.unwrap();
+    let accepted = soon(engine.resume(call(), &head, second.clone(), key("second", 2)))
+        .await
+        .unwrap();
     soon(engine.settled(accepted)).await.unwrap();
     quiet(&engine).await;
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
     let (head, before) = (found(&engine, &head).await, read(&store));
     let scope = super::scope();
     assert_eq!(soon(engine.start(call(), first())).await.unwrap().turn(), 1);
-    assert_eq!(soon(engine.again(&scope, &key("second", 2).unwrap())).await.unwrap().unwrap().turn(), 2);
-    let again = soon(engine.resume(call(), &head, second, key("second", 2))).await.unwrap();
+    assert_eq!(
+        soon(engine.again(&scope, &key("second", 2).unwrap()))
+            .await
+            .unwrap()
+            .unwrap()
+            .turn(),
+        2
+    );
+    let again = soon(engine.resume(call(), &head, second, key("second", 2)))
+        .await
+        .unwrap();
     assert_eq!(again.turn(), 2);
-    assert!(read(&store) - before <= 20, "{} entries were read", read(&store) - before);
+    assert!(
+        read(&store) - before <= 20,
+        "{} entries were read",
+        read(&store) - before
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +110,9 @@ async fn a_task_that_runs_is_read_once_and_then_from_memory_and_copied_once_for_
     let tasks = [get(&engine, &head).await, get(&engine, &head).await];
     assert_eq!(text(&tasks[0]), 3_000 * "piece".len());
     assert!(Arc::ptr_eq(&tasks[0], &tasks[1]));
-    soon(engine.resume(call(), &head, message("more"), None)).await.unwrap();
+    soon(engine.resume(call(), &head, message("more"), None))
+        .await
+        .unwrap();
     let later = get(&engine, &head).await;
     assert_eq!((tasks[0].history.len(), later.history.len()), (1, 2));
     assert_eq!(read(&store), before);
@@ -90,10 +124,15 @@ async fn those_who_follow_read_the_end_from_memory_though_the_work_is_done_by_th
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     let accepted = start(&engine, &format!("gate {}", chunks(100, "done"))).await;
     let head = accepted.head.clone();
-    let mut followers: Vec<_> = (0..10).map(|_| engine.follow(&head, accepted.log.at)).collect();
+    let mut followers: Vec<_> = (0..10)
+        .map(|_| engine.follow(&head, accepted.log.at))
+        .collect();
     agent.gate.add_permits(1);
     quiet(&engine).await;
-    assert!(engine.journal.registry.get(&head.id).is_none(), "nobody works on it any more");
+    assert!(
+        engine.journal.registry.get(&head.id).is_none(),
+        "nobody works on it any more"
+    );
     let before = read(&store);
     let end = found(&engine, &head).await.position;
     for follow in &mut followers {
@@ -102,7 +141,10 @@ async fn those_who_follow_read_the_end_from_memory_though_the_work_is_done_by_th
             at = soon(follow.next()).await.unwrap().last().unwrap().seq;
         }
     }
-    assert_eq!(soon(engine.settled(accepted)).await.unwrap().status.state, TaskState::Completed);
+    assert_eq!(
+        soon(engine.settled(accepted)).await.unwrap().status.state,
+        TaskState::Completed
+    );
     assert_eq!(read(&store), before);
 }
 
@@ -110,12 +152,17 @@ async fn those_who_follow_read_the_end_from_memory_though_the_work_is_done_by_th
 async fn whoever_begins_a_task_and_follows_it_reads_it_from_memory_from_the_first_entry_on() {
     let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
-    let opening = Opening { followed: true, ..opening("chunk gate chunk done") };
+    let opening = Opening {
+        followed: true,
+        ..opening("chunk gate chunk done")
+    };
     let mut accepted = soon(engine.start(call(), opening)).await.unwrap();
     agent.gate.add_permits(1);
     quiet(&engine).await;
     let before = read(&store);
-    let seen = soon(engine.follow_accepted(&mut accepted).next()).await.unwrap();
+    let seen = soon(engine.follow_accepted(&mut accepted).next())
+        .await
+        .unwrap();
     assert!(matches!(seen.first().unwrap().event, Event::Created { .. }));
     assert!(matches!(seen.last().unwrap().event, Event::TurnEnded));
     assert_eq!(read(&store), before);
@@ -131,11 +178,24 @@ async fn what_is_cancelled_or_answered_after_a_restart_is_not_read_whole() {
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
     let before = read(&store);
     let task = answer(&engine, &answered, "chunk done").await.unwrap();
-    assert_eq!((task.status.state, text(&task)), (TaskState::Completed, 5_001 * "piece".len()));
+    assert_eq!(
+        (task.status.state, text(&task)),
+        (TaskState::Completed, 5_001 * "piece".len())
+    );
     let head = found(&engine, &canceled).await;
-    assert_eq!(soon(engine.cancel(&head, None)).await.unwrap().status.state, TaskState::Canceled);
-    assert!(matches!(soon(engine.cancel(&head, None)).await, Err(Error::Ended(TaskState::Canceled))));
-    assert!(read(&store) - before <= 20, "{} entries were read", read(&store) - before);
+    assert_eq!(
+        soon(engine.cancel(&head, None)).await.unwrap().status.state,
+        TaskState::Canceled
+    );
+    assert!(matches!(
+        soon(engine.cancel(&head, None)).await,
+        Err(Error::Ended(TaskState::Canceled))
+    ));
+    assert!(
+        read(&store) - before <= 20,
+        "{} entries were read",
+        read(&store) - before
+    );
     quiet(&engine).await;
     at_rest(&engine).await;
 }
@@ -144,23 +204,43 @@ async fn what_is_cancelled_or_answered_after_a_restart_is_not_read_whole() {
 async fn r43_parked_tasks_are_not_read_whole_at_the_start() {
     let store = Arc::new(Faulty::default());
     let agent = Obeys::default();
-    let engine = engine_on(store.clone(), agent.clone(), Settings { max_turns: 1, ..Settings::default() });
+    let engine = engine_on(
+        store.clone(),
+        agent.clone(),
+        Settings {
+            max_turns: 1,
+            ..Settings::default()
+        },
+    );
     let (parked, _) = send(&engine, &chunks(5_000, "ask")).await;
     let (asked, _) = send(&engine, &chunks(5_000, "auth")).await;
     let (short, _) = send(&engine, "ask").await;
     start(&engine, "hang").await;
     // Nobody has begun on it when the process ends.
-    soon(engine.resume(call(), &asked, message("done"), None)).await.unwrap();
+    soon(engine.resume(call(), &asked, message("done"), None))
+        .await
+        .unwrap();
     kill(&engine).await;
-    let settings = Settings { on_restart: Restart::RunAgain { attempts: 2 }, ..Settings::default() };
+    let settings = Settings {
+        on_restart: Restart::RunAgain { attempts: 2 },
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), agent.clone(), settings);
     let before = read(&store);
     soon(engine.recover()).await.unwrap();
     settle_down().await;
-    assert!(read(&store) - before <= 20, "{} entries were read", read(&store) - before);
-    let states = [&parked, &asked, &short].map(|head| async { get(&engine, head).await.status.state });
+    assert!(
+        read(&store) - before <= 20,
+        "{} entries were read",
+        read(&store) - before
+    );
+    let states =
+        [&parked, &asked, &short].map(|head| async { get(&engine, head).await.status.state });
     let [parked, asked, short] = states;
-    assert_eq!((parked.await, short.await), (TaskState::InputRequired, TaskState::InputRequired));
+    assert_eq!(
+        (parked.await, short.await),
+        (TaskState::InputRequired, TaskState::InputRequired)
+    );
     assert_eq!(asked.await, TaskState::Completed);
     kill(&engine).await;
 }
@@ -177,17 +257,32 @@ async fn r43_a_task_that_waits_for_its_caller_is_not_read_at_the_start() {
     let before = read(&store);
     soon(engine.recover()).await.unwrap();
     settle_down().await;
-    assert!(read(&store) - before <= 5, "{} entries were read", read(&store) - before);
+    assert!(
+        read(&store) - before <= 5,
+        "{} entries were read",
+        read(&store) - before
+    );
     assert_eq!(get(&engine, &cut_off).await.status.state, TaskState::Failed);
-    assert_eq!(get(&engine, &short).await.status.state, TaskState::InputRequired);
-    assert_eq!(get(&engine, &auth).await.status.state, TaskState::AuthRequired);
+    assert_eq!(
+        get(&engine, &short).await.status.state,
+        TaskState::InputRequired
+    );
+    assert_eq!(
+        get(&engine, &auth).await.status.state,
+        TaskState::AuthRequired
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_short_log_is_never_kept() {
     let store = Arc::new(Faulty::default());
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
-    for script in ["done", "say write done", "yield say ask", &chunks(100, "yield done")] {
+    for script in [
+        "done",
+        "say write done",
+        "yield say ask",
+        &chunks(100, "yield done"),
+    ] {
         let (head, _) = send(&engine, script).await;
         get(&engine, &head).await;
     }
@@ -200,7 +295,9 @@ async fn r25_a_store_that_never_keeps_a_fold_delays_nobody() {
     let store = Arc::new(Faulty::keeping(Keeps::Forever));
     let engine = engine_on(store.clone(), Obeys::default(), Settings::default());
     let (head, _) = send(&engine, &chunks(10_000, "ask")).await;
-    let task = answer(&engine, &head, &chunks(1_000, "done")).await.unwrap();
+    let task = answer(&engine, &head, &chunks(1_000, "done"))
+        .await
+        .unwrap();
     assert_eq!(text(&task), 11_000 * "piece".len());
     assert_eq!(*get(&engine, &head).await, task);
     assert_eq!(folds(&store), 1, "one at a time for each task");
@@ -215,7 +312,10 @@ async fn r25_a_store_that_never_keeps_a_fold_delays_nobody() {
 #[tokio::test(start_paused = true)]
 async fn what_was_lost_is_kept_again_by_whoever_reads() {
     let store = Arc::new(Faulty::default());
-    let engine = keeping(engine_on(store.clone(), Obeys::default(), Settings::default()), u64::MAX / 16);
+    let engine = keeping(
+        engine_on(store.clone(), Obeys::default(), Settings::default()),
+        u64::MAX / 16,
+    );
     let (head, _) = send(&engine, &chunks(2_000, "done")).await;
     quiet(&engine).await;
     assert_eq!(folds(&store), 0);
@@ -242,11 +342,18 @@ async fn a_task_that_rests_is_read_once_until_it_changes() {
     assert_eq!(store.calls(), before);
     answer(&engine, &head, "say done").await.unwrap();
     let ended = get(&engine, &head).await;
-    assert_eq!((first.status.state, ended.status.state), (TaskState::InputRequired, TaskState::Completed));
+    assert_eq!(
+        (first.status.state, ended.status.state),
+        (TaskState::InputRequired, TaskState::Completed)
+    );
     // Also for one who found it long ago.
     assert!(engine.task(&resting).await.unwrap().0.is_ended());
     let ended = found(&engine, &head).await;
-    engine.journal.remove(std::slice::from_ref(&ended)).await.unwrap();
+    engine
+        .journal
+        .remove(std::slice::from_ref(&ended))
+        .await
+        .unwrap();
     assert!(matches!(engine.task(&ended).await, Err(Error::Gone)));
 }
 
@@ -257,7 +364,11 @@ async fn a_task_that_was_removed_while_it_was_read_is_gone() {
     let (head, _) = send(&engine, "say ask").await;
     let head = found(&engine, &head).await;
     let log = engine.journal.log(&head).await.unwrap();
-    engine.journal.remove(std::slice::from_ref(&head)).await.unwrap();
+    engine
+        .journal
+        .remove(std::slice::from_ref(&head))
+        .await
+        .unwrap();
     engine.journal.resting.put(&head.id, &log);
     let refused = answer(&engine, &head, "done").await;
     assert!(matches!(refused, Err(Error::Gone)), "{refused:?}");
@@ -266,30 +377,60 @@ async fn a_task_that_was_removed_while_it_was_read_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_at_hand_of_a_task_is_what_was_acknowledged() {
-    let engine = engine_on(Arc::new(Memory::new()), Obeys::default(), Settings::default());
+    let engine = engine_on(
+        Arc::new(Memory::new()),
+        Obeys::default(),
+        Settings::default(),
+    );
     let (head, asked) = send(&engine, "say ask").await;
     let known = || engine.known(&head.scope, &head.id);
     let read = async || engine.standing(&found(&engine, &head).await).await.unwrap();
     let form = |task: &Standing, text: &str| {
-        String::from_utf8(task.form(0, |_, out| out.extend_from_slice(text.as_bytes())).into()).unwrap()
+        String::from_utf8(
+            task.form(0, |_, out| out.extend_from_slice(text.as_bytes()))
+                .into(),
+        )
+        .unwrap()
     };
     assert!(known().is_none(), "nobody has read it");
-    assert_eq!((&*read().await, form(&read().await, "asked")), (&asked, "asked".to_owned()));
+    assert_eq!(
+        (&*read().await, form(&read().await, "asked")),
+        (&asked, "asked".to_owned())
+    );
     assert_eq!(form(&known().unwrap(), "again"), "asked");
     let ended = answer(&engine, &head, "say done").await.unwrap();
-    assert!(known().is_none(), "what is known is older than what was acknowledged");
-    assert_eq!((&*read().await, form(&read().await, "ended")), (&ended, "ended".to_owned()));
-    assert_eq!((&*known().unwrap(), form(&known().unwrap(), "again")), (&ended, "ended".to_owned()));
-    let stranger = Scope { owner: Caller::named("stranger"), ..head.scope.clone() };
+    assert!(
+        known().is_none(),
+        "what is known is older than what was acknowledged"
+    );
+    assert_eq!(
+        (&*read().await, form(&read().await, "ended")),
+        (&ended, "ended".to_owned())
+    );
+    assert_eq!(
+        (&*known().unwrap(), form(&known().unwrap(), "again")),
+        (&ended, "ended".to_owned())
+    );
+    let stranger = Scope {
+        owner: Caller::named("stranger"),
+        ..head.scope.clone()
+    };
     assert!(engine.known(&stranger, &head.id).is_none());
-    engine.journal.remove(std::slice::from_ref(&head)).await.unwrap();
+    engine
+        .journal
+        .remove(std::slice::from_ref(&head))
+        .await
+        .unwrap();
     assert!(known().is_none() && engine.find(&head.scope, &head.id).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn memory_for_tasks_that_rest_can_be_none() {
     let store = Arc::new(Faulty::default());
-    let settings = Settings { max_resting_bytes: 0, ..Settings::default() };
+    let settings = Settings {
+        max_resting_bytes: 0,
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), Obeys::default(), settings);
     let (head, task) = send(&engine, "say done").await;
     for _ in 0..2 {
@@ -302,12 +443,18 @@ async fn memory_for_tasks_that_rest_can_be_none() {
 #[tokio::test(start_paused = true)]
 async fn r07_a_reader_that_fell_behind_catches_up_from_the_store() {
     let store = Arc::new(Faulty::default());
-    let settings = Settings { max_tail_entries: 8, ..Settings::default() };
+    let settings = Settings {
+        max_tail_entries: 8,
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), Obeys::default(), settings);
     let head = start(&engine, "yield ".repeat(3).as_str()).await.head;
     let mut behind = engine.follow(&head, Seq(0));
     quiet(&engine).await;
-    let (long, _) = (start(&engine, &chunks(2_500, "hang")).await.head, settle_down().await);
+    let (long, _) = (
+        start(&engine, &chunks(2_500, "hang")).await.head,
+        settle_down().await,
+    );
     let mut slow = engine.follow(&long, Seq(0));
     let mut seen = Vec::new();
     while seen.len() < 2_504 {
@@ -318,12 +465,19 @@ async fn r07_a_reader_that_fell_behind_catches_up_from_the_store() {
     assert!(seen.iter().map(|entry| entry.seq.0).eq(1..=2_504));
     assert!(read(&store) >= 2_000);
     let before = read(&store);
-    soon(engine.resume(call(), &long, message("more"), None)).await.unwrap();
+    soon(engine.resume(call(), &long, message("more"), None))
+        .await
+        .unwrap();
     assert_eq!(soon(slow.next()).await.unwrap()[0].seq, Seq(2_505));
     assert_eq!(read(&store), before, "who keeps up needs no store");
     // One that has ended, and left the memory of its runner.
     let entries = soon(behind.next()).await.unwrap();
     assert!(matches!(entries.last().unwrap().event, Event::TurnEnded));
-    assert!(timeout(Duration::from_secs(60), behind.next()).await.is_err(), "nothing comes any more");
+    assert!(
+        timeout(Duration::from_secs(60), behind.next())
+            .await
+            .is_err(),
+        "nothing comes any more"
+    );
     kill(&engine).await;
 }

@@ -15,8 +15,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     const WORDS: [&str; 14] = [
-        "say", "write", "chunk", "close", "meta", "login", "empty", "yield", "ask", "auth", "reject", "fail",
-        "error", "done",
+        "say", "write", "chunk", "close", "meta", "login", "empty", "yield", "ask", "auth",
+        "reject", "fail", "error", "done",
     ];
     let script = prop::collection::vec(prop::sample::select(&WORDS[..]), 0..8);
     prop_oneof![
@@ -30,8 +30,17 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 async fn play(steps: Vec<Step>, settings: Settings, gated: bool, long: u64) {
-    let store = Arc::new(if gated { Faulty::gated() } else { Faulty::default() });
-    let engine = engine_with(store.clone(), Obeys::default(), settings, Hands::wandering());
+    let store = Arc::new(if gated {
+        Faulty::gated()
+    } else {
+        Faulty::default()
+    });
+    let engine = engine_with(
+        store.clone(),
+        Obeys::default(),
+        settings,
+        Hands::wandering(),
+    );
     let engine = keeping(engine, long);
     let accepted = start(&engine, "say ask").await;
     let head = accepted.head.clone();
@@ -97,19 +106,33 @@ proptest! {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap()
 }
 
 /// Each wait is the end of a process, and another one goes on. Gives the log in the end, and what was shown by the way.
 async fn play_with_restarts(steps: &[Step], keeps: Keeps) -> (Vec<String>, Vec<Shown>) {
     let (store, clock) = (Arc::new(Faulty::keeping(keeps)), Hands::at(1_000));
-    let settings = || Settings { on_restart: Restart::RunAgain { attempts: 3 }, ..Settings::default() };
-    let process = || keeping(engine_with(store.clone(), Obeys::default(), settings(), clock.clone()), 1);
+    let settings = || Settings {
+        on_restart: Restart::RunAgain { attempts: 3 },
+        ..Settings::default()
+    };
+    let process = || {
+        keeping(
+            engine_with(store.clone(), Obeys::default(), settings(), clock.clone()),
+            1,
+        )
+    };
     let (mut engine, mut shown) = (process(), Vec::new());
     let head = start(&engine, "say yield ask").await.head;
     for step in steps {
         match step {
-            Step::Message(text) => drop(soon(engine.resume(call(), &head, message(text), None)).await),
+            Step::Message(text) => {
+                drop(soon(engine.resume(call(), &head, message(text), None)).await)
+            }
             Step::Cancel => drop(soon(engine.cancel(&head, None)).await),
             Step::Look => shown.push(shown_of(&lawful(&engine, &head).await)),
             Step::Wait => {
@@ -128,7 +151,11 @@ async fn play_with_restarts(steps: &[Step], keeps: Keeps) -> (Vec<String>, Vec<S
 type Shown = (TaskState, Vec<String>, Vec<String>);
 
 fn shown_of(task: &Task) -> Shown {
-    let said = task.history.iter().chain(&task.status.message).map(|message| message.text());
+    let said = task
+        .history
+        .iter()
+        .chain(&task.status.message)
+        .map(|message| message.text());
     let made = task.artifacts.iter().map(|artifact| artifact.as_text());
     (task.status.state, said.collect(), made.collect())
 }

@@ -13,24 +13,43 @@ fn why(task: &Task) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_beyond_the_turns_wait_as_submitted_and_beyond_that_are_refused() {
-    let engine = obeying(Settings { max_turns: 2, max_waiting_turns: 3, ..Settings::default() });
+    let engine = obeying(Settings {
+        max_turns: 2,
+        max_waiting_turns: 3,
+        ..Settings::default()
+    });
     let mut tasks = Vec::new();
     for number in 0..5 {
         let accepted = start(&engine, "hang").await;
-        let state = if number < 2 { TaskState::Working } else { TaskState::Submitted };
+        let state = if number < 2 {
+            TaskState::Working
+        } else {
+            TaskState::Submitted
+        };
         assert_eq!(accepted.log.task.status.state, state);
         assert_eq!(accepted.log.turn_runs(), number < 2);
         tasks.push(accepted.head);
     }
-    let refused = soon(engine.start(call(), opening("hang"))).await.unwrap_err();
+    let refused = soon(engine.start(call(), opening("hang")))
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::Overloaded));
     let refused = model::Error::from(refused);
-    assert_eq!((refused.kind(), refused.retry_after().is_some()), (ErrorKind::Unavailable, true));
+    assert_eq!(
+        (refused.kind(), refused.retry_after().is_some()),
+        (ErrorKind::Unavailable, true)
+    );
     assert_eq!(
         engine
             .journal
             .store
-            .list(&super::scope(), &Query { limit: 9, ..Query::default() })
+            .list(
+                &super::scope(),
+                &Query {
+                    limit: 9,
+                    ..Query::default()
+                }
+            )
             .await
             .unwrap()
             .total,
@@ -49,7 +68,11 @@ async fn tasks_beyond_the_turns_wait_as_submitted_and_beyond_that_are_refused() 
 #[tokio::test(start_paused = true)]
 async fn those_who_come_at_once_while_the_store_is_slow_are_counted_too() {
     let store = Arc::new(Faulty::gated());
-    let settings = Settings { max_turns: 1, max_waiting_turns: 2, ..Settings::default() };
+    let settings = Settings {
+        max_turns: 1,
+        max_waiting_turns: 2,
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), Obeys::default(), settings);
     store.hold(true);
     let mut callers = tokio::task::JoinSet::new();
@@ -68,10 +91,15 @@ async fn those_who_come_at_once_while_the_store_is_slow_are_counted_too() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_wait_for_one_task_are_bounded() {
-    let engine = obeying(Settings { max_waiting_messages: 3, ..Settings::default() });
+    let engine = obeying(Settings {
+        max_waiting_messages: 3,
+        ..Settings::default()
+    });
     let head = start(&engine, "hang").await.head;
     for _ in 0..3 {
-        soon(engine.resume(call(), &head, message("more"), None)).await.unwrap();
+        soon(engine.resume(call(), &head, message("more"), None))
+            .await
+            .unwrap();
     }
     let refused = soon(engine.resume(call(), &head, message("too much"), None)).await;
     assert!(matches!(refused, Err(Error::Overloaded)));
@@ -84,14 +112,22 @@ async fn messages_that_wait_for_one_task_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn wishes_that_a_slow_store_keeps_waiting_are_bounded() {
     let store = Arc::new(Faulty::gated());
-    let settings = Settings { max_waiting_messages: 4, ..Settings::default() };
+    let settings = Settings {
+        max_waiting_messages: 4,
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), Obeys::default(), settings);
     let (head, _) = send(&engine, "ask").await;
     store.hold(true);
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let (engine, head) = (engine.clone(), head.clone());
-        callers.spawn(async move { engine.resume(call(), &head, message("ask"), None).await.map(drop) });
+        callers.spawn(async move {
+            engine
+                .resume(call(), &head, message("ask"), None)
+                .await
+                .map(drop)
+        });
     }
     settle_down().await;
     store.hold(false);
@@ -124,7 +160,10 @@ async fn r44_an_agent_that_speaks_faster_than_the_log_waits_for_it() {
             Ok(Outcome::Completed)
         }
     };
-    let settings = Settings { max_queued_events: 64, ..Settings::default() };
+    let settings = Settings {
+        max_queued_events: 64,
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), agent, settings);
     store.hold(true);
     store.let_pass(1);
@@ -132,7 +171,10 @@ async fn r44_an_agent_that_speaks_faster_than_the_log_waits_for_it() {
     for writes in 1..=3 {
         settle_down().await;
         // Written, being written, on its way behind that, and gathered meanwhile.
-        assert!(said.load(Ordering::Relaxed) <= 64 * (writes + 3), "{said:?}");
+        assert!(
+            said.load(Ordering::Relaxed) <= 64 * (writes + 3),
+            "{said:?}"
+        );
         store.let_pass(1);
     }
     store.hold(false);
@@ -148,11 +190,19 @@ async fn r44_metadata_that_waits_for_the_next_status_counts_too() {
         turn.auth_required("credentials, please").await;
         for number in 0..100 {
             tokio::task::yield_now().await;
-            turn.metadata([(number.to_string(), &*"x".repeat(10_000))].into_iter().collect()).await;
+            turn.metadata(
+                [(number.to_string(), &*"x".repeat(10_000))]
+                    .into_iter()
+                    .collect(),
+            )
+            .await;
         }
         Ok(Outcome::Completed)
     };
-    let settings = Settings { max_task_bytes: 100_000, ..Settings::default() };
+    let settings = Settings {
+        max_task_bytes: 100_000,
+        ..Settings::default()
+    };
     let engine = engine_on(Arc::new(Memory::new()), agent, settings);
     let head = start(&engine, "go").await.head;
     quiet(&engine).await;
@@ -171,7 +221,10 @@ async fn r44_a_task_that_grows_too_large_fails_and_what_it_has_is_within_its_bou
         }
         Ok(Outcome::Completed)
     };
-    let settings = Settings { max_task_bytes: 1_000_000, ..Settings::default() };
+    let settings = Settings {
+        max_task_bytes: 1_000_000,
+        ..Settings::default()
+    };
     let engine = engine_on(Arc::new(Memory::new()), agent, settings);
     let (_, task) = send(&engine, "100").await;
     assert_eq!(task.status.state, TaskState::Completed);
@@ -192,19 +245,29 @@ async fn r44_a_task_that_grows_too_large_fails_and_what_it_has_is_within_its_bou
 
 #[tokio::test(start_paused = true)]
 async fn s72_a_message_that_would_make_its_task_too_large_is_refused_and_nothing_is_written() {
-    let engine = obeying(Settings { max_task_bytes: 100_000, ..Settings::default() });
+    let engine = obeying(Settings {
+        max_task_bytes: 100_000,
+        ..Settings::default()
+    });
     let long = "x".repeat(60_000);
     let (head, _) = send(&engine, "ask").await;
-    soon(engine.resume(call(), &head, message(&format!("ask {long}")), None)).await.unwrap();
+    soon(engine.resume(call(), &head, message(&format!("ask {long}")), None))
+        .await
+        .unwrap();
     quiet(&engine).await;
     let before = lawful(&engine, &head).await;
-    let refused = soon(engine.resume(call(), &head, message(&long), None)).await.err().unwrap();
+    let refused = soon(engine.resume(call(), &head, message(&long), None))
+        .await
+        .err()
+        .unwrap();
     assert!(matches!(refused, Error::TooLarge), "{refused:?}");
     let refused = model::Error::from(refused);
     assert_eq!(refused.kind(), ErrorKind::PayloadTooLarge);
     assert!(refused.message().contains("max_task_bytes"), "{refused}");
     assert_eq!(lawful(&engine, &head).await, before);
-    let refused = soon(engine.start(call(), opening(&long.repeat(2)))).await.err();
+    let refused = soon(engine.start(call(), opening(&long.repeat(2))))
+        .await
+        .err();
     assert!(matches!(refused, Some(Error::TooLarge)), "{refused:?}");
     soon(engine.cancel(&head, None)).await.unwrap();
     quiet(&engine).await;
@@ -213,7 +276,10 @@ async fn s72_a_message_that_would_make_its_task_too_large_is_refused_and_nothing
 
 #[tokio::test(start_paused = true)]
 async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
-    let settings = Settings { max_tail_bytes: 50_000, ..Settings::default() };
+    let settings = Settings {
+        max_tail_bytes: 50_000,
+        ..Settings::default()
+    };
     let followed = Arc::new(Semaphore::new(0));
     let gate = followed.clone();
     let agent = move |turn: Turn| {
@@ -221,7 +287,8 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
         async move {
             gate.acquire().await?.forget();
             for number in 0..100 {
-                turn.write("result", format!("{number} {}", "x".repeat(10_000))).await;
+                turn.write("result", format!("{number} {}", "x".repeat(10_000)))
+                    .await;
             }
             std::future::pending().await
         }
@@ -233,11 +300,23 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
     settle_down().await;
     let live = engine.journal.registry.get(&head.id).unwrap();
     let (_, at) = engine.task(&head).await.unwrap();
-    assert!(live.after(Seq(at.0 - 4), 9).is_some_and(|tail| tail.len() == 4));
-    assert!(live.after(Seq(at.0 - 6), 9).is_none(), "it is not in memory any more");
+    assert!(
+        live.after(Seq(at.0 - 4), 9)
+            .is_some_and(|tail| tail.len() == 4)
+    );
+    assert!(
+        live.after(Seq(at.0 - 6), 9).is_none(),
+        "it is not in memory any more"
+    );
     let mut seen = Vec::new();
     while seen.last() != Some(&at) {
-        seen.extend(soon(follow.next()).await.unwrap().iter().map(|entry| entry.seq));
+        seen.extend(
+            soon(follow.next())
+                .await
+                .unwrap()
+                .iter()
+                .map(|entry| entry.seq),
+        );
     }
     assert!(seen.iter().map(|seq| seq.0).eq(1..=at.0), "{seen:?}");
     soon(engine.cancel(&head, None)).await.unwrap();
@@ -247,30 +326,50 @@ async fn r44_the_tail_of_a_task_is_bounded_in_bytes_and_readers_miss_nothing() {
 async fn what_nobody_follows_is_not_kept_and_whoever_comes_later_misses_nothing() {
     let agent = Obeys::default();
     let engine = engine_on(Arc::new(Memory::new()), agent.clone(), Settings::default());
-    let head = start(&engine, "chunk gate chunk yield chunk gate chunk hang").await.head;
+    let head = start(&engine, "chunk gate chunk yield chunk gate chunk hang")
+        .await
+        .head;
     agent.gate.add_permits(1);
     settle_down().await;
     let live = engine.journal.registry.get(&head.id).unwrap();
     assert!(live.log().is_none(), "nobody has asked");
     let (task, at) = engine.task(&head).await.unwrap();
     assert_eq!(task.artifacts[0].as_text(), "piecepiecepiece");
-    assert!(live.after(Seq(at.0 - 1), 9).is_none(), "it is not in memory");
+    assert!(
+        live.after(Seq(at.0 - 1), 9).is_none(),
+        "it is not in memory"
+    );
     let mut follow = engine.follow(&head, Seq(0));
     agent.gate.add_permits(1);
     settle_down().await;
-    assert!(live.after(at, 9).is_some_and(|tail| tail.len() == 1), "what comes while somebody follows is");
+    assert!(
+        live.after(at, 9).is_some_and(|tail| tail.len() == 1),
+        "what comes while somebody follows is"
+    );
     let mut seen = Vec::new();
     while seen.last() != Some(&(at.0 + 1)) {
-        seen.extend(soon(follow.next()).await.unwrap().iter().map(|entry| entry.seq.0));
+        seen.extend(
+            soon(follow.next())
+                .await
+                .unwrap()
+                .iter()
+                .map(|entry| entry.seq.0),
+        );
     }
     assert!(seen.iter().copied().eq(1..=at.0 + 1), "{seen:?}");
-    assert_eq!(live.log().unwrap().task.artifacts[0].as_text(), "piece".repeat(4));
+    assert_eq!(
+        live.log().unwrap().task.artifacts[0].as_text(),
+        "piece".repeat(4)
+    );
     soon(engine.cancel(&head, None)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn r44_a_turn_that_takes_too_long_fails() {
-    let engine = obeying(Settings { max_turn_time: Some(Duration::from_secs(3)), ..Settings::default() });
+    let engine = obeying(Settings {
+        max_turn_time: Some(Duration::from_secs(3)),
+        ..Settings::default()
+    });
     let before = tokio::time::Instant::now();
     for text in ["hang", "say write hang", "listen"] {
         let (head, task) = send(&engine, text).await;
@@ -278,7 +377,10 @@ async fn r44_a_turn_that_takes_too_long_fails() {
             (task.status.state, &*why(&task)),
             (TaskState::Failed, "Agent execution failed (deadline)")
         );
-        assert_eq!(lawful(&engine, &head).await.artifacts.len(), usize::from(text.contains("write")));
+        assert_eq!(
+            lawful(&engine, &head).await.artifacts.len(),
+            usize::from(text.contains("write"))
+        );
     }
     assert_eq!(before.elapsed(), Duration::from_secs(9));
     quiet(&engine).await;
@@ -297,13 +399,22 @@ async fn r44_an_agent_that_is_silent_too_long_fails_and_one_that_speaks_does_not
             _ => Ok(Outcome::Completed),
         }
     };
-    let settings = Settings { max_silence: Some(Duration::from_secs(3)), ..Settings::default() };
+    let settings = Settings {
+        max_silence: Some(Duration::from_secs(3)),
+        ..Settings::default()
+    };
     let engine = engine_on(Arc::new(Memory::new()), agent, settings);
     let before = tokio::time::Instant::now();
     let patient = |accepted| timeout(Duration::from_secs(60), engine.settled(accepted));
     let task = patient(start(&engine, "end").await).await.unwrap().unwrap();
-    assert_eq!((task.status.state, before.elapsed()), (TaskState::Completed, Duration::from_secs(10)));
-    let task = patient(start(&engine, "hang").await).await.unwrap().unwrap();
+    assert_eq!(
+        (task.status.state, before.elapsed()),
+        (TaskState::Completed, Duration::from_secs(10))
+    );
+    let task = patient(start(&engine, "hang").await)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(why(&task), "Agent execution failed (inactivity)");
     assert_eq!(before.elapsed(), Duration::from_secs(23));
 }
@@ -318,27 +429,42 @@ async fn limits_beyond_all_time_are_none() {
         ..Settings::default()
     };
     let engine = obeying(settings);
-    assert_eq!(send(&engine, "say yield done").await.1.status.state, TaskState::Completed);
+    assert_eq!(
+        send(&engine, "say yield done").await.1.status.state,
+        TaskState::Completed
+    );
     let head = start(&engine, "listen say done").await.head;
     settle_down().await;
-    assert_eq!(soon(engine.cancel(&head, None)).await.unwrap().status.state, TaskState::Canceled);
+    assert_eq!(
+        soon(engine.cancel(&head, None)).await.unwrap().status.state,
+        TaskState::Canceled
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn r44_a_fault_of_the_agent_fails_its_task_and_nothing_else() {
     let engine = obeying(Settings::default());
     let other = start(&engine, "hang").await.head;
-    for (text, kind) in
-        [("panic", "panic"), ("say panic", "panic"), ("yield panic", "panic"), ("error", "Error")]
-    {
+    for (text, kind) in [
+        ("panic", "panic"),
+        ("say panic", "panic"),
+        ("yield panic", "panic"),
+        ("error", "Error"),
+    ] {
         let (head, task) = send(&engine, text).await;
         assert_eq!(
             (task.status.state, why(&task)),
-            (TaskState::Failed, format!("Agent execution failed ({kind})"))
+            (
+                TaskState::Failed,
+                format!("Agent execution failed ({kind})")
+            )
         );
         assert_eq!(words(&engine, &head).await.last().unwrap(), "end");
     }
-    assert_eq!(lawful(&engine, &other).await.status.state, TaskState::Working);
+    assert_eq!(
+        lawful(&engine, &other).await.status.state,
+        TaskState::Working
+    );
     soon(engine.cancel(&other, None)).await.unwrap();
     quiet(&engine).await;
     at_rest(&engine).await;
@@ -358,7 +484,14 @@ async fn s77_what_is_said_after_the_turn_has_nobody_to_hear_it_and_nobody_waits(
         }
     };
     let store = Arc::new(Faulty::default());
-    let engine = engine_on(store.clone(), agent, Settings { max_queued_events: 2, ..Settings::default() });
+    let engine = engine_on(
+        store.clone(),
+        agent,
+        Settings {
+            max_queued_events: 2,
+            ..Settings::default()
+        },
+    );
     let (head, task) = self::send(&engine, "done").await;
     let lost = start(&engine, "hang").await.head;
     settle_down().await;
@@ -394,16 +527,25 @@ async fn s77_what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored
     };
     let engine = engine_on(Arc::new(Memory::new()), agent, Settings::default());
     let (head, _) = self::send(&engine, "ask").await;
-    soon(engine.resume(call(), &head, message("hang"), None)).await.unwrap();
+    soon(engine.resume(call(), &head, message("hang"), None))
+        .await
+        .unwrap();
     let earlier = soon(turns.recv()).await.unwrap();
     for _ in 0..3 {
         soon(earlier.write("late", "text")).await;
     }
     settle_down().await;
     let task = lawful(&engine, &head).await;
-    assert_eq!((task.artifacts.len(), task.status.state), (0, TaskState::Working));
+    assert_eq!(
+        (task.artifacts.len(), task.status.state),
+        (0, TaskState::Working)
+    );
     let log = words(&engine, &head).await;
-    assert_eq!(log.iter().filter(|word| *word == "ignored").count(), 1, "{log:?}");
+    assert_eq!(
+        log.iter().filter(|word| *word == "ignored").count(),
+        1,
+        "{log:?}"
+    );
     soon(engine.cancel(&head, None)).await.unwrap();
     quiet(&engine).await;
     at_rest(&engine).await;
@@ -413,9 +555,15 @@ async fn s77_what_an_earlier_turn_says_during_a_later_one_is_recorded_as_ignored
 async fn a_task_is_seen_at_work_unless_its_turn_is_over_at_once() {
     let engine = obeying(Settings::default());
     for (text, expected) in [
-        ("write done", &["turn", "artifact false true", "completed", "end"][..]),
+        (
+            "write done",
+            &["turn", "artifact false true", "completed", "end"][..],
+        ),
         ("yield done", &["turn", "working", "completed", "end"]),
-        ("write yield done", &["turn", "working", "artifact false true", "completed", "end"]),
+        (
+            "write yield done",
+            &["turn", "working", "artifact false true", "completed", "end"],
+        ),
         // It says so itself.
         ("say yield done", &["turn", "working", "completed", "end"]),
     ] {
@@ -427,15 +575,26 @@ async fn a_task_is_seen_at_work_unless_its_turn_is_over_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn s72_whether_a_message_is_too_large_depends_on_nothing_else() {
-    let settings = |max_turns| Settings { max_task_bytes: 10_000, max_turns, ..Settings::default() };
+    let settings = |max_turns| Settings {
+        max_task_bytes: 10_000,
+        max_turns,
+        ..Settings::default()
+    };
     let (free, busy) = (obeying(settings(1_000)), obeying(settings(1)));
     start(&busy, "hang").await;
     let mut refused = 0;
     for size in (8_000..10_000).step_by(20) {
         let text = format!("hang {}", "x".repeat(size));
         let there = soon(free.start(call(), opening(&text))).await.is_err();
-        assert_eq!(soon(busy.start(call(), opening(&text))).await.is_err(), there, "{size}");
+        assert_eq!(
+            soon(busy.start(call(), opening(&text))).await.is_err(),
+            there,
+            "{size}"
+        );
         refused += usize::from(there);
     }
-    assert!((1..100).contains(&refused), "some are, and some are not: {refused}");
+    assert!(
+        (1..100).contains(&refused),
+        "some are, and some are not: {refused}"
+    );
 }

@@ -8,7 +8,14 @@ use super::*;
 const ROUNDS: usize = 1_000;
 
 fn racing(store: Arc<dyn Store>, agent: impl Agent, settings: Settings) -> Engine {
-    engine_on(store, agent, Settings { max_tasks: Some(u64::MAX), ..settings })
+    engine_on(
+        store,
+        agent,
+        Settings {
+            max_tasks: Some(u64::MAX),
+            ..settings
+        },
+    )
 }
 
 /// The same races on any store: `$store` makes one, and keeps what it needs for as long as the test runs.
@@ -55,8 +62,14 @@ mod sqlite {
     /// Nobody cuts the power, so that a thousand rounds need no thousand flushes.
     fn store() -> (Arc<dyn Store>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
-        (Arc::new(Sqlite::open(folder.path().join("a.db"), options).unwrap()), folder)
+        let options = Options {
+            synchronous: Synchronous::Normal,
+            ..Options::default()
+        };
+        (
+            Arc::new(Sqlite::open(folder.path().join("a.db"), options).unwrap()),
+            folder,
+        )
     }
 
     on!(store());
@@ -67,7 +80,12 @@ async fn r18_cancel_and_completion_agree(store: Arc<dyn Store>) {
     let engine = racing(store, agent.clone(), Settings::default());
     let mut ends = [0; 2];
     for round in 0..ROUNDS {
-        let text = ["gate done", "gate yield done", "gate say yield done", "gate yield yield yield say done"];
+        let text = [
+            "gate done",
+            "gate yield done",
+            "gate say yield done",
+            "gate yield yield yield say done",
+        ];
         let accepted = start(&engine, text[round % text.len()]).await;
         let head = accepted.head.clone();
         let mut race = JoinSet::new();
@@ -106,7 +124,15 @@ async fn r14_duplicates_race_to_one_task_and_one_turn(store: Arc<dyn Store>) {
         for _ in 0..4 {
             let (engine, name) = (engine.clone(), name.clone());
             race.spawn(async move {
-                let accepted = engine.start(call(), Opening { key: key(&name, 1), ..opening(text) }).await?;
+                let accepted = engine
+                    .start(
+                        call(),
+                        Opening {
+                            key: key(&name, 1),
+                            ..opening(text)
+                        },
+                    )
+                    .await?;
                 engine.settled(accepted).await
             });
         }
@@ -115,7 +141,15 @@ async fn r14_duplicates_race_to_one_task_and_one_turn(store: Arc<dyn Store>) {
         for task in &tasks {
             assert_eq!(task.as_ref().unwrap(), first);
         }
-        let other = engine.start(call(), Opening { key: key(&name, 2), ..opening(text) }).await;
+        let other = engine
+            .start(
+                call(),
+                Opening {
+                    key: key(&name, 2),
+                    ..opening(text)
+                },
+            )
+            .await;
         assert!(matches!(other, Err(Error::Store(store::Error::KeyReused))));
     }
     quiet(&engine).await;
@@ -143,19 +177,36 @@ async fn r17_an_answer_that_comes_twice_is_applied_once(store: Arc<dyn Store>) {
             let task = task.unwrap();
             let state = [TaskState::Completed, TaskState::InputRequired][round % 2];
             assert_eq!(task.status.state, state);
-            assert_eq!(task.history.iter().filter(|said| said.message_id == answer.message_id).count(), 1);
+            assert_eq!(
+                task.history
+                    .iter()
+                    .filter(|said| said.message_id == answer.message_id)
+                    .count(),
+                1
+            );
         }
         let name = format!("key-{}", head.id);
-        let other = engine.resume(call(), &head, message("other"), key(&name, 2)).await;
-        assert!(matches!(other, Err(Error::Store(store::Error::KeyReused))), "{other:?}");
+        let other = engine
+            .resume(call(), &head, message("other"), key(&name, 2))
+            .await;
+        assert!(
+            matches!(other, Err(Error::Store(store::Error::KeyReused))),
+            "{other:?}"
+        );
     }
     quiet(&engine).await;
     at_rest(&engine).await;
     assert_eq!(agent.heard().len(), ROUNDS);
 }
 
-async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing(store: Arc<dyn Store>) {
-    let settings = Settings { max_tail_entries: 4, max_queued_events: 2, ..Settings::default() };
+async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing(
+    store: Arc<dyn Store>,
+) {
+    let settings = Settings {
+        max_tail_entries: 4,
+        max_queued_events: 2,
+        ..Settings::default()
+    };
     let engine = racing(store, Obeys::default(), settings);
     let mut readers = JoinSet::new();
     let mut heads = Vec::new();
@@ -193,9 +244,14 @@ async fn r03_a_reader_who_joins_between_two_events_misses_and_repeats_nothing(st
 }
 
 async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order(store: Arc<dyn Store>) {
-    let settings = Settings { max_tail_entries: 16, ..Settings::default() };
+    let settings = Settings {
+        max_tail_entries: 16,
+        ..Settings::default()
+    };
     let engine = racing(store, Obeys::default(), settings);
-    let head = start(&engine, &format!("yield {}", "say ".repeat(2_000))).await.head;
+    let head = start(&engine, &format!("yield {}", "say ".repeat(2_000)))
+        .await
+        .head;
     let mut readers = JoinSet::new();
     for number in 0..100 {
         let mut follow = engine.follow(&head, Seq(0));
@@ -207,7 +263,10 @@ async fn r05_r07_a_hundred_readers_see_two_thousand_events_in_one_order(store: A
                     tokio::task::yield_now().await;
                 }
                 seen.extend(follow.next().await.unwrap());
-                if matches!(seen.last().map(|entry| &entry.event), Some(Event::TurnEnded)) {
+                if matches!(
+                    seen.last().map(|entry| &entry.event),
+                    Some(Event::TurnEnded)
+                ) {
                     return seen;
                 }
             }
@@ -244,7 +303,10 @@ async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log(store: Arc<
         });
         assert_eq!(said.skip(1).collect::<Vec<_>>(), agent.heard()[before..]);
         let turns = |event: &Event| log.iter().filter(|entry| entry.event == *event).count();
-        assert_eq!((turns(&Event::TurnStarted), turns(&Event::TurnEnded)), (9, 9));
+        assert_eq!(
+            (turns(&Event::TurnStarted), turns(&Event::TurnEnded)),
+            (9, 9)
+        );
     }
     quiet(&engine).await;
     at_rest(&engine).await;
@@ -253,12 +315,25 @@ async fn messages_at_once_take_one_turn_each_in_the_order_of_the_log(store: Arc<
 async fn a_message_in_the_moment_a_task_parks_is_worked_on(store: Arc<dyn Store>) {
     let engine = racing(store, Obeys::default(), Settings::default());
     for round in 0..ROUNDS {
-        let head = start(&engine, ["ask", "yield ask", "yield yield ask"][round % 3]).await.head;
+        let head = start(&engine, ["ask", "yield ask", "yield yield ask"][round % 3])
+            .await
+            .head;
         for _ in 0..round % 5 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(answer(&engine, &head, "yield done").await.unwrap().status.state, TaskState::Completed);
-        let turns = words(&engine, &head).await.into_iter().filter(|word| word == "turn").count();
+        assert_eq!(
+            answer(&engine, &head, "yield done")
+                .await
+                .unwrap()
+                .status
+                .state,
+            TaskState::Completed
+        );
+        let turns = words(&engine, &head)
+            .await
+            .into_iter()
+            .filter(|word| word == "turn")
+            .count();
         assert_eq!(turns, 2);
     }
     quiet(&engine).await;
@@ -266,12 +341,22 @@ async fn a_message_in_the_moment_a_task_parks_is_worked_on(store: Arc<dyn Store>
 }
 
 async fn many_tasks_share_few_turns_and_none_is_forgotten(store: Arc<dyn Store>) {
-    let engine = racing(store, Obeys::default(), Settings { max_turns: 3, ..Settings::default() });
+    let engine = racing(
+        store,
+        Obeys::default(),
+        Settings {
+            max_turns: 3,
+            ..Settings::default()
+        },
+    );
     let mut race = JoinSet::new();
     for number in 0..300 {
         let engine = engine.clone();
         race.spawn(async move {
-            let accepted = engine.start(call(), opening("yield say ask")).await.unwrap();
+            let accepted = engine
+                .start(call(), opening("yield say ask"))
+                .await
+                .unwrap();
             let head = accepted.head.clone();
             engine.settled(accepted).await.unwrap();
             if number % 3 == 0 {

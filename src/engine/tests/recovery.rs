@@ -24,21 +24,33 @@ async fn restart(
 }
 
 fn reason(task: &Task) -> Option<String> {
-    task.metadata.as_ref()?.get("attache.reason").map(|reason| reason.get().to_owned())
+    task.metadata
+        .as_ref()?
+        .get("attache.reason")
+        .map(|reason| reason.get().to_owned())
 }
 
 #[tokio::test(start_paused = true)]
 async fn r10_a_turn_that_was_cut_off_fails_and_says_so() {
     let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
     let settings = Settings::default;
-    let (engine, heads) =
-        restart(&store, &agent, settings(), settings(), &["say hang", "hang", "login hang"]).await;
+    let (engine, heads) = restart(
+        &store,
+        &agent,
+        settings(),
+        settings(),
+        &["say hang", "hang", "login hang"],
+    )
+    .await;
     quiet(&engine).await;
     for head in &heads {
         let task = lawful(&engine, head).await;
         assert_eq!(task.status.state, TaskState::Failed);
         assert_eq!(reason(&task).as_deref(), Some("\"interrupted\""));
-        assert_eq!(task.status.message.unwrap().text(), "Agent execution failed (interrupted)");
+        assert_eq!(
+            task.status.message.unwrap().text(),
+            "Agent execution failed (interrupted)"
+        );
         assert_eq!(words(&engine, head).await.last().unwrap(), "end");
     }
     assert_eq!(at_rest(&engine).await.len(), 3);
@@ -48,7 +60,10 @@ async fn r10_a_turn_that_was_cut_off_fails_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn r10_a_turn_runs_again_as_often_as_allowed() {
     let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
-    let settings = || Settings { on_restart: Restart::RunAgain { attempts: 3 }, ..Settings::default() };
+    let settings = || Settings {
+        on_restart: Restart::RunAgain { attempts: 3 },
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), agent.clone(), settings());
     let head = start(&engine, "say hang").await.head;
     kill(&engine).await;
@@ -57,7 +72,10 @@ async fn r10_a_turn_runs_again_as_often_as_allowed() {
         soon(engine.recover()).await.unwrap();
         settle_down().await;
         assert_eq!(agent.heard().len(), attempt);
-        assert_eq!(lawful(&engine, &head).await.status.state, TaskState::Working);
+        assert_eq!(
+            lawful(&engine, &head).await.status.state,
+            TaskState::Working
+        );
         kill(&engine).await;
     }
     let engine = engine_on(store.clone(), agent.clone(), settings());
@@ -71,7 +89,10 @@ async fn r10_a_turn_runs_again_as_often_as_allowed() {
 #[tokio::test(start_paused = true)]
 async fn r10_an_attempt_is_recorded_before_it_runs() {
     let (store, agent) = (Arc::new(Faulty::gated()), Obeys::default());
-    let settings = || Settings { on_restart: Restart::RunAgain { attempts: 9 }, ..Settings::default() };
+    let settings = || Settings {
+        on_restart: Restart::RunAgain { attempts: 9 },
+        ..Settings::default()
+    };
     let engine = engine_on(store.clone(), agent.clone(), settings());
     start(&engine, "say hang").await;
     kill(&engine).await;
@@ -89,28 +110,62 @@ async fn r10_an_attempt_is_recorded_before_it_runs() {
 async fn r43_a_parked_task_stays_parked_and_can_be_answered() {
     let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
     let settings = Settings::default;
-    let (engine, heads) = restart(&store, &agent, settings(), settings(), &["ask", "yield auth"]).await;
+    let (engine, heads) = restart(
+        &store,
+        &agent,
+        settings(),
+        settings(),
+        &["ask", "yield auth"],
+    )
+    .await;
     quiet(&engine).await;
-    let states: Vec<_> = at_rest(&engine).await.into_iter().map(|task| task.status.state).collect();
+    let states: Vec<_> = at_rest(&engine)
+        .await
+        .into_iter()
+        .map(|task| task.status.state)
+        .collect();
     assert_eq!(states, [TaskState::InputRequired, TaskState::AuthRequired]);
     for head in &heads {
-        assert_eq!(answer(&engine, head, "done").await.unwrap().status.state, TaskState::Completed);
-        assert!(matches!(answer(&engine, head, "again").await, Err(Error::Ended(_))));
+        assert_eq!(
+            answer(&engine, head, "done").await.unwrap().status.state,
+            TaskState::Completed
+        );
+        assert!(matches!(
+            answer(&engine, head, "again").await,
+            Err(Error::Ended(_))
+        ));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn r10_messages_that_waited_take_their_turns_in_order() {
     let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
-    let settings = || Settings { on_restart: Restart::RunAgain { attempts: 2 }, ..Settings::default() };
-    let engine = engine_on(store.clone(), agent.clone(), Settings { max_turns: 1, ..settings() });
+    let settings = || Settings {
+        on_restart: Restart::RunAgain { attempts: 2 },
+        ..Settings::default()
+    };
+    let engine = engine_on(
+        store.clone(),
+        agent.clone(),
+        Settings {
+            max_turns: 1,
+            ..settings()
+        },
+    );
     let (parked, _) = send(&engine, "ask").await;
     let busy = start(&engine, "login hang").await.head;
     // Nobody has begun on these when the process ends.
     let submitted = start(&engine, "1 ask").await.head;
-    soon(engine.resume(call(), &submitted, message("2 done"), None)).await.unwrap();
-    soon(engine.resume(call(), &parked, message("3 done"), None)).await.unwrap();
-    assert_eq!(lawful(&engine, &submitted).await.status.state, TaskState::Submitted);
+    soon(engine.resume(call(), &submitted, message("2 done"), None))
+        .await
+        .unwrap();
+    soon(engine.resume(call(), &parked, message("3 done"), None))
+        .await
+        .unwrap();
+    assert_eq!(
+        lawful(&engine, &submitted).await.status.state,
+        TaskState::Submitted
+    );
     assert_eq!(agent.heard(), ["ask", "login hang"]);
     kill(&engine).await;
     let engine = engine_on(store.clone(), agent.clone(), settings());
@@ -120,7 +175,10 @@ async fn r10_messages_that_waited_take_their_turns_in_order() {
     heard.sort();
     assert_eq!(heard, ["1 ask", "2 done", "3 done", "login hang"]);
     for head in [&submitted, &parked] {
-        assert_eq!(lawful(&engine, head).await.status.state, TaskState::Completed);
+        assert_eq!(
+            lawful(&engine, head).await.status.state,
+            TaskState::Completed
+        );
     }
     soon(engine.cancel(&busy, None)).await.unwrap();
     quiet(&engine).await;
@@ -130,11 +188,20 @@ async fn r10_messages_that_waited_take_their_turns_in_order() {
 #[tokio::test(start_paused = true)]
 async fn r12_a_message_that_nobody_began_on_is_no_silence() {
     let (store, agent) = (Arc::new(Faulty::default()), Obeys::default());
-    let engine = engine_on(store.clone(), agent.clone(), Settings { max_turns: 1, ..Settings::default() });
+    let engine = engine_on(
+        store.clone(),
+        agent.clone(),
+        Settings {
+            max_turns: 1,
+            ..Settings::default()
+        },
+    );
     let (parked, _) = send(&engine, "ask").await;
     start(&engine, "hang").await;
     let submitted = start(&engine, "done").await.head;
-    soon(engine.resume(call(), &parked, message("done"), None)).await.unwrap();
+    soon(engine.resume(call(), &parked, message("done"), None))
+        .await
+        .unwrap();
     kill(&engine).await;
     let engine = engine_on(store.clone(), agent.clone(), Settings::default());
     soon(engine.recover()).await.unwrap();
@@ -174,26 +241,45 @@ async fn r25_a_log_that_cannot_be_read_at_the_start_is_recovered_later() {
 
 #[tokio::test(start_paused = true)]
 async fn those_who_wait_are_told_when_an_engine_stops() {
-    let engine = engine_on(Arc::new(Memory::new()), Obeys::default(), Settings::default());
+    let engine = engine_on(
+        Arc::new(Memory::new()),
+        Obeys::default(),
+        Settings::default(),
+    );
     let accepted = start(&engine, "hang").await;
     let (parked, _) = send(&engine, "ask").await;
     let mut follow = engine.follow(&parked, Seq(0));
     soon(follow.next()).await.unwrap();
     let ((settled, followed), ()) = soon(async {
-        tokio::join!(async { tokio::join!(engine.settled(accepted), follow.next()) }, kill(&engine))
+        tokio::join!(
+            async { tokio::join!(engine.settled(accepted), follow.next()) },
+            kill(&engine)
+        )
     })
     .await;
-    assert!(matches!(settled, Err(Error::Stopped | Error::Lost)), "{settled:?}");
+    assert!(
+        matches!(settled, Err(Error::Stopped | Error::Lost)),
+        "{settled:?}"
+    );
     assert!(matches!(followed, Err(Error::Stopped)), "{followed:?}");
-    assert!(matches!(soon(engine.cancel(&parked, None)).await, Err(Error::Stopped)));
+    assert!(matches!(
+        soon(engine.cancel(&parked, None)).await,
+        Err(Error::Stopped)
+    ));
 }
 
 /// Talks to an engine whose store goes down at some call and stays down; gives what was acknowledged.
 async fn talk(engine: &Engine) -> Vec<(TaskId, MessageId)> {
     let mut taken = Vec::new();
-    for (first, second) in [("say yield ask", "yield write done"), ("write", ""), ("say hang", "done")] {
+    for (first, second) in [
+        ("say yield ask", "yield write done"),
+        ("write", ""),
+        ("say hang", "done"),
+    ] {
         let first = message(first);
-        let Ok(accepted) = soon(engine.start(call(), Opening::from(first.clone()))).await else { continue };
+        let Ok(accepted) = soon(engine.start(call(), Opening::from(first.clone()))).await else {
+            continue;
+        };
         let head = accepted.head.clone();
         taken.push((head.id.clone(), first.message_id));
         settle_down().await;
@@ -209,13 +295,25 @@ async fn talk(engine: &Engine) -> Vec<(TaskId, MessageId)> {
 #[tokio::test(start_paused = true)]
 async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end() {
     let whole = Arc::new(Faulty::default());
-    talk(&engine_on(whole.clone(), Obeys::default(), Settings::default())).await;
-    let policies = [Restart::Fail, Restart::RunAgain { attempts: 1 }, Restart::RunAgain { attempts: 3 }];
+    talk(&engine_on(
+        whole.clone(),
+        Obeys::default(),
+        Settings::default(),
+    ))
+    .await;
+    let policies = [
+        Restart::Fail,
+        Restart::RunAgain { attempts: 1 },
+        Restart::RunAgain { attempts: 3 },
+    ];
     for fault in [Fault::Before, Fault::After] {
         for (first, policy) in
             (1..=whole.calls() + 1).flat_map(|first| policies.map(|policy| (first, policy)))
         {
-            let settings = || Settings { on_restart: policy, ..Settings::default() };
+            let settings = || Settings {
+                on_restart: policy,
+                ..Settings::default()
+            };
             let store = Arc::new(Faulty::failing(first..u64::MAX, fault));
             let engine = engine_on(store.clone(), Obeys::default(), settings());
             let taken = talk(&engine).await;
@@ -240,7 +338,11 @@ async fn r10_r12_a_process_that_ends_at_any_call_leaves_nothing_without_an_end()
             for (task, message) in taken {
                 let task = tasks.iter().find(|known| known.id == task).expect(&context);
                 assert!(task.is_ended(), "{context}: {task:?}");
-                let times = task.history.iter().filter(|said| said.message_id == message).count();
+                let times = task
+                    .history
+                    .iter()
+                    .filter(|said| said.message_id == message)
+                    .count();
                 assert_eq!(times, 1, "{context}: {task:?}");
             }
         }
@@ -264,7 +366,10 @@ async fn r10_only_so_many_tasks_are_seen_to_at_once() {
     // The time and the first page of them, and then nothing is read.
     store.let_pass(2);
     settle_down().await;
-    let seen_to = heads.iter().filter(|head| engine.journal.registry.get(&head.id).is_some()).count();
+    let seen_to = heads
+        .iter()
+        .filter(|head| engine.journal.registry.get(&head.id).is_some())
+        .count();
     assert_eq!(seen_to, 256);
     store.hold_reads(false);
     store.let_pass(10_000);
@@ -272,5 +377,9 @@ async fn r10_only_so_many_tasks_are_seen_to_at_once() {
     quiet(&engine).await;
     let tasks = at_rest(&engine).await;
     assert_eq!(tasks.len(), 600);
-    assert!(tasks.iter().all(|task| task.status.state == TaskState::Failed));
+    assert!(
+        tasks
+            .iter()
+            .all(|task| task.status.state == TaskState::Failed)
+    );
 }

@@ -17,7 +17,9 @@ async fn a_prompt_has_a_line_for_every_part() {
         .part(Part::file([1, 2, 3], "image/png").with_filename("cat.png"))
         .part(Part::url("https://example.org/dog"));
     let engine = engine_of(agent);
-    let accepted = soon(engine.start(call(), Opening::from(said))).await.unwrap();
+    let accepted = soon(engine.start(call(), Opening::from(said)))
+        .await
+        .unwrap();
     let task = soon(engine.settled(accepted)).await.unwrap();
     assert_eq!(
         task.status.message.unwrap().text(),
@@ -31,7 +33,12 @@ async fn a_writer_sets_the_flags_of_its_chunks() {
     let (head, task) = send(&engine, "chunk chunk chunk close").await;
     assert_eq!(
         words(&engine, &head).await[3..7],
-        ["artifact false false", "artifact true false", "artifact true false", "artifact true true"]
+        [
+            "artifact false false",
+            "artifact true false",
+            "artifact true false",
+            "artifact true true"
+        ]
     );
     assert_eq!(task.artifacts.len(), 1);
     assert_eq!(task.artifacts[0].name.as_deref(), Some("long"));
@@ -45,24 +52,41 @@ async fn a_blocked_caller_returns_when_credentials_are_needed_and_the_turn_goes_
     assert_eq!(task.status.state, TaskState::AuthRequired);
     assert_eq!(task.status.message.unwrap().text(), "log in");
     assert!(engine.journal.registry.get(&head.id).is_some());
-    let accepted = soon(engine.resume(call(), &head, message("more"), None)).await.unwrap();
+    let accepted = soon(engine.resume(call(), &head, message("more"), None))
+        .await
+        .unwrap();
     let canceled = soon(engine.cancel(&head, None)).await.unwrap();
-    assert_eq!(soon(engine.settled(accepted)).await.unwrap().status, canceled.status);
+    assert_eq!(
+        soon(engine.settled(accepted)).await.unwrap().status,
+        canceled.status
+    );
 }
 
 #[tokio::test]
 async fn r14_a_duplicate_returns_too_while_credentials_are_needed() {
     let engine = engine_of(Obeys::default());
-    let keyed = || Opening { key: key("k", 1), ..opening("login hang") };
+    let keyed = || Opening {
+        key: key("k", 1),
+        ..opening("login hang")
+    };
     for _ in 0..2 {
         let accepted = soon(engine.start(call(), keyed())).await.unwrap();
-        assert_eq!(soon(engine.settled(accepted)).await.unwrap().status.state, TaskState::AuthRequired);
+        assert_eq!(
+            soon(engine.settled(accepted)).await.unwrap().status.state,
+            TaskState::AuthRequired
+        );
     }
     assert_eq!(
         engine
             .journal
             .store
-            .list(&super::scope(), &Query { limit: 9, ..Query::default() })
+            .list(
+                &super::scope(),
+                &Query {
+                    limit: 9,
+                    ..Query::default()
+                }
+            )
             .await
             .unwrap()
             .total,
@@ -75,7 +99,10 @@ async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
     let agent = Obeys::default();
     let engine = engine_of(agent.clone());
     let says = ["ask", "gate ask", "done"].map(message);
-    let first = || Opening { key: key("1", 1), ..Opening::from(says[0].clone()) };
+    let first = || Opening {
+        key: key("1", 1),
+        ..Opening::from(says[0].clone())
+    };
     let accepted = soon(engine.start(call(), first())).await.unwrap();
     let head = accepted.head.clone();
     soon(engine.settled(accepted)).await.unwrap();
@@ -87,27 +114,61 @@ async fn r14_a_message_that_comes_again_is_answered_with_its_own_turn() {
     soon(say(3)).await.unwrap();
     // The first has its answer, whatever goes on now.
     let again = soon(engine.start(call(), first())).await.unwrap();
-    assert_eq!(soon(engine.settled(again)).await.unwrap().status.state, TaskState::Working);
-    let again = soon(engine.again(&super::scope(), &key("1", 1).unwrap())).await.unwrap();
-    assert_eq!(soon(engine.settled(again.unwrap())).await.unwrap().status.state, TaskState::Working);
+    assert_eq!(
+        soon(engine.settled(again)).await.unwrap().status.state,
+        TaskState::Working
+    );
+    let again = soon(engine.again(&super::scope(), &key("1", 1).unwrap()))
+        .await
+        .unwrap();
+    assert_eq!(
+        soon(engine.settled(again.unwrap()))
+            .await
+            .unwrap()
+            .status
+            .state,
+        TaskState::Working
+    );
     let (second, third) = (soon(say(2)).await.unwrap(), soon(say(3)).await.unwrap());
     agent.gate.add_permits(1);
-    assert_eq!(soon(engine.settled(second)).await.unwrap().status.state, TaskState::InputRequired);
-    assert_eq!(soon(engine.settled(third)).await.unwrap().status.state, TaskState::Completed);
+    assert_eq!(
+        soon(engine.settled(second)).await.unwrap().status.state,
+        TaskState::InputRequired
+    );
+    assert_eq!(
+        soon(engine.settled(third)).await.unwrap().status.state,
+        TaskState::Completed
+    );
     assert_eq!(agent.heard(), ["ask", "gate ask", "done"]);
-    assert!(soon(engine.again(&super::scope(), &key("4", 4).unwrap())).await.unwrap().is_none());
+    assert!(
+        soon(engine.again(&super::scope(), &key("4", 4).unwrap()))
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[tokio::test]
 async fn s76_a_key_says_nothing_to_another_owner() {
     let engine = engine_of(Obeys::default());
-    let stranger = || Call::new(Scope { owner: Caller::named("stranger"), ..super::scope() });
-    let keyed = |body| Opening { key: key("k", body), ..opening("ask") };
+    let stranger = || {
+        Call::new(Scope {
+            owner: Caller::named("stranger"),
+            ..super::scope()
+        })
+    };
+    let keyed = |body| Opening {
+        key: key("k", body),
+        ..opening("ask")
+    };
     let ours = soon(engine.start(call(), keyed(1))).await.unwrap();
     let theirs = soon(engine.start(stranger(), keyed(2))).await.unwrap();
     assert_ne!(ours.head.id, theirs.head.id);
     for (caller, body, head) in [(call(), 1, &ours.head), (stranger(), 2, &theirs.head)] {
-        let again = engine.again(&caller.scope, &key("k", body).unwrap()).await.unwrap();
+        let again = engine
+            .again(&caller.scope, &key("k", body).unwrap())
+            .await
+            .unwrap();
         assert_eq!(again.unwrap().head.id, head.id);
     }
 }
@@ -116,7 +177,8 @@ async fn s76_a_key_says_nothing_to_another_owner() {
 async fn metadata_is_added_to_the_task() {
     let agent = |turn: Turn| async move {
         for (key, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
-            turn.metadata([(key, Json::from(value))].into_iter().collect()).await;
+            turn.metadata([(key, Json::from(value))].into_iter().collect())
+                .await;
         }
         Ok(Outcome::Completed)
     };
@@ -128,12 +190,19 @@ async fn metadata_is_added_to_the_task() {
 #[tokio::test]
 async fn metadata_that_is_said_last_goes_with_the_status_that_the_turn_ends_with() {
     for (words, expected) in [
-        ("say meta", vec![(TaskState::Working, false), (TaskState::Completed, true)]),
+        (
+            "say meta",
+            vec![(TaskState::Working, false), (TaskState::Completed, true)],
+        ),
         ("meta", vec![(TaskState::Completed, true)]),
         ("meta ask", vec![(TaskState::InputRequired, true)]),
         (
             "meta say",
-            vec![(TaskState::Working, true), (TaskState::Working, false), (TaskState::Completed, false)],
+            vec![
+                (TaskState::Working, true),
+                (TaskState::Working, false),
+                (TaskState::Completed, false),
+            ],
         ),
     ] {
         let engine = engine_of(Obeys::default());
@@ -152,7 +221,10 @@ async fn metadata_does_not_hide_that_credentials_are_needed() {
     let engine = engine_of(Obeys::default());
     for (text, states) in [
         ("login meta gate", vec!["auth_required"]),
-        ("meta login meta say gate", vec!["working", "auth_required", "working"]),
+        (
+            "meta login meta say gate",
+            vec!["working", "auth_required", "working"],
+        ),
     ] {
         let head = start(&engine, text).await.head;
         settle_down().await;
@@ -162,7 +234,10 @@ async fn metadata_does_not_hide_that_credentials_are_needed() {
             assert_eq!(task.status.message.unwrap().text(), "log in");
         }
         let task = soon(engine.cancel(&head, None)).await.unwrap();
-        assert_eq!(task.metadata.unwrap().get("word").unwrap().get(), "\"meta\"");
+        assert_eq!(
+            task.metadata.unwrap().get("word").unwrap().get(),
+            "\"meta\""
+        );
     }
 }
 
@@ -172,14 +247,22 @@ async fn r44_an_agent_that_breaks_the_protocol_fails_its_task_and_its_caller_is_
         let message = Message::agent("so far");
         match turn.text().as_str() {
             "task" => Ok(Outcome::CompletedWith(message.in_task("another"))),
-            "context" => {
-                Ok(Outcome::InputRequired(Question { message: message.in_context("another"), request: None }))
-            }
-            "nothing" => Ok(Outcome::Failed(Message { parts: Vec::new(), ..message })),
+            "context" => Ok(Outcome::InputRequired(Question {
+                message: message.in_context("another"),
+                request: None,
+            })),
+            "nothing" => Ok(Outcome::Failed(Message {
+                parts: Vec::new(),
+                ..message
+            })),
             text => {
                 turn.artifact(Artifact::default().with_id("empty")).await;
                 turn.write("late", "never heard").await;
-                if text == "hang" { std::future::pending().await } else { Ok(Outcome::Completed) }
+                if text == "hang" {
+                    std::future::pending().await
+                } else {
+                    Ok(Outcome::Completed)
+                }
             }
         }
     };
@@ -195,9 +278,15 @@ async fn r44_an_agent_that_breaks_the_protocol_fails_its_task_and_its_caller_is_
             task.status.message.as_ref().unwrap().text(),
             "Agent execution failed (invalid-agent-response)"
         );
-        assert_eq!(task.metadata.unwrap().get("attache.reason").unwrap().get(), "\"invalid-agent-response\"");
-        let words: Vec<_> =
-            words(&engine, &head).await.into_iter().filter(|word| word != "working").collect();
+        assert_eq!(
+            task.metadata.unwrap().get("attache.reason").unwrap().get(),
+            "\"invalid-agent-response\""
+        );
+        let words: Vec<_> = words(&engine, &head)
+            .await
+            .into_iter()
+            .filter(|word| word != "working")
+            .collect();
         assert_eq!(words[2..], ["turn", "failed", "end"], "{text}");
     }
     quiet(&engine).await;
@@ -208,9 +297,15 @@ async fn r44_an_agent_that_breaks_the_protocol_fails_its_task_and_its_caller_is_
 async fn r14_a_duplicate_is_told_the_same_of_an_agent_that_breaks_the_protocol() {
     let engine = engine_of(Obeys::default());
     for _ in 0..2 {
-        let keyed = Opening { key: key("k", 1), ..opening("say empty") };
+        let keyed = Opening {
+            key: key("k", 1),
+            ..opening("say empty")
+        };
         let accepted = soon(engine.start(call(), keyed)).await.unwrap();
-        assert!(matches!(soon(engine.settled(accepted)).await, Err(Error::Invalid(_))));
+        assert!(matches!(
+            soon(engine.settled(accepted)).await,
+            Err(Error::Invalid(_))
+        ));
     }
 }
 
@@ -220,20 +315,34 @@ async fn an_agent_that_breaks_the_protocol_while_it_is_canceled_is_canceled() {
     let head = start(&engine, "listen empty write hang").await.head;
     settle_down().await;
     let task = soon(engine.cancel(&head, None)).await.unwrap();
-    assert_eq!((task.status.state, task.artifacts.len()), (TaskState::Canceled, 0));
+    assert_eq!(
+        (task.status.state, task.artifacts.len()),
+        (TaskState::Canceled, 0)
+    );
 }
 
 #[tokio::test]
 async fn a_question_has_a_form_for_programs() {
     let agent = |_: Turn| async {
         let request = Json::parse(r#"{"type":"object"}"#).unwrap();
-        Ok(Outcome::InputRequired(Question::from("which port?").with_request(request)))
+        Ok(Outcome::InputRequired(
+            Question::from("which port?").with_request(request),
+        ))
     };
     let (head, task) = send(&engine_of(agent), "go").await;
     let asked = task.status.message.unwrap();
     assert_eq!(asked.text(), "which port?");
     assert_eq!(asked.extensions, [INPUT_REQUEST]);
-    assert_eq!(asked.metadata.as_ref().unwrap().get(INPUT_REQUEST).unwrap().get(), r#"{"type":"object"}"#);
+    assert_eq!(
+        asked
+            .metadata
+            .as_ref()
+            .unwrap()
+            .get(INPUT_REQUEST)
+            .unwrap()
+            .get(),
+        r#"{"type":"object"}"#
+    );
     assert_eq!(asked.task_id.as_ref(), Some(&head.id));
     assert_eq!(asked.context_id, Some(task.context_id));
 }
@@ -241,26 +350,52 @@ async fn a_question_has_a_form_for_programs() {
 /// Tells what the turn can see of other tasks.
 async fn looks_around(turn: Turn) -> Result<Outcome, Failure> {
     let limit = turn.text().parse().unwrap_or(10);
-    let texts =
-        |tasks: Vec<Task>| tasks.iter().map(|task| task.history[0].text()).collect::<Vec<_>>().join(",");
+    let texts = |tasks: Vec<Task>| {
+        tasks
+            .iter()
+            .map(|task| task.history[0].text())
+            .collect::<Vec<_>>()
+            .join(",")
+    };
     let (context, referenced) = (turn.context(limit).await, turn.referenced_tasks().await);
-    Ok(Outcome::CompletedWith(Message::agent(format!("{} | {}", texts(context), texts(referenced)))))
+    Ok(Outcome::CompletedWith(Message::agent(format!(
+        "{} | {}",
+        texts(context),
+        texts(referenced)
+    ))))
 }
 
 #[tokio::test]
 async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_for() {
     let clock = Hands::at(0);
-    let engine = engine_with(Arc::new(Memory::new()), looks_around, Settings::default(), clock.clone());
-    let stranger = Call::new(Scope { owner: Caller::named("stranger"), ..super::scope() });
+    let engine = engine_with(
+        Arc::new(Memory::new()),
+        looks_around,
+        Settings::default(),
+        clock.clone(),
+    );
+    let stranger = Call::new(Scope {
+        owner: Caller::named("stranger"),
+        ..super::scope()
+    });
     let mut ids = Vec::new();
     let mut time = 0;
     let mut ask = async |call: Call, context: &str, text: &str, refers: Vec<TaskId>| {
         time += 1;
         clock.set(time);
-        let said = Message { reference_task_ids: refers, ..Message::user(text).in_context(context) };
+        let said = Message {
+            reference_task_ids: refers,
+            ..Message::user(text).in_context(context)
+        };
         let accepted = soon(engine.start(call, Opening::from(said))).await.unwrap();
         ids.push(accepted.head.id.clone());
-        soon(engine.settled(accepted)).await.unwrap().status.message.unwrap().text()
+        soon(engine.settled(accepted))
+            .await
+            .unwrap()
+            .status
+            .message
+            .unwrap()
+            .text()
     };
     assert_eq!(ask(call(), "c", "one", vec![]).await, " | ");
     assert_eq!(ask(stranger, "c", "secret", vec![]).await, " | ");
@@ -273,9 +408,20 @@ async fn s02_a_turn_sees_the_conversation_of_its_owner_and_no_more_than_asked_fo
     let secret = ids[1].clone();
     let elsewhere = ids[2].clone();
     let ask = async |refers: Vec<TaskId>| {
-        let said = Message { reference_task_ids: refers, ..Message::user("x") };
-        let accepted = soon(engine.start(call(), Opening::from(said))).await.unwrap();
-        soon(engine.settled(accepted)).await.unwrap().status.message.unwrap().text()
+        let said = Message {
+            reference_task_ids: refers,
+            ..Message::user("x")
+        };
+        let accepted = soon(engine.start(call(), Opening::from(said)))
+            .await
+            .unwrap();
+        soon(engine.settled(accepted))
+            .await
+            .unwrap()
+            .status
+            .message
+            .unwrap()
+            .text()
     };
     assert_eq!(ask(vec![secret, elsewhere]).await, " | elsewhere");
 }
@@ -292,7 +438,10 @@ impl Agent for Careful {
             Some(head) => Store::read(&*self.store, head, Seq(0), 100).await?,
             None => Vec::new(),
         };
-        let turns = entries.iter().filter(|entry| entry.event == Event::TurnStarted).count();
+        let turns = entries
+            .iter()
+            .filter(|entry| entry.event == Event::TurnStarted)
+            .count();
         match turn.text().as_str() {
             "ask" => Ok(Outcome::ask(turns.to_string())),
             _ => Ok(Outcome::CompletedWith(Message::agent(turns.to_string()))),
@@ -308,7 +457,14 @@ impl Agent for Careful {
 async fn a_durable_start_is_in_the_store_before_the_turn_begins() {
     for (durable, turns) in [(true, ["1", "2"]), (false, ["0", "2"])] {
         let store = Arc::new(Faulty::default());
-        let engine = engine_on(store.clone(), Careful { store: store.clone(), durable }, Settings::default());
+        let engine = engine_on(
+            store.clone(),
+            Careful {
+                store: store.clone(),
+                durable,
+            },
+            Settings::default(),
+        );
         let (head, task) = send(&engine, "ask").await;
         assert_eq!(task.status.message.unwrap().text(), turns[0]);
         let task = answer(&engine, &head, "done").await.unwrap();
@@ -329,40 +485,78 @@ async fn a_quick_turn_is_one_commit() {
 async fn every_turn_has_the_call_of_its_own_message() {
     let agent = |turn: Turn| async move {
         tokio::task::yield_now().await;
-        Ok(Outcome::ask(turn.call().trace.as_ref().map_or("none", Trace::span_id)))
+        Ok(Outcome::ask(
+            turn.call().trace.as_ref().map_or("none", Trace::span_id),
+        ))
     };
     let store = Arc::new(Faulty::default());
-    let traced = |span: u8| Call { trace: Some(trace(span)), ..call() };
-    let first = engine_on(store.clone(), Obeys::default(), Settings { max_turns: 1, ..Settings::default() });
+    let traced = |span: u8| Call {
+        trace: Some(trace(span)),
+        ..call()
+    };
+    let first = engine_on(
+        store.clone(),
+        Obeys::default(),
+        Settings {
+            max_turns: 1,
+            ..Settings::default()
+        },
+    );
     start(&first, "hang").await;
-    let head = soon(first.start(traced(1), opening("one"))).await.unwrap().head;
+    let head = soon(first.start(traced(1), opening("one")))
+        .await
+        .unwrap()
+        .head;
     kill(&first).await;
-    let settings =
-        Settings { on_restart: Restart::RunAgain { attempts: 2 }, max_turns: 1, ..Settings::default() };
+    let settings = Settings {
+        on_restart: Restart::RunAgain { attempts: 2 },
+        max_turns: 1,
+        ..Settings::default()
+    };
     let engine = engine_on(store, agent, settings);
     // The first was recorded by a process that is gone: of its call the log has the trace.
-    let accepted = soon(engine.resume(traced(2), &head, message("two"), None)).await.unwrap();
+    let accepted = soon(engine.resume(traced(2), &head, message("two"), None))
+        .await
+        .unwrap();
     let task = soon(engine.settled(accepted)).await.unwrap();
     assert_eq!(task.status.message.unwrap().text(), trace(2).span_id());
     let asked: Vec<_> = task.history.iter().map(|said| said.text()).collect();
     assert_eq!(asked, ["one", "two", trace(1).span_id()]);
-    let accepted = soon(engine.resume(call(), &head, message("three"), None)).await.unwrap();
+    let accepted = soon(engine.resume(call(), &head, message("three"), None))
+        .await
+        .unwrap();
     let task = soon(engine.settled(accepted)).await.unwrap();
-    assert_eq!(task.status.message.unwrap().text(), "none", "a call without a trace has no other's");
+    assert_eq!(
+        task.status.message.unwrap().text(),
+        "none",
+        "a call without a trace has no other's"
+    );
     assert_eq!(soon(engine.trace(&head)).await.unwrap(), Some(trace(2)));
 }
 
 fn trace(span: u8) -> Trace {
-    Trace::read(&format!("00-{:032x}-{span:016x}-01", 7), Some("vendor=value")).unwrap()
+    Trace::read(
+        &format!("00-{:032x}-{span:016x}-01", 7),
+        Some("vendor=value"),
+    )
+    .unwrap()
 }
 
 #[tokio::test]
 async fn every_status_names_its_trace_where_that_is_wanted() {
     for wanted in [true, false] {
-        let settings = Settings { trace_metadata: wanted, ..Settings::default() };
+        let settings = Settings {
+            trace_metadata: wanted,
+            ..Settings::default()
+        };
         let engine = engine_on(Arc::new(Faulty::default()), Obeys::default(), settings);
-        let traced = Call { trace: Some(trace(1)), ..call() };
-        let accepted = soon(engine.start(traced, opening("say done"))).await.unwrap();
+        let traced = Call {
+            trace: Some(trace(1)),
+            ..call()
+        };
+        let accepted = soon(engine.start(traced, opening("say done")))
+            .await
+            .unwrap();
         let head = accepted.head.clone();
         soon(engine.settled(accepted)).await.unwrap();
         let told = entries(&engine, &head).await;
@@ -370,8 +564,9 @@ async fn every_status_names_its_trace_where_that_is_wanted() {
             Event::Status { metadata, .. } => Some(metadata.as_ref()),
             _ => None,
         });
-        let stamped: Vec<_> =
-            statuses.map(|metadata| metadata?.get("traceId").map(|id| id.get().to_owned())).collect();
+        let stamped: Vec<_> = statuses
+            .map(|metadata| metadata?.get("traceId").map(|id| id.get().to_owned()))
+            .collect();
         let id = format!("\"{}\"", trace(1).trace_id());
         assert_eq!(stamped, vec![wanted.then_some(id); 2]);
     }
@@ -391,7 +586,9 @@ impl Agent for Restless {
 #[tokio::test]
 async fn whoever_began_a_turn_that_never_pauses_is_answered_all_the_same() {
     let engine = engine_of(Restless);
-    let accepted = soon(engine.start(call(), Opening::from(Message::user("go")))).await.unwrap();
+    let accepted = soon(engine.start(call(), Opening::from(Message::user("go"))))
+        .await
+        .unwrap();
     assert!(engine.journal.registry.get(&accepted.head.id).is_some());
     engine.stop.cancel();
 }

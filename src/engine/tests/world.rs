@@ -29,13 +29,23 @@ pub(crate) struct Hands {
 impl Hands {
     pub(crate) fn at(now: i64) -> Arc<Self> {
         let (now, passed) = (AtomicI64::new(now), AtomicI64::new(now));
-        Arc::new(Self { now, passed, wanders: false, ids: AtomicU64::new(0) })
+        Arc::new(Self {
+            now,
+            passed,
+            wanders: false,
+            ids: AtomicU64::new(0),
+        })
     }
 
     /// Goes forth and back by as much as five minutes at every look.
     pub(super) fn wandering() -> Arc<Self> {
         let (now, passed) = (AtomicI64::new(1_000_000), AtomicI64::new(0));
-        Arc::new(Self { now, passed, wanders: true, ids: AtomicU64::new(0) })
+        Arc::new(Self {
+            now,
+            passed,
+            wanders: true,
+            ids: AtomicU64::new(0),
+        })
     }
 
     /// So late it is now: that much has passed.
@@ -113,21 +123,33 @@ pub(crate) struct Faulty {
 impl Faulty {
     /// One that other processes write to.
     pub(super) fn shared() -> Self {
-        Self { shared: true, ..Self::default() }
+        Self {
+            shared: true,
+            ..Self::default()
+        }
     }
 
     /// Fails the calls of these numbers, the first is 1.
     pub(crate) fn failing(calls: std::ops::Range<u64>, fault: Fault) -> Self {
-        Self { faults: Mutex::new(Some((calls, fault))), ..Self::default() }
+        Self {
+            faults: Mutex::new(Some((calls, fault))),
+            ..Self::default()
+        }
     }
 
     pub(super) fn keeping(keeps: Keeps) -> Self {
-        Self { keeps, ..Self::default() }
+        Self {
+            keeps,
+            ..Self::default()
+        }
     }
 
     /// Panics at the write of this number, the first is 1.
     pub(super) fn panicking(write: u64) -> Self {
-        Self { panics: AtomicU64::new(write), ..Self::default() }
+        Self {
+            panics: AtomicU64::new(write),
+            ..Self::default()
+        }
     }
 
     /// Panics at the next write.
@@ -153,8 +175,15 @@ impl Faulty {
     /// Adds to a log past everything, as somebody else would.
     pub(super) async fn write_past(&self, head: &Head, at: Seq, event: Event) {
         let (state, time) = (TaskState::Working, Timestamp::from_millis(1_000).unwrap());
-        let batch =
-            Batch { time, events: vec![event], state, status_time: time, parked: false, key: None, turn: 0 };
+        let batch = Batch {
+            time,
+            events: vec![event],
+            state,
+            status_time: time,
+            parked: false,
+            key: None,
+            turn: 0,
+        };
         self.memory.append(head, at, &batch).await.unwrap();
     }
 
@@ -165,7 +194,10 @@ impl Faulty {
 
     /// Writes wait for a permit once it is held.
     pub(super) fn gated() -> Self {
-        Self { gate: Some(Semaphore::new(0)), ..Self::default() }
+        Self {
+            gate: Some(Semaphore::new(0)),
+            ..Self::default()
+        }
     }
 
     pub(super) fn hold(&self, held: bool) {
@@ -203,7 +235,11 @@ impl Faulty {
         }
         self.wait(&self.held).await;
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
-        assert_ne!(number, self.panics.load(Ordering::SeqCst), "a store that panics");
+        assert_ne!(
+            number,
+            self.panics.load(Ordering::SeqCst),
+            "a store that panics"
+        );
         let written = self.count(work).await;
         if self.lags.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -227,7 +263,9 @@ impl Faulty {
     async fn count<T>(&self, work: impl Future<Output = store::Result<T>>) -> store::Result<T> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let fault = self.faults.lock().unwrap().clone();
-        let fault = fault.filter(|(calls, _)| calls.contains(&number)).map(|(_, fault)| fault);
+        let fault = fault
+            .filter(|(calls, _)| calls.contains(&number))
+            .map(|(_, fault)| fault);
         match fault {
             None => work.await,
             Some(Fault::Before) => Err(failed()),
@@ -250,18 +288,21 @@ impl Store for Faulty {
     }
 
     async fn create(&self, task: &NewTask) -> store::Result<Opened> {
-        self.largest.fetch_max(task.batch.events.len() as u64, Ordering::Relaxed);
+        self.largest
+            .fetch_max(task.batch.events.len() as u64, Ordering::Relaxed);
         self.write(self.memory.create(task)).await
     }
 
     async fn append(&self, task: &Head, at: Seq, batch: &Batch) -> store::Result<Seq> {
-        self.largest.fetch_max(batch.events.len() as u64, Ordering::Relaxed);
+        self.largest
+            .fetch_max(batch.events.len() as u64, Ordering::Relaxed);
         self.write(self.memory.append(task, at, batch)).await
     }
 
     async fn read(&self, task: &Head, after: Seq, limit: usize) -> store::Result<Vec<Entry>> {
         let entries = self.read(self.memory.read(task, after, limit)).await?;
-        self.entries_read.fetch_add(entries.len() as u64, Ordering::SeqCst);
+        self.entries_read
+            .fetch_add(entries.len() as u64, Ordering::SeqCst);
         Ok(entries)
     }
 
@@ -276,7 +317,9 @@ impl Store for Faulty {
     async fn list(&self, scope: &Scope, query: &Query) -> store::Result<Page> {
         let page = self.read(self.memory.list(scope, query)).await?;
         if self.forgets.load(Ordering::SeqCst) {
-            self.memory.remove(page.tasks.last().map_or(&[], std::slice::from_ref)).await?;
+            self.memory
+                .remove(page.tasks.last().map_or(&[], std::slice::from_ref))
+                .await?;
         }
         Ok(page)
     }
@@ -338,7 +381,12 @@ impl Store for Faulty {
         self.write(self.memory.delete_config(task, id)).await
     }
 
-    async fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> store::Result<Vec<Push>> {
+    async fn pushes(
+        &self,
+        which: Which,
+        after: Option<u64>,
+        limit: usize,
+    ) -> store::Result<Vec<Push>> {
         self.read(self.memory.pushes(which, after, limit)).await
     }
 
@@ -362,7 +410,11 @@ pub(crate) struct Obeys {
 
 impl Default for Obeys {
     fn default() -> Self {
-        Self { gate: Arc::new(Semaphore::new(0)), heard: Arc::default(), running: Arc::default() }
+        Self {
+            gate: Arc::new(Semaphore::new(0)),
+            heard: Arc::default(),
+            running: Arc::default(),
+        }
     }
 }
 
@@ -374,7 +426,12 @@ impl Obeys {
 
     /// How many turns of a task run.
     pub(super) fn running(&self, task: &TaskId) -> u32 {
-        self.running.lock().unwrap().get(task).copied().unwrap_or_default()
+        self.running
+            .lock()
+            .unwrap()
+            .get(task)
+            .copied()
+            .unwrap_or_default()
     }
 
     async fn obey(&self, turn: &Turn) -> Result<Outcome, Failure> {
@@ -383,13 +440,21 @@ impl Obeys {
             match word {
                 "say" => turn.say("so far").await,
                 "write" => turn.write("result", "text").await,
-                "chunk" => writer.get_or_insert_with(|| turn.writer("long")).write("piece").await,
+                "chunk" => {
+                    writer
+                        .get_or_insert_with(|| turn.writer("long"))
+                        .write("piece")
+                        .await
+                }
                 "close" => {
                     if let Some(writer) = writer.take() {
                         writer.finish().await;
                     }
                 }
-                "meta" => turn.metadata([("word", Json::from("meta"))].into_iter().collect()).await,
+                "meta" => {
+                    turn.metadata([("word", Json::from("meta"))].into_iter().collect())
+                        .await
+                }
                 "login" => turn.auth_required("log in").await,
                 "empty" => turn.artifact(Artifact::default().with_id("empty")).await,
                 "yield" => tokio::task::yield_now().await,
@@ -461,7 +526,14 @@ pub(crate) fn engine_with(
     clock: Arc<Hands>,
 ) -> Engine {
     let owned = (TaskTracker::new(), CancellationToken::new());
-    Engine::new(store, Arc::new(Local::default()), Staff::one(agent), clock, settings, owned)
+    Engine::new(
+        store,
+        Arc::new(Local::default()),
+        Staff::one(agent),
+        clock,
+        settings,
+        owned,
+    )
 }
 
 pub(super) fn message(text: &str) -> Message {
@@ -473,7 +545,10 @@ pub(super) fn opening(text: &str) -> Opening {
 }
 
 pub(super) fn key(text: &str, body: u8) -> Option<Key> {
-    Some(Key { text: text.to_owned(), body: [body; 32] })
+    Some(Key {
+        text: text.to_owned(),
+        body: [body; 32],
+    })
 }
 
 /// Sends a text to a new task.
@@ -509,7 +584,12 @@ pub(super) async fn quiet(engine: &Engine) {
 
 /// The whole log, as the store has it.
 pub(super) async fn entries(engine: &Engine, head: &Head) -> Vec<Entry> {
-    engine.journal.store.read(head, Seq(0), usize::MAX).await.unwrap()
+    engine
+        .journal
+        .store
+        .read(head, Seq(0), usize::MAX)
+        .await
+        .unwrap()
 }
 
 /// What the log says happened, in a word each.
@@ -519,10 +599,14 @@ pub(super) async fn words(engine: &Engine, head: &Head) -> Vec<String> {
         Event::Message(message) => format!("message {}", message.text()),
         Event::Traced(_) => "trace".to_owned(),
         Event::TurnStarted => "turn".to_owned(),
-        Event::Status { status, .. } => {
-            status.state.as_str().trim_start_matches("TASK_STATE_").to_lowercase()
-        }
-        Event::Artifact { append, last_chunk, .. } => format!("artifact {append} {last_chunk}"),
+        Event::Status { status, .. } => status
+            .state
+            .as_str()
+            .trim_start_matches("TASK_STATE_")
+            .to_lowercase(),
+        Event::Artifact {
+            append, last_chunk, ..
+        } => format!("artifact {append} {last_chunk}"),
         Event::CancelRequested { .. } => "cancel".to_owned(),
         Event::Ignored { .. } => "ignored".to_owned(),
         Event::TurnEnded => "end".to_owned(),
@@ -543,21 +627,36 @@ pub(super) async fn lawful(engine: &Engine, head: &Head) -> Task {
     let (task, at) = engine.task(head).await.unwrap();
     let task = Arc::unwrap_or_clone(task);
     let entries = entries(engine, head).await;
-    assert!(entries.iter().map(|entry| entry.seq.0).eq(1..=entries.len() as u64), "{entries:?}");
+    assert!(
+        entries
+            .iter()
+            .map(|entry| entry.seq.0)
+            .eq(1..=entries.len() as u64),
+        "{entries:?}"
+    );
     let shown = &entries[..usize::try_from(at.0).unwrap()];
     assert_eq!(Task::fold(shown).unwrap().unwrap(), task);
     if let Some((at, folded)) = engine.journal.store.kept(head).await.unwrap() {
-        assert_eq!(whole(&entries[..usize::try_from(at.0).unwrap()]).folded(), folded);
+        assert_eq!(
+            whole(&entries[..usize::try_from(at.0).unwrap()]).folded(),
+            folded
+        );
     }
-    let live = engine.journal.registry.get(&head.id).and_then(|live| live.log());
+    let live = engine
+        .journal
+        .registry
+        .get(&head.id)
+        .and_then(|live| live.log());
     if let Some(live) = live.filter(|live| live.at == Seq(entries.len() as u64)) {
         assert_eq!(live.folded(), whole(&entries).folded());
     }
-    let ends =
-        |entry: &Entry| matches!(&entry.event, Event::Status { status, .. } if status.state.is_terminal());
+    let ends = |entry: &Entry| matches!(&entry.event, Event::Status { status, .. } if status.state.is_terminal());
     let end = entries.iter().position(ends).unwrap_or(entries.len());
     for late in entries.iter().skip(end + 1) {
-        let changes = matches!(late.event, Event::Status { .. } | Event::Artifact { .. } | Event::Message(_));
+        let changes = matches!(
+            late.event,
+            Event::Status { .. } | Event::Artifact { .. } | Event::Message(_)
+        );
         assert!(!changes, "after the end: {late:?}");
     }
     task
@@ -571,19 +670,36 @@ pub(super) async fn at_rest(engine: &Engine) -> Vec<Task> {
     heads.extend(store.ended(Timestamp::MAX, usize::MAX).await.unwrap());
     let mut tasks = Vec::new();
     for head in &heads {
-        assert!(engine.journal.registry.get(&head.id).is_none(), "somebody still works on {head:?}");
+        assert!(
+            engine.journal.registry.get(&head.id).is_none(),
+            "somebody still works on {head:?}"
+        );
         let task = lawful(engine, head).await;
         let state = task.status.state;
         assert!(state.is_terminal() || state.is_interrupted(), "{task:?}");
-        assert_eq!((head.state, Some(head.status_time)), (state, task.status.timestamp));
+        assert_eq!(
+            (head.state, Some(head.status_time)),
+            (state, task.status.timestamp)
+        );
         let log = engine.journal.stored(head).await.unwrap();
         assert_eq!(log.folded(), whole(&entries(engine, head).await).folded());
-        assert!(log.waiting().is_none() && (task.is_ended() || !log.turn_runs()), "{log:?}");
+        assert!(
+            log.waiting().is_none() && (task.is_ended() || !log.turn_runs()),
+            "{log:?}"
+        );
         tasks.push(task);
     }
     let most = engine.settings.max_turns.min(Semaphore::MAX_PERMITS);
-    assert_eq!(engine.turns.available_permits(), most, "leave to run was lost");
-    assert_eq!(engine.waiting.load(Ordering::SeqCst), 0, "a place in the queue was lost");
+    assert_eq!(
+        engine.turns.available_permits(),
+        most,
+        "leave to run was lost"
+    );
+    assert_eq!(
+        engine.waiting.load(Ordering::SeqCst),
+        0,
+        "a place in the queue was lost"
+    );
     tasks
 }
 

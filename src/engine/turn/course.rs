@@ -79,7 +79,11 @@ impl<'a> Course<'a> {
         running: &'a metrics::Running,
         (work, begun): (Work<'a>, Instant),
     ) -> Self {
-        let stamped = setting.call.trace.as_ref().filter(|_| runner.engine.settings.trace_metadata);
+        let stamped = setting
+            .call
+            .trace
+            .as_ref()
+            .filter(|_| runner.engine.settings.trace_metadata);
         let scribe = Scribe::new(stamped);
         Self {
             setting,
@@ -139,7 +143,9 @@ impl<'a> Course<'a> {
         self.heard = Instant::now();
         self.note_first();
         self.spoken += self.said.len();
-        let (weight, fault) = self.scribe.take_down(runner, &mut self.said, self.ended.is_some());
+        let (weight, fault) = self
+            .scribe
+            .take_down(runner, &mut self.said, self.ended.is_some());
         runner.plan_weighed(&mut self.said, weight);
         if let (Some(fault), None | Some(Ending::Said(_))) = (fault, &self.ended) {
             self.ended = Some(Ending::Fault(fault));
@@ -155,9 +161,16 @@ impl<'a> Course<'a> {
 
     /// Has what was planned written while the agent goes on.
     pub(super) async fn write(&mut self, runner: &mut Runner) -> Result<()> {
-        match runner.head.as_ref().filter(|_| !runner.engine.journal.store.is_shared()) {
+        match runner
+            .head
+            .as_ref()
+            .filter(|_| !runner.engine.journal.store.is_shared())
+        {
             Some(head) => {
-                let head = self.head.get_or_insert_with(|| Arc::new(head.clone())).clone();
+                let head = self
+                    .head
+                    .get_or_insert_with(|| Arc::new(head.clone()))
+                    .clone();
                 self.flow(runner, &head).await?;
             }
             None => self.beside(pin!(runner.commit(None, false))).await?,
@@ -181,9 +194,20 @@ impl<'a> Course<'a> {
         let mut limit = pin!(self.limit(None));
         let mut late = pin!(sleep(patience));
         loop {
-            let may_follow =
-                !waits && matches!(*next, MaybeDone::Gone) && !runner.is_wanted() && !runner.fold_is_due();
-            match self.step(&mut bell, first.as_mut(), limit.as_mut(), late.as_mut(), may_follow).await {
+            let may_follow = !waits
+                && matches!(*next, MaybeDone::Gone)
+                && !runner.is_wanted()
+                && !runner.fold_is_due();
+            match self
+                .step(
+                    &mut bell,
+                    first.as_mut(),
+                    limit.as_mut(),
+                    late.as_mut(),
+                    may_follow,
+                )
+                .await
+            {
                 Step::Written => {}
                 Step::Late => {
                     tracing::warn!(task = %runner.id, "store hangs");
@@ -210,9 +234,13 @@ impl<'a> Course<'a> {
                     continue;
                 }
             }
-            let Some(sent) = first.as_mut().take_output() else { return Ok(()) };
+            let Some(sent) = first.as_mut().take_output() else {
+                return Ok(());
+            };
             if let Err((error, events)) = runner.take_result(sent) {
-                return self.beside(Box::pin(unwritten(runner, error, events, next)).as_mut()).await;
+                return self
+                    .beside(Box::pin(unwritten(runner, error, events, next)).as_mut())
+                    .await;
             }
             std::mem::swap(&mut first, &mut next);
             if matches!(*first, MaybeDone::Gone) {
@@ -249,7 +277,9 @@ impl<'a> Course<'a> {
                 }
             }
             if self.ended.is_none() {
-                if let Some(Poll::Ready(said)) = self.work.as_mut().map(|work| Pin::new(work).poll(context)) {
+                if let Some(Poll::Ready(said)) =
+                    self.work.as_mut().map(|work| Pin::new(work).poll(context))
+                {
                     self.ended = Some(Ending::Said(said));
                 } else if may_follow && self.setting.queue.is_full() {
                     return Poll::Ready(Step::Full);
@@ -282,7 +312,10 @@ impl<'a> Course<'a> {
         rest(&mut self.said);
         // Whoever has spoken while the store was slow was not silent.
         let silence = match self.setting.queue.is_empty() {
-            true => later(self.heard, runner.worker.max_silence(&runner.engine.settings)),
+            true => later(
+                self.heard,
+                runner.worker.max_silence(&runner.engine.settings),
+            ),
             false => None,
         };
         let limit = self.limit(silence);
@@ -307,13 +340,16 @@ impl<'a> Course<'a> {
         match news {
             News::Elsewhere => self.beside(Box::pin(runner.refresh()).as_mut()).await?,
             News::Wish(Wish::Message(incoming)) => {
-                self.beside(Box::pin(runner.take_message(*incoming)).as_mut()).await?;
+                self.beside(Box::pin(runner.take_message(*incoming)).as_mut())
+                    .await?;
             }
             // Those who had it were told that it could not be done in time.
             News::Wish(Wish::Cancel { until, answer, .. }) if until <= Instant::now() => {
                 let _ = answer.send(Err(Error::Lost));
             }
-            News::Wish(Wish::Cancel { metadata, answer, .. }) => {
+            News::Wish(Wish::Cancel {
+                metadata, answer, ..
+            }) => {
                 if self.stopping.is_none() {
                     runner.plan([Event::CancelRequested { metadata }]);
                     self.stop(runner);
@@ -332,9 +368,19 @@ impl<'a> Course<'a> {
     /// Tells the agent to stop; one that does not listen has ended.
     fn stop(&mut self, runner: &Runner) {
         let listens = self.setting.listens.load(Ordering::Acquire);
-        let grace = if listens { runner.engine.settings.cancel_grace } else { Duration::ZERO };
-        self.setting.cancel.get_or_init(CancellationToken::new).cancel();
-        self.stopping = Some(Stopping { until: later(Instant::now(), Some(grace)), answers: Vec::new() });
+        let grace = if listens {
+            runner.engine.settings.cancel_grace
+        } else {
+            Duration::ZERO
+        };
+        self.setting
+            .cancel
+            .get_or_init(CancellationToken::new)
+            .cancel();
+        self.stopping = Some(Stopping {
+            until: later(Instant::now(), Some(grace)),
+            answers: Vec::new(),
+        });
         if !listens {
             self.ended = Some(Ending::Canceled);
         }
@@ -346,7 +392,12 @@ impl<'a> Course<'a> {
         let last = runner.log.waiting().is_none();
         let committed = runner.commit(None, last).await;
         let failed = committed.is_err();
-        for answer in self.stopping.take().into_iter().flat_map(|stopping| stopping.answers) {
+        for answer in self
+            .stopping
+            .take()
+            .into_iter()
+            .flat_map(|stopping| stopping.answers)
+        {
             let outcome = if failed { Err(Error::Lost) } else { Ok(()) };
             let _ = runner.answer_cancel(answer, outcome);
         }
@@ -364,7 +415,9 @@ impl<'a> Course<'a> {
         let (weight, fault) = self.scribe.take_down(runner, &mut self.said, true);
         // After a cancel was recorded the task ends as canceled, whatever the agent makes of its grace.
         let ending = match (self.ended.take(), fault) {
-            (Some(Ending::Said(_) | Ending::Fault(_)), _) if self.stopping.is_some() => Ending::Canceled,
+            (Some(Ending::Said(_) | Ending::Fault(_)), _) if self.stopping.is_some() => {
+                Ending::Canceled
+            }
             (Some(Ending::Said(_)), Some(fault)) => Ending::Fault(fault),
             (ending, _) => ending.unwrap_or(Ending::Elsewhere),
         };
@@ -377,8 +430,12 @@ impl<'a> Course<'a> {
     /// Ready when the turn has taken or been silent too long, or has not stopped in time.
     fn limit(&self, silence: Option<Instant>) -> impl Future<Output = Ending> + use<> {
         let until = self.stopping.as_ref().and_then(|stopping| stopping.until);
-        let limits = [until, self.setting.deadline, silence].into_iter().enumerate();
-        let first = limits.filter_map(|(which, time)| Some((time?, which))).min();
+        let limits = [until, self.setting.deadline, silence]
+            .into_iter()
+            .enumerate();
+        let first = limits
+            .filter_map(|(which, time)| Some((time?, which)))
+            .min();
         limit(first)
     }
 }
@@ -392,14 +449,20 @@ impl Drop for Course<'_> {
 
 /// No timer where there is no limit, and one where there are three.
 async fn limit(first: Option<(Instant, usize)>) -> Ending {
-    let Some((time, which)) = first else { return std::future::pending().await };
+    let Some((time, which)) = first else {
+        return std::future::pending().await;
+    };
     sleep_until(time).await;
     match which {
         0 => Ending::Canceled,
-        1 => Ending::Said(Err(Failure::new("deadline", "the turn took longer than max_turn_time"))),
-        _ => {
-            Ending::Said(Err(Failure::new("inactivity", "the agent was silent for longer than max_silence")))
-        }
+        1 => Ending::Said(Err(Failure::new(
+            "deadline",
+            "the turn took longer than max_turn_time",
+        ))),
+        _ => Ending::Said(Err(Failure::new(
+            "inactivity",
+            "the agent was silent for longer than max_silence",
+        ))),
     }
 }
 
@@ -433,7 +496,9 @@ async fn unwritten<F: Future<Output = Sent>>(
 /// at once is never seen at work.
 fn is_news(runner: &Runner, said: &[Event]) -> bool {
     runner.log.task.status.state == TaskState::Submitted
-        && !said.iter().any(|event| matches!(event, Event::Status { .. }))
+        && !said
+            .iter()
+            .any(|event| matches!(event, Event::Status { .. }))
 }
 
 /// How the agent says that the turn ended; one that was let go says nothing.

@@ -32,7 +32,10 @@ impl Scribe {
 
     /// The agent is at work, and does not say so itself.
     pub(super) fn working(&self) -> Event {
-        Event::Status { status: TaskStatus::new(TaskState::Working), metadata: self.stamp.clone() }
+        Event::Status {
+            status: TaskStatus::new(TaskState::Working),
+            metadata: self.stamp.clone(),
+        }
     }
 
     /// Leaves what goes into the log, up to the first thing that cannot, and says how heavy that is and what is wrong with
@@ -44,18 +47,27 @@ impl Scribe {
         has_ended: bool,
     ) -> (usize, Option<Fault>) {
         let mut state = runner.log.task.status.state;
-        let all = runner.engine.settings.max_task_bytes.saturating_sub(runner.weight);
+        let all = runner
+            .engine
+            .settings
+            .max_task_bytes
+            .saturating_sub(runner.weight);
         let mut room = all;
         let mut wrong = None;
         let (stray, mut at) = (stray(&runner.log.task, said), 0..);
-        let last = said.iter().rposition(|event| !is_metadata(event)).filter(|_| has_ended);
+        let last = said
+            .iter()
+            .rposition(|event| !is_metadata(event))
+            .filter(|_| has_ended);
         let all_metadata = has_ended && last.is_none();
         said.retain_mut(|event| {
             let at = at.next();
             let waits = all_metadata || last.is_some_and(|last| at > Some(last));
             if wrong.is_none() {
                 let fault = fault(runner, event).or_else(|| (at == stray).then(|| unknown(event)));
-                wrong = fault.map(Fault::Broken).or_else(|| too_heavy(event, &mut room));
+                wrong = fault
+                    .map(Fault::Broken)
+                    .or_else(|| too_heavy(event, &mut room));
             }
             wrong.is_none() && self.make_ready(runner, event, &mut state, waits)
         });
@@ -63,7 +75,13 @@ impl Scribe {
     }
 
     /// Fills in what the agent left to us; `false` for what only waits for the next status.
-    fn make_ready(&mut self, runner: &Runner, event: &mut Event, state: &mut TaskState, waits: bool) -> bool {
+    fn make_ready(
+        &mut self,
+        runner: &Runner,
+        event: &mut Event,
+        state: &mut TaskState,
+        waits: bool,
+    ) -> bool {
         if let Event::Status { status, metadata } = event {
             self.hold(metadata.take());
             self.hold(self.stamp.clone());
@@ -81,7 +99,11 @@ impl Scribe {
     }
 
     /// What the end of a turn becomes in the log.
-    pub(super) fn ending(&mut self, runner: &Runner, ending: Ending) -> impl Iterator<Item = Event> + use<> {
+    pub(super) fn ending(
+        &mut self,
+        runner: &Runner,
+        ending: Ending,
+    ) -> impl Iterator<Item = Event> + use<> {
         let (status, ends) = match ending {
             Ending::Elsewhere => (None, runner.log.turn_runs()),
             ending => (self.last_status(runner, ending), true),
@@ -102,10 +124,15 @@ impl Scribe {
             Some(fault) => broken(runner, fault),
             None => said,
         };
-        let Event::Status { status, metadata } = said else { return None };
+        let Event::Status { status, metadata } = said else {
+            return None;
+        };
         self.hold(metadata);
         self.hold(self.stamp.clone());
-        let mut said = Event::Status { status, metadata: self.held.take() };
+        let mut said = Event::Status {
+            status,
+            metadata: self.held.take(),
+        };
         fill_ids(runner, &mut said);
         Some(said)
     }
@@ -140,11 +167,17 @@ fn too_heavy(event: &Event, room: &mut usize) -> Option<Fault> {
 fn stray(task: &Task, said: &[Event]) -> Option<usize> {
     let mut before = None;
     said.iter().enumerate().position(|(at, event)| {
-        let Event::Artifact { append, .. } = event else { return false };
+        let Event::Artifact { append, .. } = event else {
+            return false;
+        };
         let id = named(event);
         let is_known = |id: &ArtifactId| {
             before == Some(id)
-                || task.artifacts.iter().rev().any(|known| known.artifact_id == *id)
+                || task
+                    .artifacts
+                    .iter()
+                    .rev()
+                    .any(|known| known.artifact_id == *id)
                 || said[..at].iter().any(|event| named(event) == Some(id))
         };
         let is_stray = *append && !id.is_some_and(is_known);
@@ -171,9 +204,14 @@ fn fault(runner: &Runner, event: &Event) -> Option<String> {
         Event::Artifact { artifact, .. } if artifact.parts.is_empty() => {
             Some(Broken::EmptyArtifact(artifact.artifact_id.clone()).to_string())
         }
-        Event::Status { status: TaskStatus { message: Some(message), .. }, .. } => {
-            message_fault(runner, message)
-        }
+        Event::Status {
+            status:
+                TaskStatus {
+                    message: Some(message),
+                    ..
+                },
+            ..
+        } => message_fault(runner, message),
         _ => None,
     }
 }
@@ -182,10 +220,17 @@ fn message_fault(runner: &Runner, message: &Message) -> Option<String> {
     if let Some(id) = message.task_id.as_ref().filter(|id| **id != runner.id) {
         return Some(Broken::OtherTask(id.clone()).to_string());
     }
-    if let Some(id) = message.context_id.as_ref().filter(|id| **id != runner.log.task.context_id) {
+    if let Some(id) = message
+        .context_id
+        .as_ref()
+        .filter(|id| **id != runner.log.task.context_id)
+    {
         return Some(format!("a message of another conversation: {id}"));
     }
-    message.parts.is_empty().then(|| "a message without parts".to_owned())
+    message
+        .parts
+        .is_empty()
+        .then(|| "a message without parts".to_owned())
 }
 
 /// Callers read the kind; the cause is for our log.
@@ -193,26 +238,41 @@ fn failed(runner: &Runner, failure: &Failure, metadata: Option<Object>) -> Event
     let cause = failure.cause() as &dyn std::error::Error;
     let agent = &runner.scope.agent;
     tracing::warn!(task = %runner.id, %agent, kind = failure.kind(), cause, "agent failed");
-    let status = TaskStatus::new(TaskState::Failed).with_message(Message::agent(failure.to_string()));
+    let status =
+        TaskStatus::new(TaskState::Failed).with_message(Message::agent(failure.to_string()));
     Event::Status { status, metadata }
 }
 
 fn broken(runner: &Runner, fault: String) -> Event {
-    failed(runner, &Failure::new(reason::INVALID, fault), Some(reason::metadata(reason::INVALID)))
+    failed(
+        runner,
+        &Failure::new(reason::INVALID, fault),
+        Some(reason::metadata(reason::INVALID)),
+    )
 }
 
 fn too_large(runner: &Runner) -> Event {
     let cause = "the task has grown beyond max_task_bytes";
-    failed(runner, &Failure::new(reason::TOO_LARGE, cause), Some(reason::metadata(reason::TOO_LARGE)))
+    failed(
+        runner,
+        &Failure::new(reason::TOO_LARGE, cause),
+        Some(reason::metadata(reason::TOO_LARGE)),
+    )
 }
 
 fn outcome_status(outcome: Outcome) -> Event {
     match outcome {
         Outcome::Completed => status(TaskState::Completed),
         Outcome::CompletedWith(message) => said(TaskState::Completed, message),
-        Outcome::InputRequired(Question { mut message, request }) => {
+        Outcome::InputRequired(Question {
+            mut message,
+            request,
+        }) => {
             if let Some(request) = request {
-                message.metadata.get_or_insert_default().insert(INPUT_REQUEST, request);
+                message
+                    .metadata
+                    .get_or_insert_default()
+                    .insert(INPUT_REQUEST, request);
                 message.extensions.push(INPUT_REQUEST.to_owned());
             }
             said(TaskState::InputRequired, message)
@@ -224,14 +284,20 @@ fn outcome_status(outcome: Outcome) -> Event {
 }
 
 fn said(state: TaskState, message: Message) -> Event {
-    Event::Status { status: TaskStatus::new(state).with_message(message), metadata: None }
+    Event::Status {
+        status: TaskStatus::new(state).with_message(message),
+        metadata: None,
+    }
 }
 
 /// What a task that was cut off ends with.
 pub(in crate::engine) fn interrupted(runner: &Runner, why: &'static str) -> Vec<Event> {
     let message = Message::agent(format!("Agent execution failed ({why})"));
     let status = TaskStatus::new(TaskState::Failed).with_message(message);
-    let mut failed = Event::Status { status, metadata: Some(reason::metadata(why)) };
+    let mut failed = Event::Status {
+        status,
+        metadata: Some(reason::metadata(why)),
+    };
     fill_ids(runner, &mut failed);
     let turn_ended = runner.log.turn_runs().then_some(Event::TurnEnded);
     [failed].into_iter().chain(turn_ended).collect()

@@ -47,7 +47,9 @@ pub(super) struct Received {
 
 impl Received {
     pub(super) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
     }
 }
 
@@ -70,7 +72,11 @@ type Replies = HashMap<String, (VecDeque<Reply>, Option<Reply>)>;
 
 impl Webhooks {
     pub(super) fn next(&self, host: &str, replies: &[Reply]) {
-        self.replies().entry(host.to_owned()).or_default().0.extend(replies);
+        self.replies()
+            .entry(host.to_owned())
+            .or_default()
+            .0
+            .extend(replies);
     }
 
     /// From now on always this, or well.
@@ -105,17 +111,27 @@ impl Webhooks {
         let waited = timeout(Duration::from_secs(3 * 24 * 60 * 60), async {
             loop {
                 let news = self.0.news.notified();
-                let all: Vec<_> = self.all().into_iter().filter(|one| one.host == host).collect();
+                let all: Vec<_> = self
+                    .all()
+                    .into_iter()
+                    .filter(|one| one.host == host)
+                    .collect();
                 if all.len() >= number {
                     return all;
                 }
                 news.await;
             }
         });
-        waited.await.unwrap_or_else(|_| panic!("{host} got {:?}", self.all()))
+        waited
+            .await
+            .unwrap_or_else(|_| panic!("{host} got {:?}", self.all()))
     }
 
-    async fn answer(self, host: String, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+    async fn answer(
+        self,
+        host: String,
+        request: Request<Incoming>,
+    ) -> io::Result<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let reply = self.reply(&host);
@@ -131,7 +147,9 @@ impl Webhooks {
         self.0.news.notify_waiters();
         let response = Response::builder();
         let response = match reply {
-            Reply::Status(status) => response.status(status).header("location", "http://inside.example/"),
+            Reply::Status(status) => response
+                .status(status)
+                .header("location", "http://inside.example/"),
             Reply::RetryAfter(status, when) => response.status(status).header("retry-after", when),
             Reply::Refuse => return Err(io::ErrorKind::ConnectionReset.into()),
             Reply::Hang => std::future::pending().await,
@@ -149,25 +167,33 @@ impl Net for Webhooks {
         }
         // An address stands for a host, so that who is dialled is known.
         let mut hosts = self.0.hosts.lock().unwrap();
-        let at = hosts.iter().position(|host| host == name).unwrap_or_else(|| {
-            hosts.push(name.to_owned());
-            hosts.len() - 1
-        });
-        Ok(vec![Ipv4Addr::new(93, 184, 215, u8::try_from(at).unwrap()).into()])
+        let at = hosts
+            .iter()
+            .position(|host| host == name)
+            .unwrap_or_else(|| {
+                hosts.push(name.to_owned());
+                hosts.len() - 1
+            });
+        Ok(vec![
+            Ipv4Addr::new(93, 184, 215, u8::try_from(at).unwrap()).into(),
+        ])
     }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<DuplexStream> {
-        let IpAddr::V4(v4) = address.ip() else { panic!("{address}") };
+        let IpAddr::V4(v4) = address.ip() else {
+            panic!("{address}")
+        };
         let host = self.0.hosts.lock().unwrap()[usize::from(v4.octets()[3])].clone();
-        if matches!(self.replies().get(&host), Some((next, Some(Reply::Refuse))) if next.is_empty()) {
+        if matches!(self.replies().get(&host), Some((next, Some(Reply::Refuse))) if next.is_empty())
+        {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = duplex(1 << 16);
         let webhooks = self.clone();
         self.0.tasks.spawn(async move {
             let service = service_fn(move |request| webhooks.clone().answer(host.clone(), request));
-            let served =
-                hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(far), service);
+            let served = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(far), service);
             let _ = served.await;
         });
         Ok(near)
@@ -183,12 +209,18 @@ pub(super) struct Process {
 }
 
 pub(super) fn open() -> Reach {
-    Reach { plain_http: true, ..Reach::default() }
+    Reach {
+        plain_http: true,
+        ..Reach::default()
+    }
 }
 
 impl Process {
     pub(super) fn start(store: &Arc<dyn Store>, webhooks: &Webhooks, agent: &Obeys) -> Self {
-        let settings = PushSettings { reach: open(), ..PushSettings::default() };
+        let settings = PushSettings {
+            reach: open(),
+            ..PushSettings::default()
+        };
         Self::start_with(store, webhooks, agent, settings)
     }
 
@@ -199,13 +231,33 @@ impl Process {
         settings: PushSettings,
     ) -> Self {
         let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
-        let engine = engine_with(store.clone(), agent.clone(), Settings::default(), Hands::at(1_000));
-        let door = Guarded::new(settings.reach.clone(), settings.max_deliveries_per_host, webhooks.clone());
-        let pushes = Pushes::through(door, engine.clone(), settings, None, (tracker.clone(), stop.clone()));
+        let engine = engine_with(
+            store.clone(),
+            agent.clone(),
+            Settings::default(),
+            Hands::at(1_000),
+        );
+        let door = Guarded::new(
+            settings.reach.clone(),
+            settings.max_deliveries_per_host,
+            webhooks.clone(),
+        );
+        let pushes = Pushes::through(
+            door,
+            engine.clone(),
+            settings,
+            None,
+            (tracker.clone(), stop.clone()),
+        );
         let delivering = pushes.clone();
         let delivering = async move { match delivering.keep_delivering().await {} };
         tracker.spawn(stop.clone().run_until_cancelled_owned(delivering));
-        Self { engine, pushes, stop, tracker }
+        Self {
+            engine,
+            pushes,
+            stop,
+            tracker,
+        }
     }
 
     /// Ends at once, in the middle of whatever it does.
@@ -220,7 +272,13 @@ impl Process {
         self.send_with(None, text, url, version).await
     }
 
-    pub(super) async fn send_with(&self, key: Option<Key>, text: &str, url: &str, version: Version) -> Head {
+    pub(super) async fn send_with(
+        &self,
+        key: Option<Key>,
+        text: &str,
+        url: &str,
+        version: Version,
+    ) -> Head {
         let config = Some(Box::new(registered(url, version)));
         let opening = Opening {
             message: Message::user(text).into(),
@@ -236,7 +294,13 @@ impl Process {
     }
 
     pub(super) async fn standing(&self, head: &Head) -> Standing {
-        self.engine.push(head, &"hook".into()).await.unwrap().unwrap().delivery.standing
+        self.engine
+            .push(head, &"hook".into())
+            .await
+            .unwrap()
+            .unwrap()
+            .delivery
+            .standing
     }
 
     /// Waits until no webhook has a worker.
@@ -252,7 +316,10 @@ pub(super) fn registered(url: &str, version: Version) -> Registered {
     let config = PushConfig {
         id: Some("hook".into()),
         token: Some("t-1".into()),
-        authentication: Some(AuthenticationInfo { scheme: "Bearer".to_owned(), credentials }),
+        authentication: Some(AuthenticationInfo {
+            scheme: "Bearer".to_owned(),
+            credentials,
+        }),
         ..PushConfig::new(url)
     };
     Registered { config, version }
@@ -265,7 +332,10 @@ pub(super) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     pub(super) fn subscriber(&self) -> impl tracing::Subscriber + use<> {
         let log = self.clone();
-        tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish()
+        tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || log.clone())
+            .finish()
     }
 
     pub(super) fn text(&self) -> String {

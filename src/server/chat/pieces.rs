@@ -26,7 +26,15 @@ pub(super) struct Pieces {
 
 impl Pieces {
     pub(super) fn new(answering: Answering, wants_usage: bool) -> Self {
-        Self { answering, wants_usage, usage: None, begun: false, result: None, over: false, closed: false }
+        Self {
+            answering,
+            wants_usage,
+            usage: None,
+            begun: false,
+            result: None,
+            over: false,
+            closed: false,
+        }
     }
 
     fn told(&mut self, out: &mut Vec<u8>, told: &StreamResponse, closes: bool) {
@@ -47,7 +55,11 @@ impl Pieces {
                 self.status(out, &event.status, closes);
             }
             StreamResponse::ArtifactUpdate(event) => {
-                self.result(out, event.artifact.artifact_id.as_str(), &artifact_text(&event.artifact));
+                self.result(
+                    out,
+                    event.artifact.artifact_id.as_str(),
+                    &artifact_text(&event.artifact),
+                );
             }
         }
     }
@@ -77,12 +89,21 @@ impl Pieces {
         }
         self.over = true;
         if let Some((_, code)) = failed(status.state) {
-            let task = Task { status: status.clone(), ..Task::default() };
-            event_of(out, |out| write_failure(out, &reason(&task), ("server_error", None, code)));
+            let task = Task {
+                status: status.clone(),
+                ..Task::default()
+            };
+            event_of(out, |out| {
+                write_failure(out, &reason(&task), ("server_error", None, code))
+            });
             self.closed = true;
             return;
         }
-        let said = status.message.as_ref().map(|message| parts_text(&message.parts)).unwrap_or_default();
+        let said = status
+            .message
+            .as_ref()
+            .map(|message| parts_text(&message.parts))
+            .unwrap_or_default();
         if !said.is_empty() {
             let apart = if self.begun { "\n\n" } else { "" };
             self.piece(out, &format!("{apart}{said}"));

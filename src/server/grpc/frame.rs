@@ -58,7 +58,9 @@ pub(super) fn write<T>(out: &mut Vec<u8>, message: impl FnOnce(&mut Vec<u8>) -> 
 /// An answer of one message, which is in its frame.
 pub(super) fn one(framed: Vec<u8>) -> Reply {
     let whole = Full::new(Bytes::from(framed)).map_err(|never| match never {});
-    reply(Box::new(whole.with_trailers(ready(Some(Ok(trailers(&Status::ok(""))))))))
+    reply(Box::new(
+        whole.with_trailers(ready(Some(Ok(trailers(&Status::ok("")))))),
+    ))
 }
 
 /// An answer whose frames end with a status.
@@ -87,12 +89,16 @@ pub(super) fn trailers(status: &Status) -> HeaderMap {
 pub(super) fn no_compression() -> Status {
     let mut status = Status::unimplemented("this server takes no compressed messages");
     let identity = "identity".parse().expect("it is ASCII");
-    status.metadata_mut().insert("grpc-accept-encoding", identity);
+    status
+        .metadata_mut()
+        .insert("grpc-accept-encoding", identity);
     status
 }
 
 fn typed(mut reply: Reply) -> Reply {
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    reply
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     reply
 }
 
@@ -107,10 +113,18 @@ mod tests {
         assert_eq!(unframed(framed.clone().into()), Ok(Bytes::from("hello")));
         assert_eq!(unframed(Bytes::from_static(&[0; 5])), Ok(Bytes::new()));
         let compressed = [&[1], &framed[1..]].concat();
-        for wrong in
-            [&framed[..4], &framed[..9], &framed.repeat(2), &compressed, &[0, 255, 255, 255, 255], b""]
-        {
-            assert!(unframed(Bytes::copy_from_slice(wrong)).is_err(), "{wrong:?}");
+        for wrong in [
+            &framed[..4],
+            &framed[..9],
+            &framed.repeat(2),
+            &compressed,
+            &[0, 255, 255, 255, 255],
+            b"",
+        ] {
+            assert!(
+                unframed(Bytes::copy_from_slice(wrong)).is_err(),
+                "{wrong:?}"
+            );
         }
     }
 }

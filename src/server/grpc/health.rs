@@ -61,7 +61,10 @@ impl Health {
 
     fn message(self) -> Vec<u8> {
         let mut out = Vec::new();
-        let message = HealthCheckResponse { status: self.into() }.encode_to_vec();
+        let message = HealthCheckResponse {
+            status: self.into(),
+        }
+        .encode_to_vec();
         frame::write(&mut out, |out| out.extend_from_slice(&message));
         out
     }
@@ -79,14 +82,16 @@ pub(super) fn rpc(path: &str) -> Option<Rpc> {
 pub(super) async fn answer(routes: &Routes, rpc: Rpc, body: Incoming) -> Result<Reply> {
     let message = frame::read(body, routes).await?;
     let request = HealthCheckRequest::decode(message).map_err(|fault| {
-        Error::new(ErrorKind::Parse).with_message("Invalid protobuf message").with_source(fault)
+        Error::new(ErrorKind::Parse)
+            .with_message("Invalid protobuf message")
+            .with_source(fault)
     })?;
     let health = Health::now(&request.service, routes).await;
     match (rpc, health) {
         // A watcher waits for a service to appear; whoever checks wants to know.
-        (Rpc::Check, Health::ServiceUnknown) => {
-            Ok(frame::refusal(&tonic::Status::not_found("there is no such service")))
-        }
+        (Rpc::Check, Health::ServiceUnknown) => Ok(frame::refusal(&tonic::Status::not_found(
+            "there is no such service",
+        ))),
         (Rpc::Check, _) => Ok(frame::one(health.message())),
         (Rpc::Watch, _) => Ok(frame::reply(Box::new(Watch {
             next: Next::Tell(health),

@@ -74,12 +74,18 @@ impl Body for Messages {
             return Poll::Ready(None);
         }
         let version = this.version;
-        let told = this.stream.poll(context, |out, stream, item| write(out, stream, item, version));
+        let told = this.stream.poll(context, |out, stream, item| {
+            write(out, stream, item, version)
+        });
         let frame = if let Poll::Ready(told) = told {
             this.told(told)
         } else if this.drain.as_mut().poll(context).is_ready() {
             this.end(&to_status(&stopping(), this.version))
-        } else if this.deadline.as_mut().is_some_and(|at| at.as_mut().poll(context).is_ready()) {
+        } else if this
+            .deadline
+            .as_mut()
+            .is_some_and(|at| at.as_mut().poll(context).is_ready())
+        {
             this.end(&to_status(&too_late(), this.version))
         } else {
             return Poll::Pending;
@@ -100,12 +106,16 @@ pub(super) fn stopping() -> Error {
 fn write(out: &mut Vec<u8>, stream: &Stream, item: &Item, version: Version) {
     match item {
         // Where nothing follows, the event itself says so.
-        Item::Whole(event, _) => frame::write(out, |out| write_grpc_event(out, event, false, version)),
+        Item::Whole(event, _) => {
+            frame::write(out, |out| write_grpc_event(out, event, false, version))
+        }
         Item::Update { entry, closes } => {
             let form = FORMS + 2 * (version as u8) + u8::from(*closes);
             frame::write(out, |out| {
                 entry.form(form, out, |entry, out| {
-                    event(entry, stream.ids(), |event| write_grpc_event(out, event, *closes, version));
+                    event(entry, stream.ids(), |event| {
+                        write_grpc_event(out, event, *closes, version)
+                    });
                 });
             });
         }

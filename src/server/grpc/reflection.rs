@@ -21,8 +21,13 @@ const MAX_REQUEST: usize = 16 << 10;
 /// The same files for everybody, so they are read once.
 static SERVICES: LazyLock<Result<[(&str, Service); 2], Error>> = LazyLock::new(|| {
     let v1 = builder().build_v1()?.max_decoding_message_size(MAX_REQUEST);
-    let v1alpha = builder().build_v1alpha()?.max_decoding_message_size(MAX_REQUEST);
-    Ok([("/grpc.reflection.v1.", service_of(v1)), ("/grpc.reflection.v1alpha.", service_of(v1alpha))])
+    let v1alpha = builder()
+        .build_v1alpha()?
+        .max_decoding_message_size(MAX_REQUEST);
+    Ok([
+        ("/grpc.reflection.v1.", service_of(v1)),
+        ("/grpc.reflection.v1alpha.", service_of(v1alpha)),
+    ])
 });
 
 fn builder() -> Builder<'static> {
@@ -34,12 +39,19 @@ fn builder() -> Builder<'static> {
 /// The service behind a path; tools of today look for the first, older ones for the second.
 pub(super) fn service(path: &str) -> Option<&'static Service> {
     let services = SERVICES.as_ref().ok()?;
-    services.iter().find(|(prefix, _)| path.starts_with(prefix)).map(|(_, service)| service)
+    services
+        .iter()
+        .find(|(prefix, _)| path.starts_with(prefix))
+        .map(|(_, service)| service)
 }
 
 fn service_of<S>(service: S) -> Service
 where
-    S: TowerService<Request<Incoming>, Response = http::Response<tonic::body::Body>, Error = Infallible>,
+    S: TowerService<
+            Request<Incoming>,
+            Response = http::Response<tonic::body::Body>,
+            Error = Infallible,
+        >,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {

@@ -12,7 +12,11 @@ pub(in crate::store) struct Corrupt(pub(in crate::store) &'static str);
 
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stored bytes are damaged, or from a newer program: {}", self.0)
+        write!(
+            f,
+            "stored bytes are damaged, or from a newer program: {}",
+            self.0
+        )
     }
 }
 
@@ -48,7 +52,12 @@ impl Writer {
         let mut bytes = Vec::with_capacity(before.len() + about.max(USUAL));
         bytes.extend_from_slice(before);
         bytes.push(format);
-        Self { bytes, short: format == SHORT, own: None, artifact: None }
+        Self {
+            bytes,
+            short: format == SHORT,
+            own: None,
+            artifact: None,
+        }
     }
 
     /// The ids that messages behind this are likely to name.
@@ -170,9 +179,12 @@ impl<'a> Reader<'a> {
     /// Takes off the byte that says which format follows, which must be `format`.
     pub(super) fn new(bytes: &'a [u8], format: u8) -> Read<Self> {
         match bytes.split_first() {
-            Some((&first, rest)) if first == format => {
-                Ok(Self { bytes: rest, short: format == SHORT, own: None, artifact: None })
-            }
+            Some((&first, rest)) if first == format => Ok(Self {
+                bytes: rest,
+                short: format == SHORT,
+                own: None,
+                artifact: None,
+            }),
             Some(_) => Err(Corrupt("an unknown format")),
             None => Err(Corrupt("nothing there")),
         }
@@ -203,16 +215,28 @@ impl<'a> Reader<'a> {
         }
         match usize::try_from(self.number()?).unwrap_or(usize::MAX) {
             0 => Ok(None),
-            1 => self.own.as_ref().map(own).map(Some).ok_or(Corrupt("an id that stands for none")),
+            1 => self
+                .own
+                .as_ref()
+                .map(own)
+                .map(Some)
+                .ok_or(Corrupt("an id that stands for none")),
             length => Ok(Some(self.take(length - 2)?.into())),
         }
     }
 
     /// The reverse of [`Writer::artifact`].
     pub(super) fn artifact(&mut self) -> Read<ArtifactId> {
-        let text = if self.short { self.maybe_text()? } else { Some(self.text()?) };
+        let text = if self.short {
+            self.maybe_text()?
+        } else {
+            Some(self.text()?)
+        };
         let Some(text) = text else {
-            return self.artifact.clone().ok_or(Corrupt("an artifact without an id"));
+            return self
+                .artifact
+                .clone()
+                .ok_or(Corrupt("an artifact without an id"));
         };
         match &self.artifact {
             Some(last) if last.as_str() == text => Ok(last.clone()),
@@ -222,7 +246,11 @@ impl<'a> Reader<'a> {
 
     /// What was read, if that was all there is.
     pub(super) fn end<T>(self, value: T) -> Read<T> {
-        if self.bytes.is_empty() { Ok(value) } else { Err(Corrupt("bytes behind the end")) }
+        if self.bytes.is_empty() {
+            Ok(value)
+        } else {
+            Err(Corrupt("bytes behind the end"))
+        }
     }
 
     pub(super) fn byte(&mut self) -> Read<u8> {
@@ -250,7 +278,11 @@ impl<'a> Reader<'a> {
     /// How many things follow; each takes a byte at least, so that no lie makes us reserve memory.
     pub(super) fn count(&mut self) -> Read<usize> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        if count <= self.bytes.len() { Ok(count) } else { Err(Corrupt("cut off")) }
+        if count <= self.bytes.len() {
+            Ok(count)
+        } else {
+            Err(Corrupt("cut off"))
+        }
     }
 
     pub(super) fn time(&mut self) -> Read<Timestamp> {
@@ -274,11 +306,18 @@ impl<'a> Reader<'a> {
 
     pub(super) fn maybe_text(&mut self) -> Read<Option<&'a str>> {
         let length = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        length.checked_sub(1).map(|length| self.take(length)).transpose()
+        length
+            .checked_sub(1)
+            .map(|length| self.take(length))
+            .transpose()
     }
 
     pub(super) fn maybe<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
-        if self.flag()? { read(self).map(Some) } else { Ok(None) }
+        if self.flag()? {
+            read(self).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     pub(super) fn list<T>(&mut self, read: impl Fn(&mut Self) -> Read<T>) -> Read<Vec<T>> {
@@ -292,7 +331,10 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, length: usize) -> Read<&'a str> {
-        let (text, rest) = self.bytes.split_at_checked(length).ok_or(Corrupt("cut off"))?;
+        let (text, rest) = self
+            .bytes
+            .split_at_checked(length)
+            .ok_or(Corrupt("cut off"))?;
         self.bytes = rest;
         std::str::from_utf8(text).map_err(|_| Corrupt("text that is not UTF-8"))
     }

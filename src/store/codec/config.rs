@@ -31,7 +31,9 @@ pub(in crate::store) fn write_config(registered: &Registered) -> Vec<u8> {
 pub(in crate::store) fn read_config(bytes: &[u8]) -> Read<Registered> {
     let mut from = Reader::new(bytes, FORMAT)?;
     let name = from.text()?;
-    let version = Version::ALL.into_iter().find(|version| version.as_str() == name);
+    let version = Version::ALL
+        .into_iter()
+        .find(|version| version.as_str() == name);
     let version = version.ok_or(Corrupt("an unknown version of the protocol"))?;
     let config = PushConfig {
         tenant: from.maybe_text()?.map(str::to_owned),
@@ -41,7 +43,10 @@ pub(in crate::store) fn read_config(bytes: &[u8]) -> Read<Registered> {
         token: from.maybe_text()?.map(Secret::from),
         authentication: from.maybe(|from| {
             let scheme = from.text()?.to_owned();
-            Ok(AuthenticationInfo { scheme, credentials: from.maybe_text()?.map(Secret::from) })
+            Ok(AuthenticationInfo {
+                scheme,
+                credentials: from.maybe_text()?.map(Secret::from),
+            })
         })?,
         other_schemes: from.list(|from| from.text().map(str::to_owned))?,
         headers: from.list(|from| Ok((from.text()?.to_owned(), from.text()?.into())))?,

@@ -68,8 +68,12 @@ pub(super) fn maybe_object(out: &mut Writer, object: Option<&Object>) {
 }
 
 pub(super) fn read_maybe_object(from: &mut Reader<'_>) -> Read<Option<Object>> {
-    let Some(text) = from.maybe_text()? else { return Ok(None) };
-    Object::try_from(json(text)?).map(Some).map_err(|_| Corrupt("JSON that is no object"))
+    let Some(text) = from.maybe_text()? else {
+        return Ok(None);
+    };
+    Object::try_from(json(text)?)
+        .map(Some)
+        .map_err(|_| Corrupt("JSON that is no object"))
 }
 
 fn write_part(out: &mut Writer, part: &Part) {

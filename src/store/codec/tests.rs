@@ -8,15 +8,18 @@ use serde_json::{Value, json};
 use super::folded::{FOLDED_FORMAT, read_task};
 use super::*;
 use crate::model::{
-    Artifact, AuthenticationInfo, Base64, Content, Json, Message, Object, Part, PushConfig, Role, Secret,
-    Task, Version,
+    Artifact, AuthenticationInfo, Base64, Content, Json, Message, Object, Part, PushConfig, Role,
+    Secret, Task, Version,
 };
 use crate::store::{Folded, Registered};
 
 #[test]
 fn every_golden_file_reads_as_it_says_and_is_written_the_same() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/log");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     assert!(files.len() >= 15, "only {} golden files", files.len());
     for path in files {
@@ -25,7 +28,12 @@ fn every_golden_file_reads_as_it_says_and_is_written_the_same() {
         assert_eq!(reads, golden["reads"], "{}", path.display());
         // A file of a format that is no longer written is read only.
         if bytes_of(&golden).first() == again.first() {
-            assert_eq!(hex(&again), golden["hex"].as_str().unwrap(), "{}", path.display());
+            assert_eq!(
+                hex(&again),
+                golden["hex"].as_str().unwrap(),
+                "{}",
+                path.display()
+            );
         }
     }
 }
@@ -36,7 +44,10 @@ fn golden_read(golden: &Value) -> (Value, Vec<u8>) {
         "events" => {
             let (time, events) = read_events(&bytes).unwrap();
             let told: Vec<_> = events.iter().map(event_json).collect();
-            (json!({ "time": time, "events": told }), write_events(time, &events))
+            (
+                json!({ "time": time, "events": told }),
+                write_events(time, &events),
+            )
         }
         "task" => {
             // Kept by the first version, without what waits: to us a cache that is empty.
@@ -64,25 +75,45 @@ fn golden_read(golden: &Value) -> (Value, Vec<u8>) {
 /// Events in the words of 1.0's JSON, for golden files that people can read.
 fn event_json(event: &Event) -> Value {
     match event {
-        Event::Created { id, context_id, metadata } => {
+        Event::Created {
+            id,
+            context_id,
+            metadata,
+        } => {
             json!({ "created": { "id": id, "contextId": context_id, "metadata": metadata } })
         }
         Event::Message(message) => json!({ "message": message }),
         Event::Traced(trace) => json!({ "traced": trace_json(trace) }),
         Event::TurnStarted => json!("turnStarted"),
         Event::Status { status, metadata } => json!({ "status": status, "metadata": metadata }),
-        Event::Artifact { artifact, append, last_chunk, metadata } => {
+        Event::Artifact {
+            artifact,
+            append,
+            last_chunk,
+            metadata,
+        } => {
             json!({ "artifact": artifact, "append": append, "lastChunk": last_chunk, "metadata": metadata })
         }
-        Event::CancelRequested { metadata } => json!({ "cancelRequested": { "metadata": metadata } }),
+        Event::CancelRequested { metadata } => {
+            json!({ "cancelRequested": { "metadata": metadata } })
+        }
         Event::Ignored { reason } => json!({ "ignored": reason }),
         Event::TurnEnded => json!("turnEnded"),
     }
 }
 
 fn folded_json(folded: &Folded) -> Value {
-    let Folded { task, waiting, traces, turns_ended, attempts } = folded;
-    let traces: Vec<_> = traces.iter().map(|(turn, trace)| json!([turn, trace_json(trace)])).collect();
+    let Folded {
+        task,
+        waiting,
+        traces,
+        turns_ended,
+        attempts,
+    } = folded;
+    let traces: Vec<_> = traces
+        .iter()
+        .map(|(turn, trace)| json!([turn, trace_json(trace)]))
+        .collect();
     json!({
         "task": **task, "waiting": messages_json(waiting), "traces": traces,
         "turnsEnded": turns_ended, "attempts": attempts,
@@ -103,7 +134,11 @@ fn bytes_of(golden: &Value) -> Vec<u8> {
 
 fn config_json(registered: &Registered) -> Value {
     let Registered { config, version } = registered;
-    let headers: Vec<_> = config.headers.iter().map(|(name, value)| json!([name, value])).collect();
+    let headers: Vec<_> = config
+        .headers
+        .iter()
+        .map(|(name, value)| json!([name, value]))
+        .collect();
     let other = &config.other_schemes;
     json!({ "version": version.as_str(), "config": config, "otherSchemes": other, "headers": headers })
 }
@@ -113,8 +148,13 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
-    digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+    let digits = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| std::str::from_utf8(pair).unwrap());
+    digits
+        .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+        .collect()
 }
 
 proptest! {
@@ -195,28 +235,51 @@ proptest! {
 
 #[test]
 fn a_lie_about_a_length_reserves_nothing() {
-    for lie in [&[FORMAT, 0, 0xff, 0xff, 0xff, 0xff, 0x7f][..], &[FORMAT, 0, 1, MESSAGE, 0xff, 0xff, 0x7f]] {
+    for lie in [
+        &[FORMAT, 0, 0xff, 0xff, 0xff, 0xff, 0x7f][..],
+        &[FORMAT, 0, 1, MESSAGE, 0xff, 0xff, 0x7f],
+    ] {
         assert_eq!(read_events(lie), Err(Corrupt("cut off")));
     }
     let endless = [&[FORMAT, 0][..], &[0xff; 20]].concat();
-    assert_eq!(read_events(&endless), Err(Corrupt("a number beyond 64 bits")));
+    assert_eq!(
+        read_events(&endless),
+        Err(Corrupt("a number beyond 64 bits"))
+    );
 }
 
 #[test]
 fn other_formats_and_trailing_bytes_are_refused() {
     assert_eq!(read_events(&[]), Err(Corrupt("nothing there")));
-    assert_eq!(read_events(&[SHORT + 1, 0, 0]), Err(Corrupt("an unknown format")));
-    assert_eq!(read_events(&[FORMAT, 0, 0, 0]), Err(Corrupt("bytes behind the end")));
+    assert_eq!(
+        read_events(&[SHORT + 1, 0, 0]),
+        Err(Corrupt("an unknown format"))
+    );
+    assert_eq!(
+        read_events(&[FORMAT, 0, 0, 0]),
+        Err(Corrupt("bytes behind the end"))
+    );
     let nameless = [SHORT, 0, 1, MESSAGE, 0, 1, 0, 1];
-    assert_eq!(read_events(&nameless), Err(Corrupt("an id that stands for none")));
+    assert_eq!(
+        read_events(&nameless),
+        Err(Corrupt("an id that stands for none"))
+    );
 }
 
 #[test]
 fn the_chunks_of_an_artifact_share_its_id() {
     let chunk = |id: &str| {
-        let artifact =
-            Artifact { artifact_id: id.into(), parts: vec![Part::text("x")], ..Artifact::default() };
-        Event::Artifact { artifact, append: true, last_chunk: false, metadata: None }
+        let artifact = Artifact {
+            artifact_id: id.into(),
+            parts: vec![Part::text("x")],
+            ..Artifact::default()
+        };
+        Event::Artifact {
+            artifact,
+            append: true,
+            last_chunk: false,
+            metadata: None,
+        }
     };
     let length = |ids: &[&str]| {
         let events: Vec<_> = ids.iter().copied().map(chunk).collect();
@@ -225,20 +288,38 @@ fn the_chunks_of_an_artifact_share_its_id() {
         bytes.len()
     };
     let (one, id) = (length(&["one"]), "one".len());
-    assert_eq!(length(&["one", "one"]) - one, length(&["one", "two"]) - one - id);
-    assert_eq!(length(&["one", "two", "one"]) - length(&["one", "two"]), length(&["one", "two"]) - one);
+    assert_eq!(
+        length(&["one", "one"]) - one,
+        length(&["one", "two"]) - one - id
+    );
+    assert_eq!(
+        length(&["one", "two", "one"]) - length(&["one", "two"]),
+        length(&["one", "two"]) - one
+    );
     let nameless = [SHORT, 0, 1, ARTIFACT, 0, 0];
-    assert_eq!(read_events(&nameless), Err(Corrupt("an artifact without an id")));
+    assert_eq!(
+        read_events(&nameless),
+        Err(Corrupt("an artifact without an id"))
+    );
 }
 
 fn times() -> impl Strategy<Value = Timestamp> {
-    (-62_135_596_800_000..=253_402_207_200_999_i64).prop_map(|millis| Timestamp::from_millis(millis).unwrap())
+    (-62_135_596_800_000..=253_402_207_200_999_i64)
+        .prop_map(|millis| Timestamp::from_millis(millis).unwrap())
 }
 
 fn objects() -> impl Strategy<Value = Option<Object>> {
-    let members =
-        vec((".{0,4}", prop_oneof![Just(json!(null)), any::<i64>().prop_map(|n| json!([n]))]), 0..3);
-    option::weighted(0.3, members.prop_map(|members| members.into_iter().collect()))
+    let members = vec(
+        (
+            ".{0,4}",
+            prop_oneof![Just(json!(null)), any::<i64>().prop_map(|n| json!([n]))],
+        ),
+        0..3,
+    );
+    option::weighted(
+        0.3,
+        members.prop_map(|members| members.into_iter().collect()),
+    )
 }
 
 fn parts() -> impl Strategy<Value = Part> {
@@ -249,7 +330,11 @@ fn parts() -> impl Strategy<Value = Part> {
         "[0-9]{1,30}\\.[0-9]e9"
             .prop_map(|n| Content::Data(Json::parse(&format!("{{\"n\":[-1{n}]}}")).unwrap())),
     ];
-    let more = (objects(), option::weighted(0.2, ".{0,5}"), option::weighted(0.2, ".{0,5}"));
+    let more = (
+        objects(),
+        option::weighted(0.2, ".{0,5}"),
+        option::weighted(0.2, ".{0,5}"),
+    );
     (content, more).prop_map(|(content, (metadata, filename, media_type))| {
         let mut part = Part::from(content);
         if let Some(metadata) = metadata {
@@ -267,21 +352,33 @@ fn parts() -> impl Strategy<Value = Part> {
 
 fn messages() -> impl Strategy<Value = Arc<Message>> {
     let role = prop::sample::select(&[Role::Unspecified, Role::User, Role::Agent][..]);
-    let ids = (".{0,9}", option::of(".{0,9}"), option::of(".{0,9}"), vec(".{0,9}", 0..3));
-    (role, ids, vec(parts(), 0..3), vec(".{0,9}", 0..3), objects()).prop_map(
-        |(role, (message_id, context_id, task_id, references), parts, extensions, metadata)| {
-            Arc::new(Message {
-                message_id: message_id.into(),
-                role,
-                parts,
-                context_id: context_id.map(Into::into),
-                task_id: task_id.map(Into::into),
-                reference_task_ids: references.into_iter().map(Into::into).collect(),
-                extensions,
-                metadata,
-            })
-        },
+    let ids = (
+        ".{0,9}",
+        option::of(".{0,9}"),
+        option::of(".{0,9}"),
+        vec(".{0,9}", 0..3),
+    );
+    (
+        role,
+        ids,
+        vec(parts(), 0..3),
+        vec(".{0,9}", 0..3),
+        objects(),
     )
+        .prop_map(
+            |(role, (message_id, context_id, task_id, references), parts, extensions, metadata)| {
+                Arc::new(Message {
+                    message_id: message_id.into(),
+                    role,
+                    parts,
+                    context_id: context_id.map(Into::into),
+                    task_id: task_id.map(Into::into),
+                    reference_task_ids: references.into_iter().map(Into::into).collect(),
+                    extensions,
+                    metadata,
+                })
+            },
+        )
 }
 
 fn artifacts() -> impl Strategy<Value = Artifact> {
@@ -300,10 +397,12 @@ fn artifacts() -> impl Strategy<Value = Artifact> {
 
 fn statuses() -> impl Strategy<Value = TaskStatus> {
     let state = (0..9_u8).prop_map(|number| state_of(number).unwrap());
-    (state, option::of(messages()), option::of(times())).prop_map(|(state, message, timestamp)| TaskStatus {
-        state,
-        message,
-        timestamp,
+    (state, option::of(messages()), option::of(times())).prop_map(|(state, message, timestamp)| {
+        TaskStatus {
+            state,
+            message,
+            timestamp,
+        }
     })
 }
 
@@ -333,42 +432,89 @@ fn events() -> impl Strategy<Value = Event> {
 }
 
 fn traces() -> impl Strategy<Value = Trace> {
-    (1..=u128::MAX, 1..=u64::MAX, any::<u8>(), option::of("[a-z]{1,9}=[!-+]{1,9}")).prop_map(
-        |(trace, span, flags, state)| {
-            Trace::read(&format!("00-{trace:032x}-{span:016x}-{flags:02x}"), state.as_deref()).unwrap()
-        },
+    (
+        1..=u128::MAX,
+        1..=u64::MAX,
+        any::<u8>(),
+        option::of("[a-z]{1,9}=[!-+]{1,9}"),
     )
+        .prop_map(|(trace, span, flags, state)| {
+            Trace::read(
+                &format!("00-{trace:032x}-{span:016x}-{flags:02x}"),
+                state.as_deref(),
+            )
+            .unwrap()
+        })
 }
 
 fn tasks() -> impl Strategy<Value = Task> {
-    (".{0,9}", ".{0,9}", statuses(), vec(artifacts(), 0..3), vec(messages(), 0..3), objects()).prop_map(
-        |(id, context_id, status, artifacts, history, metadata)| Task {
-            id: id.into(),
-            context_id: context_id.into(),
-            status,
-            artifacts,
-            history,
-            metadata,
-        },
+    (
+        ".{0,9}",
+        ".{0,9}",
+        statuses(),
+        vec(artifacts(), 0..3),
+        vec(messages(), 0..3),
+        objects(),
     )
+        .prop_map(
+            |(id, context_id, status, artifacts, history, metadata)| Task {
+                id: id.into(),
+                context_id: context_id.into(),
+                status,
+                artifacts,
+                history,
+                metadata,
+            },
+        )
 }
 
 fn configs() -> impl Strategy<Value = Registered> {
-    let names = (option::of(".{0,9}"), option::of(".{0,9}"), option::of(".{0,9}"), ".{0,9}");
-    let secrets = (option::of(".{0,9}"), option::of((".{0,9}", option::of(".{0,9}"))));
+    let names = (
+        option::of(".{0,9}"),
+        option::of(".{0,9}"),
+        option::of(".{0,9}"),
+        ".{0,9}",
+    );
+    let secrets = (
+        option::of(".{0,9}"),
+        option::of((".{0,9}", option::of(".{0,9}"))),
+    );
     let rest = (vec(".{0,9}", 0..3), vec((".{0,9}", ".{0,9}"), 0..3));
-    (prop::sample::select(&Version::ALL[..]), names, secrets, rest).prop_map(
-        |(version, (tenant, id, task_id, url), (token, authentication), (other_schemes, headers))| {
-            let authentication = authentication.map(|(scheme, credentials)| AuthenticationInfo {
-                scheme,
-                credentials: credentials.map(Secret::from),
-            });
-            let headers = headers.into_iter().map(|(name, value)| (name, value.into())).collect();
-            let (id, task_id) = (id.map(Into::into), task_id.map(Into::into));
-            let token = token.map(Secret::from);
-            let config =
-                PushConfig { tenant, id, task_id, url, token, authentication, other_schemes, headers };
-            Registered { config, version }
-        },
+    (
+        prop::sample::select(&Version::ALL[..]),
+        names,
+        secrets,
+        rest,
     )
+        .prop_map(
+            |(
+                version,
+                (tenant, id, task_id, url),
+                (token, authentication),
+                (other_schemes, headers),
+            )| {
+                let authentication =
+                    authentication.map(|(scheme, credentials)| AuthenticationInfo {
+                        scheme,
+                        credentials: credentials.map(Secret::from),
+                    });
+                let headers = headers
+                    .into_iter()
+                    .map(|(name, value)| (name, value.into()))
+                    .collect();
+                let (id, task_id) = (id.map(Into::into), task_id.map(Into::into));
+                let token = token.map(Secret::from);
+                let config = PushConfig {
+                    tenant,
+                    id,
+                    task_id,
+                    url,
+                    token,
+                    authentication,
+                    other_schemes,
+                    headers,
+                };
+                Registered { config, version }
+            },
+        )
 }

@@ -27,11 +27,24 @@ async fn tasks_grow_side_by_side<S: Store>(store: S) {
     }
     for head in writers.join_all().await {
         let entries = log(&*store, &head).await;
-        same(entries.len() as u64, 1 + 2 * BATCHES, "tasks that grow side by side lose nothing");
-        rule(entries.iter().zip(1..).all(|(entry, seq)| entry.seq == Seq(seq)), "every log is without a gap");
+        same(
+            entries.len() as u64,
+            1 + 2 * BATCHES,
+            "tasks that grow side by side lose nothing",
+        );
+        rule(
+            entries
+                .iter()
+                .zip(1..)
+                .all(|(entry, seq)| entry.seq == Seq(seq)),
+            "every log is without a gap",
+        );
         let expected = (0..BATCHES).flat_map(|n| [note(format!("{} {n}", head.id)), note("and")]);
         rule(
-            entries[1..].iter().map(|entry| &entry.event).eq(&expected.collect::<Vec<_>>()),
+            entries[1..]
+                .iter()
+                .map(|entry| &entry.event)
+                .eq(&expected.collect::<Vec<_>>()),
             "no log gets another's",
         );
     }
@@ -42,8 +55,13 @@ async fn grow(store: &dyn Store, id: &str) -> Head {
     let mut position = head.position;
     for number in 0..BATCHES {
         let events = vec![note(format!("{id} {number}")), note("and")];
-        let added = store.append(&head, position, &batch(events, TaskState::Working, 2_000)).await;
-        let next = given(added, "a batch of one task never conflicts with those of others");
+        let added = store
+            .append(&head, position, &batch(events, TaskState::Working, 2_000))
+            .await;
+        let next = given(
+            added,
+            "a batch of one task never conflicts with those of others",
+        );
         same(next, Seq(position.0 + 2), "adding returns the new position");
         let read = given(store.read(&head, position, 10).await, "a log can be read");
         same(read.len(), 2, "what was added is read at once");
@@ -62,32 +80,54 @@ async fn writers_of_one_log_take_turns<S: Store>(store: S) {
     }
     writers.join_all().await;
     let entries = log(&*store, &head).await;
-    same(entries.len(), 1 + 8 * 10, "every writer that tries again gets its turn, once");
+    same(
+        entries.len(),
+        1 + 8 * 10,
+        "every writer that tries again gets its turn, once",
+    );
     rule(
-        entries.iter().zip(1..).all(|(entry, seq)| entry.seq == Seq(seq)),
+        entries
+            .iter()
+            .zip(1..)
+            .all(|(entry, seq)| entry.seq == Seq(seq)),
         "a contended log is without a gap",
     );
     for writer in 0..8 {
         let own: Vec<_> = (0..10).map(|n| note(format!("{writer}/{n}"))).collect();
-        let found = entries.iter().map(|entry| &entry.event).filter(|event| own.contains(event));
-        rule(found.eq(&own), "a writer's batches stand in the order in which it added them");
+        let found = entries
+            .iter()
+            .map(|entry| &entry.event)
+            .filter(|event| own.contains(event));
+        rule(
+            found.eq(&own),
+            "a writer's batches stand in the order in which it added them",
+        );
     }
 }
 
 async fn add_until_done(store: &dyn Store, head: &Head, writer: usize) {
     let mut position = head.position;
     for number in 0..10 {
-        let batch = batch(vec![note(format!("{writer}/{number}"))], TaskState::Working, 2_000);
+        let batch = batch(
+            vec![note(format!("{writer}/{number}"))],
+            TaskState::Working,
+            2_000,
+        );
         loop {
             match store.append(head, position, &batch).await {
                 Ok(next) => break position = next,
                 Err(Error::Conflict) => {
                     let now = given(store.find(&head.scope, &head.id).await, "a task is found");
                     let now = now.map_or(position, |head| head.position);
-                    rule(now > position, "whoever meets a conflict finds what it was with");
+                    rule(
+                        now > position,
+                        "whoever meets a conflict finds what it was with",
+                    );
                     position = now;
                 }
-                Err(error) => panic!("rule broken: writers of one log meet nothing but conflicts: {error:?}"),
+                Err(error) => {
+                    panic!("rule broken: writers of one log meet nothing but conflicts: {error:?}")
+                }
             }
         }
     }
@@ -95,23 +135,52 @@ async fn add_until_done(store: &dyn Store, head: &Head, writer: usize) {
 
 async fn a_large_batch_is_kept_whole(store: &dyn Store) {
     let mut task = new_task("t");
-    task.batch.events.extend((1..10_000).map(|number| note(format!("{number}"))));
+    task.batch
+        .events
+        .extend((1..10_000).map(|number| note(format!("{number}"))));
     let expected: Vec<_> = task.batch.entries(Seq(0)).collect();
-    let head = match given(store.create(&task).await, "a batch of 10,000 events is kept") {
+    let head = match given(
+        store.create(&task).await,
+        "a batch of 10,000 events is kept",
+    ) {
         Opened::New(head) => head,
         Opened::Again(seen) => seen.head,
     };
-    same(head.position, Seq(10_000), "a large batch counts every event");
-    rule(log(store, &head).await == expected, "a large batch is read whole");
-    let middle = given(store.read(&head, Seq(5_000), 100).await, "a large batch can be read in parts");
-    rule(middle == expected[5_000..5_100], "a large batch can be read in parts");
+    same(
+        head.position,
+        Seq(10_000),
+        "a large batch counts every event",
+    );
+    rule(
+        log(store, &head).await == expected,
+        "a large batch is read whole",
+    );
+    let middle = given(
+        store.read(&head, Seq(5_000), 100).await,
+        "a large batch can be read in parts",
+    );
+    rule(
+        middle == expected[5_000..5_100],
+        "a large batch can be read in parts",
+    );
 }
 
 async fn a_large_text_is_kept_whole(store: &dyn Store) {
     let head = open(store, new_task("t")).await;
     let text = "0123456789abcdeß".repeat(1 << 16);
-    let added = store.append(&head, Seq(1), &batch(vec![note(&text)], TaskState::Working, 2_000)).await;
+    let added = store
+        .append(
+            &head,
+            Seq(1),
+            &batch(vec![note(&text)], TaskState::Working, 2_000),
+        )
+        .await;
     given(added, "a text of a mebibyte is kept");
     let entries = log(store, &head).await;
-    rule(entries.last().is_some_and(|entry| entry.event == note(&text)), "a large text is read whole");
+    rule(
+        entries
+            .last()
+            .is_some_and(|entry| entry.event == note(&text)),
+        "a large text is read whole",
+    );
 }

@@ -13,7 +13,12 @@ pub(super) struct Hook {
 
 impl Hook {
     pub(super) fn new(number: u64, registered: Registered, delivery: Delivery) -> Self {
-        Self { number, generation: 0, registered, delivery }
+        Self {
+            number,
+            generation: 0,
+            registered,
+            delivery,
+        }
     }
 
     pub(super) fn id(&self) -> Option<&PushConfigId> {
@@ -24,7 +29,10 @@ impl Hook {
     pub(super) fn renew(&mut self, registered: &Registered) {
         self.generation += 1;
         self.registered.clone_from(registered);
-        self.delivery = Delivery { position: self.delivery.position, ..Delivery::default() };
+        self.delivery = Delivery {
+            position: self.delivery.position,
+            ..Delivery::default()
+        };
     }
 
     /// Notes how far the deliveries are, if it is still the one that was asked for.

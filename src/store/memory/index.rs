@@ -30,14 +30,18 @@ impl Index {
         if self.used * 5 > self.places.len() * 4 {
             let wider = vec![(0, FREE); (self.places.len() * 2).max(FIRST)];
             let old = std::mem::replace(&mut self.places, wider);
-            old.into_iter().filter(|(_, number)| *number != FREE).for_each(|place| self.put(place));
+            old.into_iter()
+                .filter(|(_, number)| *number != FREE)
+                .for_each(|place| self.put(place));
         }
         self.put((hash, number));
     }
 
     /// Lets go of a number; those who had to stand behind it move up, so that a search may stop at a free place.
     pub(super) fn remove(&mut self, hash: u32, number: u32) {
-        let Some(mut hole) = self.place(hash, |other| other == number) else { return };
+        let Some(mut hole) = self.place(hash, |other| other == number) else {
+            return;
+        };
         let mut at = self.behind(hole);
         while self.places[at].1 != FREE {
             let home = self.home(self.places[at].0);

@@ -79,14 +79,17 @@ impl Form {
             return Ok(Self::Whole(batch.time, batch.events.as_slice().into()));
         }
         let mut bytes = codec::write_short(&[0; LENGTH], batch.time, &batch.events);
-        let length = u32::try_from(bytes.len() - LENGTH).map_err(|error| Error::Failed(Box::new(error)))?;
+        let length =
+            u32::try_from(bytes.len() - LENGTH).map_err(|error| Error::Failed(Box::new(error)))?;
         bytes[..LENGTH].copy_from_slice(&length.to_le_bytes());
         Ok(Self::Packed(bytes))
     }
 }
 
 fn is_heavy(event: &Event) -> bool {
-    let Event::Message(message) = event else { return false };
+    let Event::Message(message) = event else {
+        return false;
+    };
     let pieces = message.parts.len() + message.reference_task_ids.len() + message.extensions.len();
     pieces <= FEW && event.weight() > HEAVY
 }
@@ -94,7 +97,12 @@ fn is_heavy(event: &Event) -> bool {
 impl Log {
     /// A task with its first batch.
     pub(super) fn new(scope: u32, task: &NewTask, first: Form) -> Self {
-        let NewTask { id, context_id, batch, .. } = task;
+        let NewTask {
+            id,
+            context_id,
+            batch,
+            ..
+        } = task;
         let mut log = Self {
             scope,
             state: batch.state,
@@ -130,14 +138,18 @@ impl Log {
             }
         }
         self.position = end;
-        (self.state, self.status_time, self.parked) = (batch.state, batch.status_time, batch.parked);
+        (self.state, self.status_time, self.parked) =
+            (batch.state, batch.status_time, batch.parked);
     }
 
     fn turn_page(&mut self) {
         if !self.batches.is_empty() {
             let mut batches = std::mem::take(&mut self.batches);
             batches.shrink_to_fit();
-            let page = Page { end: self.position, form: Form::Packed(batches) };
+            let page = Page {
+                end: self.position,
+                form: Form::Packed(batches),
+            };
             self.more().pages.push(page);
         }
     }
@@ -159,7 +171,11 @@ impl Log {
 
     pub(super) fn listed(&self) -> Listed {
         let has_ended = self.state.is_terminal();
-        Listed { time: self.status_time, has_ended, has_work: !has_ended && !self.parked }
+        Listed {
+            time: self.status_time,
+            has_ended,
+            has_work: !has_ended && !self.parked,
+        }
     }
 
     pub(super) fn is_parked(&self) -> bool {
@@ -189,7 +205,10 @@ impl Log {
     pub(super) fn id(&self) -> &str {
         match self.given_name() {
             Some((id, _)) => id.as_str(),
-            None => self.first().and_then(codec::read_created_id).unwrap_or_default(),
+            None => self
+                .first()
+                .and_then(codec::read_created_id)
+                .unwrap_or_default(),
         }
     }
 
@@ -197,7 +216,10 @@ impl Log {
     fn name(&self) -> (&str, &str) {
         match self.given_name() {
             Some((id, context_id)) => (id.as_str(), context_id.as_str()),
-            None => self.first().and_then(codec::read_created).unwrap_or_default(),
+            None => self
+                .first()
+                .and_then(codec::read_created)
+                .unwrap_or_default(),
         }
     }
 
@@ -209,8 +231,14 @@ impl Log {
     fn first(&self) -> Option<&[u8]> {
         match self.has_more().and_then(|more| more.pages.first()) {
             None => bodies(&self.batches).next(),
-            Some(Page { form: Form::Packed(batches), .. }) => bodies(batches).next(),
-            Some(Page { form: Form::Whole(..), .. }) => None,
+            Some(Page {
+                form: Form::Packed(batches),
+                ..
+            }) => bodies(batches).next(),
+            Some(Page {
+                form: Form::Whole(..),
+                ..
+            }) => None,
         }
     }
 
@@ -218,7 +246,10 @@ impl Log {
     pub(super) fn matches(&self, query: &Query) -> bool {
         query.state.is_none_or(|state| state == self.state)
             && query.since.is_none_or(|since| self.status_time >= since)
-            && query.context_id.as_ref().is_none_or(|context_id| context_id.as_str() == self.name().1)
+            && query
+                .context_id
+                .as_ref()
+                .is_none_or(|context_id| context_id.as_str() == self.name().1)
     }
 
     pub(super) fn head(&self, scope: Scope) -> Head {
@@ -242,9 +273,16 @@ impl Log {
     pub(super) fn copy(&self, after: Seq, limit: usize) -> Copied {
         let full = self.has_more().map_or(&[][..], |more| &more.pages);
         let from = full.partition_point(|page| page.end <= after);
-        let mut at = if from == 0 { Seq(0) } else { full[from - 1].end };
+        let mut at = if from == 0 {
+            Seq(0)
+        } else {
+            full[from - 1].end
+        };
         let until = Seq(after.0.saturating_add(limit as u64));
-        let mut copied = Copied { at, pages: Vec::new() };
+        let mut copied = Copied {
+            at,
+            pages: Vec::new(),
+        };
         for page in &full[from..] {
             if at >= until {
                 return copied;
@@ -270,7 +308,12 @@ pub(super) struct Copied {
 impl Copied {
     /// The entries after `after`, oldest first, at most `limit` of them.
     pub(super) fn entries(&self, after: Seq, limit: usize) -> Result<Vec<Entry>, Corrupt> {
-        let mut found = Found { at: self.at, after, limit, entries: Vec::new() };
+        let mut found = Found {
+            at: self.at,
+            after,
+            limit,
+            entries: Vec::new(),
+        };
         for page in &self.pages {
             match page {
                 Form::Packed(batches) => {
@@ -317,9 +360,14 @@ impl Found {
         let mut at = self.at;
         let entries = events.into_iter().map(|event| {
             at = Seq(at.0 + 1);
-            Entry { seq: at, time, event }
+            Entry {
+                seq: at,
+                time,
+                event,
+            }
         });
-        self.entries.extend(entries.filter(|entry| entry.seq > after).take(room));
+        self.entries
+            .extend(entries.filter(|entry| entry.seq > after).take(room));
         self.at = at;
     }
 }

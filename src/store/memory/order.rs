@@ -38,7 +38,9 @@ impl Order {
         }
         let at = self.block(place);
         let block = &mut self.blocks[at];
-        let Err(before) = block.binary_search(&place) else { return };
+        let Err(before) = block.binary_search(&place) else {
+            return;
+        };
         block.insert(before, place);
         self.length += 1;
         if block.len() > BLOCK {
@@ -51,8 +53,12 @@ impl Order {
     /// Lets go of a place.
     pub(super) fn remove(&mut self, place: Place) {
         let at = self.block(place);
-        let Some(block) = self.blocks.get_mut(at) else { return };
-        let Ok(found) = block.binary_search(&place) else { return };
+        let Some(block) = self.blocks.get_mut(at) else {
+            return;
+        };
+        let Ok(found) = block.binary_search(&place) else {
+            return;
+        };
         block.remove(found);
         self.length -= 1;
         if block.is_empty() {
@@ -71,7 +77,8 @@ impl Order {
 
     /// The block that a place is in, or would be.
     fn block(&self, place: Place) -> usize {
-        self.blocks.partition_point(|block| block.last().is_some_and(|last| *last < place))
+        self.blocks
+            .partition_point(|block| block.last().is_some_and(|last| *last < place))
     }
 }
 
@@ -86,7 +93,10 @@ mod tests {
     use crate::model::Timestamp;
 
     fn place(time: i64) -> Place {
-        Place::new(Timestamp::from_millis(time / 3).unwrap(), u32::try_from(time % 3).unwrap())
+        Place::new(
+            Timestamp::from_millis(time / 3).unwrap(),
+            u32::try_from(time % 3).unwrap(),
+        )
     }
 
     proptest! {

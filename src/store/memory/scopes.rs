@@ -22,7 +22,10 @@ impl Place {
     pub(super) fn new(time: Timestamp, number: u32) -> Self {
         // So that what is before 1970 comes first.
         let time = (time.as_millis() ^ i64::MIN).cast_unsigned();
-        Self { time: [(time >> 32) as u32, time as u32], number }
+        Self {
+            time: [(time >> 32) as u32, time as u32],
+            number,
+        }
     }
 
     pub(super) fn time(self) -> Timestamp {
@@ -38,7 +41,9 @@ impl Place {
 impl Ord for Place {
     /// In two steps instead of three: every task is compared with many.
     fn cmp(&self, other: &Self) -> Ordering {
-        self.whole().cmp(&other.whole()).then(self.number.cmp(&other.number))
+        self.whole()
+            .cmp(&other.whole())
+            .then(self.number.cmp(&other.number))
     }
 }
 
@@ -91,10 +96,18 @@ impl Scopes {
     fn make(&mut self, scope: &Scope) -> u32 {
         let house = self.house(&scope.agent, &scope.tenant).unwrap_or_else(|| {
             let (agent, tenant) = (scope.agent.clone(), scope.tenant.clone());
-            self.houses.push(House { agent, tenant, tally: Tally::default() });
+            self.houses.push(House {
+                agent,
+                tenant,
+                tally: Tally::default(),
+            });
             self.houses.len() - 1
         });
-        let room = Some(Room { scope: scope.clone(), house, places: Order::default() });
+        let room = Some(Room {
+            scope: scope.clone(),
+            house,
+            places: Order::default(),
+        });
         let number = match self.free.pop() {
             Some(number) => {
                 self.rooms[number as usize] = room;
@@ -117,21 +130,28 @@ impl Scopes {
 
     /// The tasks of a scope, oldest status first.
     pub(super) fn places(&self, number: u32) -> impl DoubleEndedIterator<Item = Place> {
-        self.room(number).into_iter().flat_map(|room| room.places.iter())
+        self.room(number)
+            .into_iter()
+            .flat_map(|room| room.places.iter())
     }
 
     /// How many tasks there are of an agent within a tenant, whoever owns them.
     pub(super) fn tally(&self, agent: &str, tenant: &str) -> Tally {
-        self.house(agent, tenant).map_or_else(Tally::default, |at| self.houses[at].tally)
+        self.house(agent, tenant)
+            .map_or_else(Tally::default, |at| self.houses[at].tally)
     }
 
     fn house(&self, agent: &str, tenant: &str) -> Option<usize> {
-        self.houses.iter().position(|house| *house.agent == *agent && *house.tenant == *tenant)
+        self.houses
+            .iter()
+            .position(|house| *house.agent == *agent && *house.tenant == *tenant)
     }
 
     /// Lists a task.
     pub(super) fn put(&mut self, number: u32, task: u32, listed: Listed) {
-        let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) else {
+            return;
+        };
         room.places.insert(Place::new(listed.time, task));
         let tally = &mut self.houses[room.house].tally;
         tally.kept += 1;
@@ -140,7 +160,9 @@ impl Scopes {
 
     /// Takes a task to another place in the list.
     pub(super) fn move_to(&mut self, number: u32, task: u32, [old, new]: [Listed; 2]) {
-        let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) else { return };
+        let Some(room) = self.rooms.get_mut(number as usize).and_then(Option::as_mut) else {
+            return;
+        };
         room.places.remove(Place::new(old.time, task));
         room.places.insert(Place::new(new.time, task));
         let tally = &mut self.houses[room.house].tally;
@@ -149,7 +171,9 @@ impl Scopes {
 
     /// Takes a task out of the list, and forgets the scope with its last one.
     pub(super) fn remove(&mut self, number: u32, task: u32, listed: Listed) {
-        let Some(slot) = self.rooms.get_mut(number as usize) else { return };
+        let Some(slot) = self.rooms.get_mut(number as usize) else {
+            return;
+        };
         let Some(room) = slot else { return };
         room.places.remove(Place::new(listed.time, task));
         let tally = &mut self.houses[room.house].tally;
@@ -165,7 +189,10 @@ impl Scopes {
     /// The newest time of all.
     pub(super) fn newest(&self) -> Option<Timestamp> {
         let rooms = self.rooms.iter().flatten();
-        rooms.filter_map(|room| room.places.last()).map(|place| place.time()).max()
+        rooms
+            .filter_map(|room| room.places.last())
+            .map(|place| place.time())
+            .max()
     }
 
     fn room(&self, number: u32) -> Option<&Room> {
@@ -179,7 +206,15 @@ mod tests {
 
     #[test]
     fn places_are_in_the_order_of_their_times() {
-        let times = [-62_135_596_800_000, -1, 0, 1, 4_294_967_295, 4_294_967_296, 253_402_207_200_999];
+        let times = [
+            -62_135_596_800_000,
+            -1,
+            0,
+            1,
+            4_294_967_295,
+            4_294_967_296,
+            253_402_207_200_999,
+        ];
         let times = times.map(|millis| Timestamp::from_millis(millis).unwrap());
         let places = times.map(|time| Place::new(time, 7));
         assert!(places.is_sorted());

@@ -11,8 +11,8 @@ use super::order::Order;
 use super::scopes::{Place, Scopes};
 use crate::model::{PushConfigId, Scope, Seq, TaskId, Timestamp};
 use crate::store::{
-    Batch, Delivery, Error, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Tally,
-    Which,
+    Batch, Delivery, Error, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result,
+    Seen, Tally, Which,
 };
 
 /// A task has a number for as long as it is here; then another may have it.
@@ -46,7 +46,10 @@ impl Shelf {
         if let Some(seen) = self.seen(&task.scope, task.batch.key.as_ref())? {
             return Ok(Opened::Again(seen));
         }
-        let by_alias = task.alias.as_ref().and_then(|alias| self.alias(&task.scope, alias));
+        let by_alias = task
+            .alias
+            .as_ref()
+            .and_then(|alias| self.alias(&task.scope, alias));
         let hash = self.hash(task.id.as_str());
         if by_alias.is_some() || self.number_of(hash, &task.id).is_some() {
             return Err(Error::Conflict);
@@ -67,12 +70,20 @@ impl Shelf {
         Ok(Opened::New(task.head(position)))
     }
 
-    pub(super) fn append(&mut self, task: &Head, at: Seq, batch: &Batch, form: Form) -> Result<Seq> {
+    pub(super) fn append(
+        &mut self,
+        task: &Head,
+        at: Seq,
+        batch: &Batch,
+        form: Form,
+    ) -> Result<Seq> {
         if self.seen(&task.scope, batch.key.as_ref())?.is_some() {
             return Err(Error::Repeated);
         }
         let number = self.own(task).ok_or(Error::Conflict)?;
-        let log = self.logs[number as usize].as_mut().filter(|log| log.position == at);
+        let log = self.logs[number as usize]
+            .as_mut()
+            .filter(|log| log.position == at);
         let log = log.ok_or(Error::Conflict)?;
         let (scope, old) = (log.scope, log.listed());
         log.add(batch, form);
@@ -89,11 +100,16 @@ impl Shelf {
     /// The task a key stands for, if it was seen.
     pub(super) fn seen(&self, scope: &Scope, key: Option<&Key>) -> Result<Option<Seen>> {
         let Some(key) = key else { return Ok(None) };
-        let Some(scope) = self.scopes.number(scope) else { return Ok(None) };
+        let Some(scope) = self.scopes.number(scope) else {
+            return Ok(None);
+        };
         match self.keys.get(&(scope, key.text.clone())) {
             None => Ok(None),
             Some(used) if used.body != key.body => Err(Error::KeyReused),
-            Some(used) => Ok(self.head(used.task).map(|head| Seen { head, turn: used.turn })),
+            Some(used) => Ok(self.head(used.task).map(|head| Seen {
+                head,
+                turn: used.turn,
+            })),
         }
     }
 
@@ -123,23 +139,34 @@ impl Shelf {
     }
 
     pub(super) fn list(&self, scope: &Scope, query: &Query) -> Page {
-        let Some(number) = self.scopes.number(scope) else { return Page::default() };
+        let Some(number) = self.scopes.number(scope) else {
+            return Page::default();
+        };
         let mut places = self.scopes.places(number).rev().peekable();
         let (mut page, mut same) = (Page::default(), Vec::new());
         // Those of one time together: among them the ids say who comes first.
         while let Some(time) = places.peek().map(|place| place.time()) {
             let of_one_time = std::iter::from_fn(|| places.next_if(|place| place.time() == time));
             same.extend(
-                of_one_time.filter_map(|place| self.log(place.number)).filter(|log| log.matches(query)),
+                of_one_time
+                    .filter_map(|place| self.log(place.number))
+                    .filter(|log| log.matches(query)),
             );
             page.total += same.len() as u64;
             let behind = query.after.as_ref().is_none_or(|(after, _)| time <= *after);
             if behind && page.tasks.len() < query.limit {
                 same.sort_unstable_by(|one, other| other.id().cmp(one.id()));
                 let first = |log: &&Log| {
-                    query.after.as_ref().is_none_or(|(after, id)| (time, log.id()) < (*after, id.as_str()))
+                    query
+                        .after
+                        .as_ref()
+                        .is_none_or(|(after, id)| (time, log.id()) < (*after, id.as_str()))
                 };
-                let wanted = same.iter().copied().filter(first).take(query.limit - page.tasks.len());
+                let wanted = same
+                    .iter()
+                    .copied()
+                    .filter(first)
+                    .take(query.limit - page.tasks.len());
                 page.tasks.extend(wanted.map(|log| log.head(scope.clone())));
             }
             same.clear();
@@ -156,9 +183,17 @@ impl Shelf {
     }
 
     pub(super) fn parked(&self, scope: &Scope, limit: usize) -> Vec<Head> {
-        let Some(number) = self.scopes.number(scope) else { return Vec::new() };
-        let logs = self.scopes.places(number).filter_map(|place| self.log(place.number));
-        logs.filter(|log| log.is_parked()).map(|log| log.head(scope.clone())).take(limit).collect()
+        let Some(number) = self.scopes.number(scope) else {
+            return Vec::new();
+        };
+        let logs = self
+            .scopes
+            .places(number)
+            .filter_map(|place| self.log(place.number));
+        logs.filter(|log| log.is_parked())
+            .map(|log| log.head(scope.clone()))
+            .take(limit)
+            .collect()
     }
 
     pub(super) fn newest(&self) -> Option<Timestamp> {
@@ -167,7 +202,10 @@ impl Shelf {
 
     pub(super) fn ended(&self, before: Timestamp, limit: usize) -> Vec<Head> {
         let ended = self.ended.iter().take_while(|place| place.time() < before);
-        ended.filter_map(|place| self.head(place.number)).take(limit).collect()
+        ended
+            .filter_map(|place| self.head(place.number))
+            .take(limit)
+            .collect()
     }
 
     pub(super) fn count_ended(&self) -> u64 {
@@ -180,7 +218,9 @@ impl Shelf {
 
     pub(super) fn remove(&mut self, head: &Head) {
         let Some(number) = self.own(head) else { return };
-        let Some(log) = self.logs[number as usize].take() else { return };
+        let Some(log) = self.logs[number as usize].take() else {
+            return;
+        };
         let (scope, listed) = (log.scope, log.listed());
         self.free.push(number);
         self.by_id.remove(self.hash(head.id.as_str()), number);
@@ -207,7 +247,9 @@ impl Shelf {
     }
 
     pub(super) fn delete_config(&mut self, task: &Head, id: &PushConfigId) {
-        let Some(more) = self.log_of_mut(task).and_then(Log::has_more_mut) else { return };
+        let Some(more) = self.log_of_mut(task).and_then(Log::has_more_mut) else {
+            return;
+        };
         if let Some(at) = more.hooks.iter().position(|hook| hook.id() == Some(id)) {
             let hook = more.hooks.remove(at);
             self.hooks.remove(&hook.number);
@@ -217,34 +259,60 @@ impl Shelf {
     pub(super) fn pushes(&self, which: Which, after: Option<u64>, limit: usize) -> Vec<Push> {
         let numbers = self.hooks.range(after.map_or(0, |after| after + 1)..);
         let wanted = numbers.filter_map(|(hook, task)| {
-            let hook = self.log(*task)?.hooks().iter().find(|other| other.number == *hook)?;
-            if hook.stands(which) { Some(hook.push(self.head(*task)?)) } else { None }
+            let hook = self
+                .log(*task)?
+                .hooks()
+                .iter()
+                .find(|other| other.number == *hook)?;
+            if hook.stands(which) {
+                Some(hook.push(self.head(*task)?))
+            } else {
+                None
+            }
         });
         wanted.take(limit).collect()
     }
 
     fn put_hook(&mut self, task: u32, config: &Registered, position: Seq) {
-        let Some(log) = self.logs[task as usize].as_mut() else { return };
+        let Some(log) = self.logs[task as usize].as_mut() else {
+            return;
+        };
         let more = log.more();
-        if let Some(known) = more.hooks.iter_mut().find(|known| known.id() == config.config.id.as_ref()) {
+        if let Some(known) = more
+            .hooks
+            .iter_mut()
+            .find(|known| known.id() == config.config.id.as_ref())
+        {
             return known.renew(config);
         }
         self.last_hook += 1;
-        let delivery = Delivery { position, ..Delivery::default() };
-        more.hooks.push(Hook::new(self.last_hook, config.clone(), delivery));
+        let delivery = Delivery {
+            position,
+            ..Delivery::default()
+        };
+        more.hooks
+            .push(Hook::new(self.last_hook, config.clone(), delivery));
         self.hooks.insert(self.last_hook, task);
     }
 
     fn note_key(&mut self, task: u32, scope: u32, batch: &Batch) {
         let Some(key) = &batch.key else { return };
-        let Some(log) = self.logs[task as usize].as_mut() else { return };
+        let Some(log) = self.logs[task as usize].as_mut() else {
+            return;
+        };
         log.more().keys.push(key.text.clone());
-        let used = Used { body: key.body, task, turn: batch.turn };
+        let used = Used {
+            body: key.body,
+            task,
+            turn: batch.turn,
+        };
         self.keys.insert((scope, key.text.clone()), used);
     }
 
     fn note_alias(&mut self, task: u32, scope: u32, alias: Option<&TaskId>) {
-        let Some((alias, log)) = alias.zip(self.logs[task as usize].as_mut()) else { return };
+        let Some((alias, log)) = alias.zip(self.logs[task as usize].as_mut()) else {
+            return;
+        };
         log.more().alias = Some(alias.clone());
         self.aliases.insert((scope, alias.clone()), task);
     }
@@ -276,9 +344,11 @@ impl Shelf {
         if let Some(number) = self.free.pop() {
             return Ok(number);
         }
-        let number = u32::try_from(self.logs.len()).ok().filter(|number| *number < Index::MOST);
-        let number =
-            number.ok_or_else(|| Error::Failed("as many tasks are stored as there can be".into()))?;
+        let number = u32::try_from(self.logs.len())
+            .ok()
+            .filter(|number| *number < Index::MOST);
+        let number = number
+            .ok_or_else(|| Error::Failed("as many tasks are stored as there can be".into()))?;
         self.logs.push(None);
         Ok(number)
     }
@@ -293,14 +363,18 @@ impl Shelf {
     }
 
     fn number_of(&self, hash: u32, id: &TaskId) -> Option<u32> {
-        self.by_id.find(hash, |number| self.log(number).is_some_and(|log| log.id() == id.as_str()))
+        self.by_id.find(hash, |number| {
+            self.log(number).is_some_and(|log| log.id() == id.as_str())
+        })
     }
 
     fn alias(&self, scope: &Scope, alias: &TaskId) -> Option<u32> {
         if self.aliases.is_empty() {
             return None;
         }
-        self.aliases.get(&(self.scopes.number(scope)?, alias.clone())).copied()
+        self.aliases
+            .get(&(self.scopes.number(scope)?, alias.clone()))
+            .copied()
     }
 
     /// The number of a task, if it is of the scope that its head says.
@@ -319,11 +393,19 @@ impl Shelf {
     }
 
     fn heads<'a>(&self, ids: impl Iterator<Item = &'a TaskId>, limit: usize) -> Vec<Head> {
-        ids.filter_map(|id| self.head(self.number(id)?)).take(limit).collect()
+        ids.filter_map(|id| self.head(self.number(id)?))
+            .take(limit)
+            .collect()
     }
 }
 
 /// Those after one of them.
-fn behind<'a>(ids: &'a BTreeSet<TaskId>, after: Option<&TaskId>) -> impl Iterator<Item = &'a TaskId> {
-    ids.range::<TaskId, _>((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded))
+fn behind<'a>(
+    ids: &'a BTreeSet<TaskId>,
+    after: Option<&TaskId>,
+) -> impl Iterator<Item = &'a TaskId> {
+    ids.range::<TaskId, _>((
+        after.map_or(Bound::Unbounded, Bound::Excluded),
+        Bound::Unbounded,
+    ))
 }

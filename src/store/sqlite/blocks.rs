@@ -54,13 +54,22 @@ impl Blocks {
 
     /// Removes names, which are in order. One that is not there does not matter.
     pub(super) fn remove(self, connection: &Connection, names: &[Name]) -> rusqlite::Result<()> {
-        self.edit(connection, names, |there, gone| there.retain(|name| gone.binary_search(name).is_err()))
+        self.edit(connection, names, |there, gone| {
+            there.retain(|name| gone.binary_search(name).is_err())
+        })
     }
 
     /// Empties the blocks that begin in a range of hashes, and gives what was in them, in order.
-    pub(super) fn take(self, connection: &Connection, from: i64, to: i64) -> rusqlite::Result<Vec<Name>> {
-        let (sql, mut names) =
-            (self.sql("SELECT first, body FROM _ WHERE first >= ?1 AND first < ?2"), Vec::new());
+    pub(super) fn take(
+        self,
+        connection: &Connection,
+        from: i64,
+        to: i64,
+    ) -> rusqlite::Result<Vec<Name>> {
+        let (sql, mut names) = (
+            self.sql("SELECT first, body FROM _ WHERE first >= ?1 AND first < ?2"),
+            Vec::new(),
+        );
         let mut emptied = Vec::new();
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query([from, to])?;
@@ -119,7 +128,8 @@ impl Blocks {
 
     /// The block that a hash belongs into.
     fn block(self, connection: &Connection, hash: i64) -> rusqlite::Result<Block> {
-        let sql = self.sql("SELECT first, body FROM _ WHERE first <= ?1 ORDER BY first DESC LIMIT 1");
+        let sql =
+            self.sql("SELECT first, body FROM _ WHERE first <= ?1 ORDER BY first DESC LIMIT 1");
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query([hash])?;
         let (mut first, mut names) = (0, Vec::with_capacity(MOST));
@@ -128,11 +138,23 @@ impl Blocks {
             read(row.get_ref(1)?.as_blob()?, |name| names.push(name))?;
         }
         let sql = self.sql("SELECT first FROM _ WHERE first > ?1 ORDER BY first LIMIT 1");
-        let end = connection.prepare_cached(&sql)?.query_row([hash], |row| row.get(0)).optional()?;
-        Ok(Block { first, names, end: end.unwrap_or(i64::MAX) })
+        let end = connection
+            .prepare_cached(&sql)?
+            .query_row([hash], |row| row.get(0))
+            .optional()?;
+        Ok(Block {
+            first,
+            names,
+            end: end.unwrap_or(i64::MAX),
+        })
     }
 
-    fn write(self, connection: &Connection, mut first: i64, names: &[Name]) -> rusqlite::Result<()> {
+    fn write(
+        self,
+        connection: &Connection,
+        mut first: i64,
+        names: &[Name],
+    ) -> rusqlite::Result<()> {
         if names.is_empty() {
             let sql = self.sql("DELETE FROM _ WHERE first = ?1");
             connection.prepare_cached(&sql)?.execute([first])?;
@@ -151,7 +173,9 @@ impl Blocks {
 
     fn put(self, connection: &Connection, first: i64, names: &[Name]) -> rusqlite::Result<()> {
         let sql = self.sql("INSERT OR REPLACE INTO _ (first, body) VALUES (?1, ?2)");
-        connection.prepare_cached(&sql)?.execute(params![first, body(names)])?;
+        connection
+            .prepare_cached(&sql)?
+            .execute(params![first, body(names)])?;
         Ok(())
     }
 
@@ -171,7 +195,11 @@ pub(super) fn find(connection: &Connection, hash: i64) -> rusqlite::Result<Vec<i
     while let Some(row) = rows.next()? {
         let (names, _) = row.get_ref(0)?.as_blob()?.as_chunks::<NAME>();
         let from = names.partition_point(|name| unpack(name).0 < hash);
-        let its = names.iter().skip(from).map(unpack).take_while(|name| name.0 == hash);
+        let its = names
+            .iter()
+            .skip(from)
+            .map(unpack)
+            .take_while(|name| name.0 == hash);
         numbers.extend(its.map(|(_, number)| number));
     }
     Ok(numbers)
@@ -179,7 +207,9 @@ pub(super) fn find(connection: &Connection, hash: i64) -> rusqlite::Result<Vec<i
 
 /// Where to cut so that the first piece has about this size. All names of one hash stay together.
 fn cut(names: &[Name], size: usize) -> usize {
-    let Some((hash, _)) = names.get(size) else { return names.len() };
+    let Some((hash, _)) = names.get(size) else {
+        return names.len();
+    };
     match names.partition_point(|(other, _)| other < hash) {
         0 => names.partition_point(|(other, _)| other <= hash),
         cut => cut,
@@ -201,7 +231,11 @@ fn read(body: &[u8], tell: impl FnMut(Name)) -> rusqlite::Result<()> {
     if !rest.is_empty() {
         return Err(damaged(Corrupt("half a name")));
     }
-    names.iter().take_while(|name| **name != NOTHING).map(unpack).for_each(tell);
+    names
+        .iter()
+        .take_while(|name| **name != NOTHING)
+        .map(unpack)
+        .for_each(tell);
     Ok(())
 }
 

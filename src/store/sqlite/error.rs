@@ -85,21 +85,27 @@ pub enum OpenError {
 
 impl OpenError {
     pub(super) fn io(file: &Path, source: io::Error) -> Self {
-        Self::Failed { file: file.to_owned(), source: Box::new(source) }
+        Self::Failed {
+            file: file.to_owned(),
+            source: Box::new(source),
+        }
     }
 
     /// A file beside the database, or the database itself, could not be made.
     pub(super) fn not_made(database: &Path, file: &Path, source: io::Error) -> Self {
         match source.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::ReadOnly { file: database.to_owned() }
-            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly {
+                file: database.to_owned(),
+            },
             _ => Self::io(file, source),
         }
     }
 
     pub(super) fn sqlite(file: &Path, source: rusqlite::Error) -> Self {
-        Self::Failed { file: file.to_owned(), source: Box::new(Trouble::new(file, source)) }
+        Self::Failed {
+            file: file.to_owned(),
+            source: Box::new(Trouble::new(file, source)),
+        }
     }
 }
 
@@ -119,11 +125,19 @@ impl fmt::Display for OpenError {
                 file.display()
             ),
             Self::NotOurs { file } => {
-                write!(f, "{} is the database of another program: choose another file", file.display())
+                write!(
+                    f,
+                    "{} is the database of another program: choose another file",
+                    file.display()
+                )
             }
             Self::Folder { file } => write!(f, "{} is a folder: name a file in it", file.display()),
             Self::ReadOnly { file } => {
-                write!(f, "{} cannot be written: make the file and its folder writable", file.display())
+                write!(
+                    f,
+                    "{} cannot be written: make the file and its folder writable",
+                    file.display()
+                )
             }
             Self::Key { file, key } => write!(
                 f,
@@ -138,9 +152,15 @@ impl fmt::Display for OpenError {
                 key.display()
             ),
             Self::Backup { file, source } => {
-                write!(f, "cannot make the copy {} before the update: {source}", file.display())
+                write!(
+                    f,
+                    "cannot make the copy {} before the update: {source}",
+                    file.display()
+                )
             }
-            Self::Copy { file, source } => write!(f, "cannot make the copy {}: {source}", file.display()),
+            Self::Copy { file, source } => {
+                write!(f, "cannot make the copy {}: {source}", file.display())
+            }
             Self::Failed { file, source } => write!(f, "cannot open {}: {source}", file.display()),
         }
     }
@@ -149,9 +169,9 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Backup { source, .. } | Self::Copy { source, .. } | Self::Failed { source, .. } => {
-                Some(&**source)
-            }
+            Self::Backup { source, .. }
+            | Self::Copy { source, .. }
+            | Self::Failed { source, .. } => Some(&**source),
             Self::InUse { .. }
             | Self::Newer { .. }
             | Self::NotOurs { .. }
@@ -197,7 +217,10 @@ impl Trouble {
             _ if is_damage(&source) => damaged_words(&file),
             _ => format!("SQLite failed on {file}"),
         };
-        Self { message, source: Some(source) }
+        Self {
+            message,
+            source: Some(source),
+        }
     }
 
     /// What this says about the file; `None` where it is about one command alone.
@@ -219,11 +242,16 @@ impl Trouble {
     }
 
     fn plain(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None }
+        Self {
+            message: message.into(),
+            source: None,
+        }
     }
 
     pub(super) fn too_large(bytes: usize) -> store::Error {
-        store::Error::Failed(Box::new(Self::plain(format!("{bytes} bytes are too many for one row"))))
+        store::Error::Failed(Box::new(Self::plain(format!(
+            "{bytes} bytes are too many for one row"
+        ))))
     }
 
     /// A fault of our own, in the middle of a command.

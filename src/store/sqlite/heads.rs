@@ -37,7 +37,10 @@ pub(super) struct Reading {
 impl Heads {
     /// At most so many of them.
     pub(super) fn new(most: usize) -> Self {
-        let known = Known { heads: Recent::new(most), changes: Box::new([0; GROUPS]) };
+        let known = Known {
+            heads: Recent::new(most),
+            changes: Box::new([0; GROUPS]),
+        };
         Self(Mutex::new(known))
     }
 
@@ -48,18 +51,29 @@ impl Heads {
 
     /// Where a task stands; `None` for one that is not known, or not in this scope: there its id may be somebody's alias.
     pub(super) fn get(&self, scope: &Scope, id: &TaskId) -> Option<Head> {
-        self.known().heads.get(id).filter(|head| head.scope == *scope).cloned()
+        self.known()
+            .heads
+            .get(id)
+            .filter(|head| head.scope == *scope)
+            .cloned()
     }
 
     /// Where its log ends, of the same.
     pub(super) fn position(&self, scope: &Scope, id: &TaskId) -> Option<Seq> {
-        self.known().heads.get(id).filter(|head| head.scope == *scope).map(|head| head.position)
+        self.known()
+            .heads
+            .get(id)
+            .filter(|head| head.scope == *scope)
+            .map(|head| head.position)
     }
 
     /// To be called before a task is read from the file.
     pub(super) fn reading(&self, id: &TaskId) -> Reading {
         let group = group(id);
-        Reading { group, changes: self.known().changes[group] }
+        Reading {
+            group,
+            changes: self.known().changes[group],
+        }
     }
 
     /// Takes in what was read, unless it may have changed meanwhile: then it might stay for ever as it was.

@@ -73,7 +73,13 @@ pub(super) fn of_task(id: &TaskId) -> i64 {
 
 /// The hash of a key. It is in files: never changed.
 pub(super) fn of_key(scope: i64, text: &str) -> i64 {
-    short(scope.to_be_bytes().into_iter().chain(text.bytes()).fold(START, mix))
+    short(
+        scope
+            .to_be_bytes()
+            .into_iter()
+            .chain(text.bytes())
+            .fold(START, mix),
+    )
 }
 
 /// FNV-1a.
@@ -97,22 +103,55 @@ impl Names {
         Self::load_in_rounds(connection, ROUND)
     }
 
-    pub(super) fn load_in_rounds(connection: &mut Connection, round: usize) -> rusqlite::Result<Self> {
+    pub(super) fn load_in_rounds(
+        connection: &mut Connection,
+        round: usize,
+    ) -> rusqlite::Result<Self> {
         let mark = "SELECT task, key, swept FROM named";
-        let (mark, swept) = connection
-            .query_row(mark, (), |row| Ok((Numbers { task: row.get(0)?, key: row.get(1)? }, row.get(2)?)))?;
-        let mut newest = Newest { last: mark, swept, ..Newest::default() };
-        newest.last.task =
-            load(connection, &mut newest.young, mark.task, round, "task", "number, id", |row| {
-                Ok((of_task(&row.get_ref(1)?.as_str()?.into()), row.get(0)?))
-            })?;
-        newest.last.key =
-            load(connection, &mut newest.young, mark.key, round, "key", "number, scope, text", |row| {
-                Ok((of_key(row.get(1)?, row.get_ref(2)?.as_str()?), -row.get::<_, i64>(0)?))
-            })?;
+        let (mark, swept) = connection.query_row(mark, (), |row| {
+            Ok((
+                Numbers {
+                    task: row.get(0)?,
+                    key: row.get(1)?,
+                },
+                row.get(2)?,
+            ))
+        })?;
+        let mut newest = Newest {
+            last: mark,
+            swept,
+            ..Newest::default()
+        };
+        newest.last.task = load(
+            connection,
+            &mut newest.young,
+            mark.task,
+            round,
+            "task",
+            "number, id",
+            |row| Ok((of_task(&row.get_ref(1)?.as_str()?.into()), row.get(0)?)),
+        )?;
+        newest.last.key = load(
+            connection,
+            &mut newest.young,
+            mark.key,
+            round,
+            "key",
+            "number, scope, text",
+            |row| {
+                Ok((
+                    of_key(row.get(1)?, row.get_ref(2)?.as_str()?),
+                    -row.get::<_, i64>(0)?,
+                ))
+            },
+        )?;
         let sql = "SELECT EXISTS (SELECT 1 FROM recent) OR EXISTS (SELECT 1 FROM name)";
         newest.indexed = connection.query_row(sql, (), |row| row.get(0))?;
-        Ok(Self { newest: RwLock::new(newest), sieve: Mutex::default(), round })
+        Ok(Self {
+            newest: RwLock::new(newest),
+            sieve: Mutex::default(),
+            round,
+        })
     }
 
     /// A number for a new task.
@@ -180,7 +219,9 @@ impl Names {
         sieve.learn(hash, |tell| {
             let newest = self.read();
             for names in [&newest.young, &newest.old] {
-                names.range((from, i64::MIN)..(to, i64::MIN)).for_each(|(hash, _)| tell(*hash));
+                names
+                    .range((from, i64::MIN)..(to, i64::MIN))
+                    .for_each(|(hash, _)| tell(*hash));
             }
             let small = RECENT.each(connection, from, to, MOST_LEARNED, |(hash, _)| tell(hash))?;
             let large = ALL.each(connection, from, to, MOST_LEARNED, |(hash, _)| tell(hash))?;
@@ -192,7 +233,12 @@ impl Names {
     fn newest(&self, hash: i64) -> Vec<i64> {
         let newest = self.read();
         let all = (hash, i64::MIN)..=(hash, i64::MAX);
-        newest.young.range(all.clone()).chain(newest.old.range(all)).map(|(_, number)| *number).collect()
+        newest
+            .young
+            .range(all.clone())
+            .chain(newest.old.range(all))
+            .map(|(_, number)| *number)
+            .collect()
     }
 
     /// How many are in memory.
@@ -204,8 +250,14 @@ impl Names {
 
     /// Moves some names into the small index, within the transaction that has added so many, and about as many from
     /// there into the large one; gives those to be dropped from memory once that is committed.
-    pub(super) fn settle(&self, connection: &Connection, added: usize) -> rusqlite::Result<Vec<Name>> {
-        let Some(come) = self.due(added) else { return Ok(Vec::new()) };
+    pub(super) fn settle(
+        &self,
+        connection: &Connection,
+        added: usize,
+    ) -> rusqlite::Result<Vec<Name>> {
+        let Some(come) = self.due(added) else {
+            return Ok(Vec::new());
+        };
         let newest = self.read();
         // Twice as fast as they come: all have moved when the next round is full.
         let moving: Vec<Name> = newest.old.iter().copied().take(2 * come).collect();
@@ -216,7 +268,9 @@ impl Names {
         let swept = self.sweep(connection, moving.len())?;
         if is_last {
             let sql = "UPDATE named SET task = ?1, key = ?2, swept = ?3";
-            connection.prepare_cached(sql)?.execute([mark.task, mark.key, swept])?;
+            connection
+                .prepare_cached(sql)?
+                .execute([mark.task, mark.key, swept])?;
         }
         Ok(moving)
     }
@@ -242,7 +296,8 @@ impl Names {
         let mut newest = self.write();
         if newest.old.is_empty() && newest.young.len() >= self.round {
             if !newest.indexed {
-                self.sieve().learn_all(newest.young.iter().map(|(hash, _)| *hash));
+                self.sieve()
+                    .learn_all(newest.young.iter().map(|(hash, _)| *hash));
             }
             newest.old = std::mem::take(&mut newest.young);
             newest.mark = newest.last;
@@ -280,10 +335,13 @@ fn load(
     name: fn(&Row<'_>) -> rusqlite::Result<Name>,
 ) -> rusqlite::Result<i64> {
     let most = ROUNDS * round;
-    let sql = format!("SELECT {columns} FROM {table} WHERE number > ?1 ORDER BY number LIMIT {most}");
+    let sql =
+        format!("SELECT {columns} FROM {table} WHERE number > ?1 ORDER BY number LIMIT {most}");
     loop {
-        let mut names =
-            connection.prepare(&sql)?.query_map([mark], name)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut names = connection
+            .prepare(&sql)?
+            .query_map([mark], name)?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
         mark = names.last().map_or(mark, |(_, number)| number.abs());
         if names.len() < round {
             young.extend(names);

@@ -35,23 +35,36 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Held, OpenError> {
     let mut connection = connect(&path, options)?;
     let names = Names::load(&mut connection).map_err(|error| OpenError::sqlite(&path, error))?;
     let seal = Arc::new(Seal::open(&path, &mut connection)?);
-    Ok(Held { path: Arc::from(path), connection, names: Arc::new(names), seal, lock })
+    Ok(Held {
+        path: Arc::from(path),
+        connection,
+        names: Arc::new(names),
+        seal,
+        lock,
+    })
 }
 
 /// The path without links, so that one file has one lock whatever it is called.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, OpenError> {
     let failed = |error| OpenError::io(path, error);
     if path.is_dir() {
-        return Err(OpenError::Folder { file: path.to_owned() });
+        return Err(OpenError::Folder {
+            file: path.to_owned(),
+        });
     }
     match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let name = path.file_name().ok_or_else(|| failed(error))?;
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new(".")).canonicalize().map_err(|error| {
-                let words = format!("its folder cannot be used: {error}");
-                failed(io::Error::new(error.kind(), words))
-            })?;
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder
+                .unwrap_or(Path::new("."))
+                .canonicalize()
+                .map_err(|error| {
+                    let words = format!("its folder cannot be used: {error}");
+                    failed(io::Error::new(error.kind(), words))
+                })?;
             Ok(folder.join(name))
         }
         resolved => resolved.map_err(failed),
@@ -72,7 +85,10 @@ pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     let file = file.map_err(|error| OpenError::not_made(path, &name, error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { file: path.to_owned(), lock: name }),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
+            file: path.to_owned(),
+            lock: name,
+        }),
         Err(TryLockError::Error(error)) => Err(OpenError::io(&name, error)),
     }
 }
@@ -105,11 +121,15 @@ pub(super) fn connect(path: &Path, options: &Options) -> Result<Connection, Open
     let failed = |error| OpenError::sqlite(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    connection.busy_timeout(options.busy_timeout).map_err(failed)?;
+    connection
+        .busy_timeout(options.busy_timeout)
+        .map_err(failed)?;
     // Before anything changes the file: it may be somebody else's, or newer than we are.
     let version = schema::version(&connection, path)?;
     if connection.is_readonly(MAIN_DB).map_err(failed)? {
-        return Err(OpenError::ReadOnly { file: path.to_owned() });
+        return Err(OpenError::ReadOnly {
+            file: path.to_owned(),
+        });
     }
     set_up(&connection, options).map_err(failed)?;
     schema::migrate(&mut connection, path, version, schema::MIGRATIONS)?;

@@ -42,7 +42,9 @@ pub(super) fn list(
     );
     let after = after.map_or(0, |after| i64::try_from(after).unwrap_or(i64::MAX));
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_map(params![after, limited(limit)], |row| push(row, seal))?.collect()
+    statement
+        .query_map(params![after, limited(limit)], |row| push(row, seal))?
+        .collect()
 }
 
 pub(super) fn one(
@@ -52,10 +54,14 @@ pub(super) fn one(
     (scope, task): (&Scope, &TaskId),
     id: &PushConfigId,
 ) -> rusqlite::Result<Option<Push>> {
-    let Some(task) = number(connection, names, scope, task)? else { return Ok(None) };
+    let Some(task) = number(connection, names, scope, task)? else {
+        return Ok(None);
+    };
     let sql = format!("{} WHERE config.task = ?1 AND config.id = ?2", select(""));
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_row(params![task, id.as_str()], |row| push(row, seal)).optional()
+    statement
+        .query_row(params![task, id.as_str()], |row| push(row, seal))
+        .optional()
 }
 
 fn push(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Push> {
@@ -97,16 +103,30 @@ impl Record {
     }
 
     pub(super) fn write(&self, connection: &Connection) -> Done<bool> {
-        let Delivery { position, attempts, due, standing } = &self.delivery;
+        let Delivery {
+            position,
+            attempts,
+            due,
+            standing,
+        } = &self.delivery;
         let (standing, reason) = match standing {
             Standing::Open => (OPEN, ""),
             Standing::Over => (OVER, ""),
             Standing::Stopped(reason) => (STOPPED, reason.as_str()),
         };
-        let sql = "UPDATE config SET position = ?3, attempts = ?4, due = ?5, standing = ?6, reason = ?7
+        let sql =
+            "UPDATE config SET position = ?3, attempts = ?4, due = ?5, standing = ?6, reason = ?7
                    WHERE number = ?1 AND generation = ?2";
         let (position, due) = (signed(*position), due.as_millis());
-        let values = params![self.number, self.generation, position, attempts, due, standing, reason];
+        let values = params![
+            self.number,
+            self.generation,
+            position,
+            attempts,
+            due,
+            standing,
+            reason
+        ];
         Ok(Ok(connection.prepare_cached(sql)?.execute(values)? > 0))
     }
 }

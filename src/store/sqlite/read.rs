@@ -23,7 +23,9 @@ pub(super) fn entries(
     limit: usize,
 ) -> rusqlite::Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    let Some(task) = number(connection, names, scope, id)? else { return Ok(entries) };
+    let Some(task) = number(connection, names, scope, id)? else {
+        return Ok(entries);
+    };
     let sql = "SELECT last, body FROM batch WHERE task = ?1 AND last > ?2 ORDER BY last";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([task, i64::try_from(after.0).unwrap_or(i64::MAX)])?;
@@ -33,8 +35,14 @@ pub(super) fn entries(
         let (time, events) = codec::read_events(row.get_ref(1)?.as_blob()?).map_err(damaged)?;
         let before = last.0.checked_sub(events.len() as u64);
         let before = before.ok_or_else(|| damaged(Corrupt("more events than positions")))?;
-        let numbered =
-            events.into_iter().zip(before + 1..).map(|(event, seq)| Entry { seq: Seq(seq), time, event });
+        let numbered = events
+            .into_iter()
+            .zip(before + 1..)
+            .map(|(event, seq)| Entry {
+                seq: Seq(seq),
+                time,
+                event,
+            });
         let room = limit - entries.len();
         entries.extend(numbered.skip_while(|entry| entry.seq <= after).take(room));
     }
@@ -47,14 +55,20 @@ pub(super) fn find(
     scope: &Scope,
     id: &TaskId,
 ) -> rusqlite::Result<Option<Head>> {
-    let Some(number) = scope_number(connection, scope)? else { return Ok(None) };
-    let by_id = named(connection, names, number, id, HEAD, |row| head(row, scope.clone()))?;
+    let Some(number) = scope_number(connection, scope)? else {
+        return Ok(None);
+    };
+    let by_id = named(connection, names, number, id, HEAD, |row| {
+        head(row, scope.clone())
+    })?;
     if by_id.is_some() {
         return Ok(by_id);
     }
     let sql = format!("SELECT {HEAD} FROM task WHERE scope = ?1 AND alias = ?2");
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_row(params![number, id.as_str()], |row| head(row, scope.clone())).optional()
+    statement
+        .query_row(params![number, id.as_str()], |row| head(row, scope.clone()))
+        .optional()
 }
 
 /// The number of the task with this id in this scope.
@@ -64,7 +78,9 @@ pub(super) fn number(
     scope: &Scope,
     id: &TaskId,
 ) -> rusqlite::Result<Option<i64>> {
-    let Some(scope) = scope_number(connection, scope)? else { return Ok(None) };
+    let Some(scope) = scope_number(connection, scope)? else {
+        return Ok(None);
+    };
     named(connection, names, scope, id, "number", |row| row.get(0))
 }
 
@@ -80,7 +96,9 @@ pub(super) fn named<T>(
     let sql = format!("SELECT {columns} FROM task WHERE number = ?1 AND id = ?2 AND scope = ?3");
     let mut statement = connection.prepare_cached(&sql)?;
     names.find(connection, names::of_task(id), |number| {
-        statement.query_row(params![number, id.as_str(), scope], &read).optional()
+        statement
+            .query_row(params![number, id.as_str(), scope], &read)
+            .optional()
     })
 }
 
@@ -115,35 +133,59 @@ pub(super) fn seen_in(
             if row.get_ref(5)?.as_blob()? != key.body {
                 return Ok(Err(Error::KeyReused));
             }
-            Ok(Ok(Seen { head: head(row, scope.clone())?, turn: count(row, 6)? }))
+            Ok(Ok(Seen {
+                head: head(row, scope.clone())?,
+                turn: count(row, 6)?,
+            }))
         });
         found.optional()
     })
 }
 
-pub(super) fn list(connection: &mut Connection, scope: &Scope, query: &Query) -> rusqlite::Result<Page> {
+pub(super) fn list(
+    connection: &mut Connection,
+    scope: &Scope,
+    query: &Query,
+) -> rusqlite::Result<Page> {
     // One transaction: the total is of the same moment as the tasks.
     let transaction = connection.transaction()?;
-    let Some(number) = scope_number(&transaction, scope)? else { return Ok(Page::default()) };
+    let Some(number) = scope_number(&transaction, scope)? else {
+        return Ok(Page::default());
+    };
     let filter = Filter::new(number, query);
     let total = total(&transaction, number, query, &filter)?;
     let (sql, values) = filter.page(query);
     let mut statement = transaction.prepare_cached(&sql)?;
     let heads = statement.query_map(params_from_iter(values), |row| head(row, scope.clone()))?;
-    Ok(Page { tasks: heads.collect::<rusqlite::Result<_>>()?, total })
+    Ok(Page {
+        tasks: heads.collect::<rusqlite::Result<_>>()?,
+        total,
+    })
 }
 
-fn total(connection: &Connection, scope: i64, query: &Query, filter: &Filter) -> rusqlite::Result<u64> {
+fn total(
+    connection: &Connection,
+    scope: i64,
+    query: &Query,
+    filter: &Filter,
+) -> rusqlite::Result<u64> {
     if query.context_id.is_some() || query.since.is_some() {
         let mut statement = connection.prepare_cached(&filter.select("count(*)"))?;
         return statement.query_row(params_from_iter(&filter.values), |row| count(row, 0));
     }
-    tallied(connection, scope, |state| query.state.is_none_or(|wanted| wanted == state))
+    tallied(connection, scope, |state| {
+        query.state.is_none_or(|wanted| wanted == state)
+    })
 }
 
 /// How many tasks the tally has in the states that `counts`.
-fn tallied(connection: &Connection, scope: i64, counts: impl Fn(TaskState) -> bool) -> rusqlite::Result<u64> {
-    let mut statement = connection.prepare_cached("SELECT state, tasks FROM tally WHERE scope = ?1")?;
+fn tallied(
+    connection: &Connection,
+    scope: i64,
+    counts: impl Fn(TaskState) -> bool,
+) -> rusqlite::Result<u64> {
+    let mut statement =
+        connection.prepare_cached("SELECT state, tasks FROM tally WHERE scope = ?1")?;
     let mut rows = statement.query([scope])?;
     let mut total = 0;
     while let Some(row) = rows.next()? {
@@ -185,7 +227,11 @@ impl Filter {
 
     fn whole_scope(scope: i64) -> Self {
         let from = "FROM task INDEXED BY task_listed WHERE scope = ?1".to_owned();
-        Self { with: "", from, values: vec![Value::Integer(scope)] }
+        Self {
+            with: "",
+            from,
+            values: vec![Value::Integer(scope)],
+        }
     }
 
     fn context(scope: i64, context_id: &ContextId) -> Self {
@@ -196,7 +242,11 @@ impl Filter {
             Value::Text(context_id.to_string()),
             Value::Integer(scope),
         ];
-        Self { with: SLICES, from: from.to_owned(), values }
+        Self {
+            with: SLICES,
+            from: from.to_owned(),
+            values,
+        }
     }
 
     fn and(&mut self, condition: &str, value: impl Into<Value>) {
@@ -216,7 +266,13 @@ impl Filter {
             self.values.push(id.to_string().into());
         }
         self.values.push(limited(query.limit).into());
-        (format!("{} ORDER BY status_time DESC, id DESC LIMIT ?", self.select(HEAD)), self.values)
+        (
+            format!(
+                "{} ORDER BY status_time DESC, id DESC LIMIT ?",
+                self.select(HEAD)
+            ),
+            self.values,
+        )
     }
 }
 
@@ -231,7 +287,13 @@ pub(super) fn unfinished(
     after: Option<&TaskId>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Head>> {
-    by_id(connection, "INDEXED BY task_unfinished", "ended = 0", after, limit)
+    by_id(
+        connection,
+        "INDEXED BY task_unfinished",
+        "ended = 0",
+        after,
+        limit,
+    )
 }
 
 pub(super) fn with_work(
@@ -239,7 +301,13 @@ pub(super) fn with_work(
     after: Option<&TaskId>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Head>> {
-    by_id(connection, "INDEXED BY task_with_work", "ended = 0 AND parked = 0", after, limit)
+    by_id(
+        connection,
+        "INDEXED BY task_with_work",
+        "ended = 0 AND parked = 0",
+        after,
+        limit,
+    )
 }
 
 fn by_id(
@@ -249,7 +317,11 @@ fn by_id(
     after: Option<&TaskId>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Head>> {
-    let condition = if after.is_some() { "AND task.id > ?2" } else { "" };
+    let condition = if after.is_some() {
+        "AND task.id > ?2"
+    } else {
+        ""
+    };
     let sql = format!(
         "SELECT {HEAD}, agent, tenant, owner FROM task {index}
          JOIN scope ON scope.number = task.scope WHERE {which} {condition} ORDER BY task.id LIMIT ?1"
@@ -257,17 +329,27 @@ fn by_id(
     let mut values = vec![Value::Integer(limited(limit))];
     values.extend(after.map(|id| Value::Text(id.to_string())));
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_map(params_from_iter(values), scoped_head)?.collect()
+    statement
+        .query_map(params_from_iter(values), scoped_head)?
+        .collect()
 }
 
-pub(super) fn parked(connection: &Connection, scope: &Scope, limit: usize) -> rusqlite::Result<Vec<Head>> {
-    let Some(number) = scope_number(connection, scope)? else { return Ok(Vec::new()) };
+pub(super) fn parked(
+    connection: &Connection,
+    scope: &Scope,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
+    let Some(number) = scope_number(connection, scope)? else {
+        return Ok(Vec::new());
+    };
     let sql = format!(
         "SELECT {HEAD} FROM task INDEXED BY task_parked
          WHERE ended = 0 AND parked = 1 AND scope = ?1 ORDER BY status_time LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_map([number, limited(limit)], |row| head(row, scope.clone()))?.collect()
+    statement
+        .query_map([number, limited(limit)], |row| head(row, scope.clone()))?
+        .collect()
 }
 
 /// Of the task that was made last, and of the one that ended last: both are found at once.
@@ -275,18 +357,26 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Option<Timesta
     let sql = "SELECT max(time) FROM (
                  SELECT max(status_time) AS time FROM task INDEXED BY task_ended WHERE ended = 1 UNION ALL
                  SELECT status_time FROM task WHERE number = (SELECT max(number) FROM task))";
-    let newest: Option<i64> = connection.prepare_cached(sql)?.query_row((), |row| row.get(0))?;
+    let newest: Option<i64> = connection
+        .prepare_cached(sql)?
+        .query_row((), |row| row.get(0))?;
     Ok(newest.and_then(Timestamp::from_millis))
 }
 
-pub(super) fn ended(connection: &Connection, before: Timestamp, limit: usize) -> rusqlite::Result<Vec<Head>> {
+pub(super) fn ended(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> rusqlite::Result<Vec<Head>> {
     let sql = format!(
         "SELECT {HEAD}, agent, tenant, owner FROM task INDEXED BY task_ended
          JOIN scope ON scope.number = task.scope WHERE ended = 1 AND status_time < ?1
          ORDER BY status_time LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    statement.query_map(params![before.as_millis(), limited(limit)], scoped_head)?.collect()
+    statement
+        .query_map(params![before.as_millis(), limited(limit)], scoped_head)?
+        .collect()
 }
 
 pub(super) fn count_ended(connection: &Connection) -> rusqlite::Result<u64> {
@@ -316,8 +406,11 @@ pub(super) fn kept(
     scope: &Scope,
     id: &TaskId,
 ) -> rusqlite::Result<Option<(Seq, Folded)>> {
-    let Some(task) = number(connection, names, scope, id)? else { return Ok(None) };
-    let mut statement = connection.prepare_cached("SELECT position, body FROM snapshot WHERE task = ?1")?;
+    let Some(task) = number(connection, names, scope, id)? else {
+        return Ok(None);
+    };
+    let mut statement =
+        connection.prepare_cached("SELECT position, body FROM snapshot WHERE task = ?1")?;
     let found = statement.query_row([task], |row| {
         // A cache: what cannot be read, of another format perhaps, is as good as lost.
         let folded = codec::read_folded(row.get_ref(1)?.as_blob()?).ok();
@@ -333,7 +426,9 @@ pub(super) fn configs(
     scope: &Scope,
     id: &TaskId,
 ) -> rusqlite::Result<Vec<Registered>> {
-    let Some(task) = number(connection, names, scope, id)? else { return Ok(Vec::new()) };
+    let Some(task) = number(connection, names, scope, id)? else {
+        return Ok(Vec::new());
+    };
     let mut statement =
         connection.prepare_cached("SELECT body FROM config WHERE task = ?1 ORDER BY number")?;
     let configs = statement.query_map([task], |row| registered(row, 0, seal))?;
@@ -341,15 +436,27 @@ pub(super) fn configs(
 }
 
 /// A webhook in the column of a row.
-pub(super) fn registered(row: &Row<'_>, column: usize, seal: &Seal) -> rusqlite::Result<Registered> {
-    let body = seal.unseal(row.get_ref(column)?.as_blob()?).map_err(damaged)?;
+pub(super) fn registered(
+    row: &Row<'_>,
+    column: usize,
+    seal: &Seal,
+) -> rusqlite::Result<Registered> {
+    let body = seal
+        .unseal(row.get_ref(column)?.as_blob()?)
+        .map_err(damaged)?;
     codec::read_config(&body).map_err(damaged)
 }
 
-pub(super) fn scope_number(connection: &Connection, scope: &Scope) -> rusqlite::Result<Option<i64>> {
+pub(super) fn scope_number(
+    connection: &Connection,
+    scope: &Scope,
+) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT number FROM scope WHERE agent = ?1 AND tenant = ?2 AND owner = ?3";
     let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_row(params![scope.agent, scope.tenant, scope.owner.name()], |row| row.get(0));
+    let found = statement.query_row(
+        params![scope.agent, scope.tenant, scope.owner.name()],
+        |row| row.get(0),
+    );
     found.optional()
 }
 
@@ -366,7 +473,14 @@ pub(super) fn head(row: &Row<'_>, scope: Scope) -> rusqlite::Result<Head> {
 
 pub(super) fn scoped_head(row: &Row<'_>) -> rusqlite::Result<Head> {
     let owner = Caller::named(row.get_ref(7)?.as_str()?);
-    head(row, Scope { agent: row.get(5)?, tenant: row.get(6)?, owner })
+    head(
+        row,
+        Scope {
+            agent: row.get(5)?,
+            tenant: row.get(6)?,
+            owner,
+        },
+    )
 }
 
 pub(super) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<Seq> {

@@ -30,7 +30,14 @@ impl Readers {
         let size = u32::try_from(options.readers.clamp(1, 1_000)).unwrap_or(1);
         let permits = Arc::new(Semaphore::new(size as usize));
         let (path, names) = (Arc::clone(&held.path), Arc::clone(&held.names));
-        Self { path, names, busy_timeout: options.busy_timeout, size, permits, idle: Mutex::default() }
+        Self {
+            path,
+            names,
+            busy_timeout: options.busy_timeout,
+            size,
+            permits,
+            idle: Mutex::default(),
+        }
     }
 
     #[cfg(test)]
@@ -44,7 +51,10 @@ impl Readers {
         T: Send + 'static,
         F: FnOnce(&mut Connection, &Names) -> rusqlite::Result<T> + Send + 'static,
     {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Trouble::closed())?;
+        let permit = Arc::clone(&self.permits)
+            .acquire_owned()
+            .await
+            .map_err(|_| Trouble::closed())?;
         let readers = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || {
             let result = readers.with_connection(read);

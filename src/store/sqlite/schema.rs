@@ -29,15 +29,24 @@ pub(super) fn version(connection: &Connection, path: &Path) -> Result<u32, OpenE
     let application = pragma("application_id").map_err(failed)?;
     let version = u32::try_from(pragma("user_version").map_err(failed)?);
     let tables = "SELECT count(*) FROM sqlite_schema";
-    let is_empty = connection.query_row(tables, (), |row| row.get::<_, i64>(0)).map_err(failed)? == 0;
+    let is_empty = connection
+        .query_row(tables, (), |row| row.get::<_, i64>(0))
+        .map_err(failed)?
+        == 0;
     let known = u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX);
     match version {
         Ok(0) if application == 0 && is_empty => Ok(0),
         Ok(found @ 1..) if application == APPLICATION => match found {
-            _ if found > known => Err(OpenError::Newer { file: path.to_owned(), found, known }),
+            _ if found > known => Err(OpenError::Newer {
+                file: path.to_owned(),
+                found,
+                known,
+            }),
             _ => Ok(found),
         },
-        _ => Err(OpenError::NotOurs { file: path.to_owned() }),
+        _ => Err(OpenError::NotOurs {
+            file: path.to_owned(),
+        }),
     }
 }
 
@@ -48,13 +57,16 @@ pub(super) fn migrate(
     version: u32,
     migrations: &[&str],
 ) -> Result<(), OpenError> {
-    let missing = migrations.get(usize::try_from(version).unwrap_or(usize::MAX)..).unwrap_or_default();
+    let missing = migrations
+        .get(usize::try_from(version).unwrap_or(usize::MAX)..)
+        .unwrap_or_default();
     if missing.is_empty() {
         return Ok(());
     }
     if version > 0 {
         let copy = beside(path, &format!("-v{version}.backup"));
-        back_up(connection, path, &copy).map_err(|source| OpenError::Backup { file: copy, source })?;
+        back_up(connection, path, &copy)
+            .map_err(|source| OpenError::Backup { file: copy, source })?;
     }
     apply(connection, missing, migrations.len()).map_err(|error| OpenError::sqlite(path, error))
 }
@@ -65,7 +77,11 @@ fn apply(connection: &mut Connection, missing: &[&str], version: usize) -> rusql
         transaction.execute_batch(migration)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION)?;
-    transaction.pragma_update(None, "user_version", i64::try_from(version).unwrap_or(i64::MAX))?;
+    transaction.pragma_update(
+        None,
+        "user_version",
+        i64::try_from(version).unwrap_or(i64::MAX),
+    )?;
     transaction.commit()
 }
 
@@ -74,13 +90,17 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// A copy that is there whole or not at all, and as private as the file itself.
 pub(super) fn back_up(connection: &Connection, path: &Path, copy: &Path) -> Result<(), Cause> {
     let part: PathBuf = beside(copy, ".part");
-    let name = part.to_str().ok_or_else(|| io::Error::other("its name is not Unicode"))?;
+    let name = part
+        .to_str()
+        .ok_or_else(|| io::Error::other("its name is not Unicode"))?;
     match fs::remove_file(&part) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
     let file = private().create_new(true).open(&part)?;
-    connection.execute("VACUUM INTO ?1", [name]).map_err(|error| Trouble::new(path, error))?;
+    connection
+        .execute("VACUUM INTO ?1", [name])
+        .map_err(|error| Trouble::new(path, error))?;
     file.sync_all()?;
     fs::rename(&part, copy)?;
     Ok(())

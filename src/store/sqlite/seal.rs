@@ -43,12 +43,20 @@ impl Seal {
             is_some,
         );
         if sealed.map_err(|error| OpenError::sqlite(path, error))? && !file.exists() {
-            return Err(OpenError::NoKey { file: path.to_owned(), key: file });
+            return Err(OpenError::NoKey {
+                file: path.to_owned(),
+                key: file,
+            });
         }
-        let seal = read_or_make(&file).and_then(Self::new).map_err(|error| OpenError::io(&file, error))?;
+        let seal = read_or_make(&file)
+            .and_then(Self::new)
+            .map_err(|error| OpenError::io(&file, error))?;
         match seal.take_over(connection) {
             Ok(true) => Ok(seal),
-            Ok(false) => Err(OpenError::Key { file: path.to_owned(), key: file }),
+            Ok(false) => Err(OpenError::Key {
+                file: path.to_owned(),
+                key: file,
+            }),
             Err(error) => Err(OpenError::sqlite(path, error)),
         }
     }
@@ -67,11 +75,18 @@ impl Seal {
     /// Whether the webhooks in the file are ours to open.
     fn take_over(&self, connection: &mut Connection) -> rusqlite::Result<bool> {
         let transaction = connection.transaction()?;
-        let known =
-            transaction.query_row("SELECT fingerprint FROM vault", (), |row| row.get::<_, Vec<u8>>(0));
+        let known = transaction.query_row("SELECT fingerprint FROM vault", (), |row| {
+            row.get::<_, Vec<u8>>(0)
+        });
         match known.optional()? {
             Some(known) if known == self.fingerprint => {}
-            Some(_) if transaction.query_row("SELECT count(*) FROM config WHERE sealed", (), is_some)? => {
+            Some(_)
+                if transaction.query_row(
+                    "SELECT count(*) FROM config WHERE sealed",
+                    (),
+                    is_some,
+                )? =>
+            {
                 return Ok(false);
             }
             Some(_) | None => {
@@ -86,7 +101,9 @@ impl Seal {
 
     fn seal_all(&self, connection: &Connection) -> rusqlite::Result<()> {
         let mut open = connection.prepare("SELECT number, body FROM config WHERE sealed = 0")?;
-        let open = open.query_map((), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+        let open = open.query_map((), |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?))
+        })?;
         for (number, body) in open.collect::<rusqlite::Result<Vec<_>>>()? {
             let sql = "UPDATE config SET body = ?2, sealed = 1 WHERE number = ?1";
             connection.execute(sql, params![number, self.seal(body)])?;
@@ -111,7 +128,10 @@ impl Seal {
         let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or(WRONG)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| WRONG)?;
         let mut body = body.to_vec();
-        let open = self.key.open_in_place(nonce, Aad::from(PURPOSE), &mut body).map_err(|_| WRONG)?;
+        let open = self
+            .key
+            .open_in_place(nonce, Aad::from(PURPOSE), &mut body)
+            .map_err(|_| WRONG)?;
         Ok(open.to_vec())
     }
 }

@@ -21,7 +21,9 @@ pub(super) struct Sieve {
 
 impl Default for Sieve {
     fn default() -> Self {
-        Self { regions: (0..1 << REGIONS).map(|_| None).collect() }
+        Self {
+            regions: (0..1 << REGIONS).map(|_| None).collect(),
+        }
     }
 }
 
@@ -121,17 +123,28 @@ mod tests {
         let (from, to) = Sieve::around(7 << 36 | 12_345);
         assert_eq!((from, to), (7 << 36, 8 << 36));
         assert_eq!(sieve.may_have(from), None);
-        learned(&mut sieve, from, &[from, from + 70 * step + 3, to - 1, to, from - 1]);
+        learned(
+            &mut sieve,
+            from,
+            &[from, from + 70 * step + 3, to - 1, to, from - 1],
+        );
         for hash in [from, from + 1, from + 70 * step, to - 1] {
             assert_eq!(sieve.may_have(hash), Some(true), "{hash}");
         }
         for hash in [from + step, from + 6 * step, from + 71 * step] {
             assert_eq!(sieve.may_have(hash), Some(false), "{hash}");
         }
-        assert_eq!((sieve.may_have(to), sieve.may_have(from - 1)), (None, None), "others were not learned");
+        assert_eq!(
+            (sieve.may_have(to), sieve.may_have(from - 1)),
+            (None, None),
+            "others were not learned"
+        );
         sieve.add(from + step);
         sieve.add(to);
-        assert_eq!((sieve.may_have(from + step), sieve.may_have(to)), (Some(true), None));
+        assert_eq!(
+            (sieve.may_have(from + step), sieve.may_have(to)),
+            (Some(true), None)
+        );
     }
 
     #[test]
@@ -161,10 +174,21 @@ mod tests {
             learned(&mut sieve, region, &[]);
         }
         sieve.forget(1, size);
-        assert!([0, size].map(|hash| sieve.may_have(hash)).iter().all(Option::is_some));
+        assert!(
+            [0, size]
+                .map(|hash| sieve.may_have(hash))
+                .iter()
+                .all(Option::is_some)
+        );
         sieve.forget(size, 2 * size);
-        assert_eq!([0, size, 2 * size].map(|hash| sieve.may_have(hash)), [Some(false), None, Some(false)]);
+        assert_eq!(
+            [0, size, 2 * size].map(|hash| sieve.may_have(hash)),
+            [Some(false), None, Some(false)]
+        );
         sieve.forget(last - 5, 1 << HASH_BITS);
-        assert_eq!([0, last].map(|hash| sieve.may_have(hash)), [Some(false), None]);
+        assert_eq!(
+            [0, last].map(|hash| sieve.may_have(hash)),
+            [Some(false), None]
+        );
     }
 }

@@ -29,7 +29,11 @@ async fn sqlite_keeps_the_contract() {
 #[tokio::test]
 async fn a_full_queue_makes_callers_wait_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { queue: 1, readers: 1, ..Options::default() };
+    let options = Options {
+        queue: 1,
+        readers: 1,
+        ..Options::default()
+    };
     let store = Arc::new(Sqlite::open(folder.path().join("a.db"), options).unwrap());
     let mut callers = JoinSet::new();
     for number in 0..50 {
@@ -46,9 +50,18 @@ async fn a_full_queue_makes_callers_wait_and_nothing_else() {
 fn answers_arrive_wherever_those_are_who_asked() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(open(&folder.path().join("a.db")));
-    let many =
-        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
-    let one = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let many = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .unwrap()
+    };
+    let one = || {
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+    };
     // One that is there and does nothing, and one that is gone.
     let idle = one();
     idle.block_on(create(&store, "idle")).unwrap();
@@ -69,7 +82,11 @@ fn answers_arrive_wherever_those_are_who_asked() {
             let answered = async { tokio::time::timeout(Duration::from_secs(60), caller).await };
             assert!(here.block_on(answered).expect("an answer").unwrap());
         }
-        assert_eq!(commits.count(), before + 2, "what held the writer, and these together");
+        assert_eq!(
+            commits.count(),
+            before + 2,
+            "what held the writer, and these together"
+        );
     }
 }
 
@@ -85,7 +102,12 @@ async fn what_waits_is_committed_together() {
     let mut callers = JoinSet::new();
     for id in ["a", "b", "first", "c"] {
         let store = Arc::clone(&store);
-        callers.spawn(async move { (id, create(&store, id).await.map_err(|error| error.to_string())) });
+        callers.spawn(async move {
+            (
+                id,
+                create(&store, id).await.map_err(|error| error.to_string()),
+            )
+        });
     }
     let others = Connection::open(&path).unwrap();
     let probe = {
@@ -102,11 +124,19 @@ async fn what_waits_is_committed_together() {
     };
     tokio::task::yield_now().await;
     drop(hold);
-    assert_eq!(probe.join_all().await, [(4, 1)], "within one transaction, which nobody else sees yet");
+    assert_eq!(
+        probe.join_all().await,
+        [(4, 1)],
+        "within one transaction, which nobody else sees yet"
+    );
     // What held the writer, and all that came meanwhile.
     assert_eq!(commits.count(), 3);
     for (id, result) in callers.join_all().await {
-        assert_eq!(result.is_err(), id == "first", "a conflict is the command's own: {id}");
+        assert_eq!(
+            result.is_err(),
+            id == "first",
+            "a conflict is the command's own: {id}"
+        );
     }
 }
 
@@ -126,8 +156,20 @@ async fn what_was_asked_for_is_done_before_the_store_ends() {
     while callers.join_next().await.is_some() {}
     drop(hold);
     drop(Arc::into_inner(store).unwrap());
-    assert!(!folder.path().join("a.db-wal").exists(), "the write-ahead log was moved into the file");
-    let page = open(&path).list(&scope(), &Query { limit: 99, ..Query::default() }).await.unwrap();
+    assert!(
+        !folder.path().join("a.db-wal").exists(),
+        "the write-ahead log was moved into the file"
+    );
+    let page = open(&path)
+        .list(
+            &scope(),
+            &Query {
+                limit: 99,
+                ..Query::default()
+            },
+        )
+        .await
+        .unwrap();
     assert_eq!((page.tasks.len(), page.total), (20, 20));
 }
 
@@ -141,7 +183,10 @@ async fn a_closed_store_says_so_and_lets_go_of_the_file() {
     store.close().await;
     store.close().await;
     assert_eq!(words(create(&store, "u").await), "the store is closed");
-    assert_eq!(words(store.find(&head.scope, &head.id).await), "the store is closed");
+    assert_eq!(
+        words(store.find(&head.scope, &head.id).await),
+        "the store is closed"
+    );
     let again = open(&path);
     assert_eq!(again.find(&head.scope, &head.id).await.unwrap(), Some(head));
 }
@@ -163,9 +208,22 @@ async fn a_context_is_found_in_every_slice() {
         .unwrap();
     }
     expected.sort_by(|a, b| b.id.cmp(&a.id));
-    let query = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
-    assert_eq!(store.list(&scope(), &query).await.unwrap(), Page { tasks: expected, total: 5 });
-    let other = Query { context_id: Some("d".into()), ..query };
+    let query = Query {
+        context_id: Some("c".into()),
+        limit: 9,
+        ..Query::default()
+    };
+    assert_eq!(
+        store.list(&scope(), &query).await.unwrap(),
+        Page {
+            tasks: expected,
+            total: 5
+        }
+    );
+    let other = Query {
+        context_id: Some("d".into()),
+        ..query
+    };
     assert_eq!(store.list(&scope(), &other).await.unwrap(), Page::default());
 }
 
@@ -230,7 +288,11 @@ fn open(path: &Path) -> Sqlite {
 }
 
 fn scope() -> Scope {
-    Scope { agent: Arc::from("agent"), tenant: Arc::from("tenant"), owner: Caller::named("ann") }
+    Scope {
+        agent: Arc::from("agent"),
+        tenant: Arc::from("tenant"),
+        owner: Caller::named("ann"),
+    }
 }
 
 fn time(millis: i64) -> Timestamp {
@@ -238,13 +300,30 @@ fn time(millis: i64) -> Timestamp {
 }
 
 fn batch(text: &str, state: TaskState, millis: i64) -> Batch {
-    let events = vec![Event::Ignored { reason: text.to_owned() }];
-    Batch { time: time(millis), events, state, status_time: time(millis), parked: false, key: None, turn: 0 }
+    let events = vec![Event::Ignored {
+        reason: text.to_owned(),
+    }];
+    Batch {
+        time: time(millis),
+        events,
+        state,
+        status_time: time(millis),
+        parked: false,
+        key: None,
+        turn: 0,
+    }
 }
 
 fn new_task(id: &str) -> NewTask {
     let batch = batch("a", TaskState::Submitted, 1_000);
-    NewTask { id: id.into(), scope: scope(), context_id: "c".into(), alias: None, config: None, batch }
+    NewTask {
+        id: id.into(),
+        scope: scope(),
+        context_id: "c".into(),
+        alias: None,
+        config: None,
+        batch,
+    }
 }
 
 async fn create(store: &Sqlite, id: &str) -> Result<Head> {

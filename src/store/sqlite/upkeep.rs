@@ -38,14 +38,26 @@ impl Sqlite {
         let failed = |error| OpenError::sqlite(&path, error);
         let connection = reading(&path)?;
         let version = schema::version(&connection, &path)?;
-        let count = |sql| connection.query_row(sql, (), |row| row.get::<_, i64>(0)).map_err(failed);
+        let count = |sql| {
+            connection
+                .query_row(sql, (), |row| row.get::<_, i64>(0))
+                .map_err(failed)
+        };
         let count = |sql| count(sql).map(|count| u64::try_from(count).unwrap_or_default());
         let is_empty = version == 0;
         Ok(Inspection {
             version,
             newest: u32::try_from(schema::MIGRATIONS.len()).unwrap_or(u32::MAX),
-            tasks: if is_empty { 0 } else { count("SELECT count(*) FROM task")? },
-            unfinished: if is_empty { 0 } else { count("SELECT count(*) FROM task WHERE ended = 0")? },
+            tasks: if is_empty {
+                0
+            } else {
+                count("SELECT count(*) FROM task")?
+            },
+            unfinished: if is_empty {
+                0
+            } else {
+                count("SELECT count(*) FROM task WHERE ended = 0")?
+            },
             faults: faults(&connection).map_err(failed)?,
         })
     }
@@ -63,7 +75,10 @@ impl Sqlite {
             Ok(true) => Err("it is there already: name another".into()),
             Err(error) => Err(error.into()),
         };
-        made.map_err(|source| OpenError::Copy { file: copy.to_owned(), source })
+        made.map_err(|source| OpenError::Copy {
+            file: copy.to_owned(),
+            source,
+        })
     }
 
     /// Gives back the room of what was removed. There must be room for the file twice, and nobody may have it open.
@@ -75,7 +90,9 @@ impl Sqlite {
         let lock = lock(&path)?;
         let connection = open::connect(&path, &Options::default())?;
         let batch = "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)";
-        connection.execute_batch(batch).map_err(|error| OpenError::sqlite(&path, error))?;
+        connection
+            .execute_batch(batch)
+            .map_err(|error| OpenError::sqlite(&path, error))?;
         drop(connection);
         drop(lock);
         Ok(())
@@ -106,7 +123,10 @@ fn faults(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("PRAGMA foreign_key_check")?;
     let mut rows = statement.query(())?;
     while let Some(row) = rows.next()?.filter(|_| faults.len() < MOST_FAULTS) {
-        faults.push(format!("a row of {} belongs to nothing", row.get::<_, String>(0)?));
+        faults.push(format!(
+            "a row of {} belongs to nothing",
+            row.get::<_, String>(0)?
+        ));
     }
     Ok(faults)
 }

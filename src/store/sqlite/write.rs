@@ -51,10 +51,26 @@ pub(super) struct Addition {
 
 impl Addition {
     pub(super) fn new(batch: &Batch) -> Result<Self> {
-        let row = |events: &[_]| Ok((events.len() as u64, checked(codec::write_events(batch.time, events))?));
-        let rows = batch.events.chunks(EVENTS_PER_ROW).map(row).collect::<Result<_>>()?;
+        let row = |events: &[_]| {
+            Ok((
+                events.len() as u64,
+                checked(codec::write_events(batch.time, events))?,
+            ))
+        };
+        let rows = batch
+            .events
+            .chunks(EVENTS_PER_ROW)
+            .map(row)
+            .collect::<Result<_>>()?;
         let (state, status_time, key) = (batch.state, batch.status_time, batch.key.clone());
-        Ok(Self { rows, state, status_time, parked: batch.parked, key, turn: batch.turn })
+        Ok(Self {
+            rows,
+            state,
+            status_time,
+            parked: batch.parked,
+            key,
+            turn: batch.turn,
+        })
     }
 }
 
@@ -70,8 +86,13 @@ pub(super) struct Creation {
 
 impl Creation {
     pub(super) fn new(task: &NewTask, seal: &Seal) -> Result<Self> {
-        let config = task.config.as_ref().map(|config| Config::new(config, seal)).transpose()?;
-        let (id, scope, context_id) = (task.id.clone(), task.scope.clone(), task.context_id.clone());
+        let config = task
+            .config
+            .as_ref()
+            .map(|config| Config::new(config, seal))
+            .transpose()?;
+        let (id, scope, context_id) =
+            (task.id.clone(), task.scope.clone(), task.context_id.clone());
         Ok(Self {
             id,
             scope,
@@ -92,13 +113,20 @@ pub(super) struct Config {
 impl Config {
     pub(super) fn new(registered: &Registered, seal: &Seal) -> Result<Self> {
         let body = checked(seal.seal(codec::write_config(registered)))?;
-        Ok(Self { id: registered.config.id.clone(), body })
+        Ok(Self {
+            id: registered.config.id.clone(),
+            body,
+        })
     }
 }
 
 /// Refuses what SQLite would: that must not fail a commit that others share.
 pub(super) fn checked(body: Vec<u8>) -> Result<Vec<u8>> {
-    if body.len() <= BYTES_PER_ROW { Ok(body) } else { Err(Trouble::too_large(body.len())) }
+    if body.len() <= BYTES_PER_ROW {
+        Ok(body)
+    } else {
+        Err(Trouble::too_large(body.len()))
+    }
 }
 
 /// What the writer knows without asking; as good when it is empty.
@@ -168,7 +196,9 @@ impl<'a> Work<'a> {
 
     /// Writes what is there once more.
     pub(super) fn probe(&mut self) -> Done<()> {
-        self.connection.prepare_cached("UPDATE named SET task = task")?.execute(())?;
+        self.connection
+            .prepare_cached("UPDATE named SET task = task")?
+            .execute(())?;
         Ok(Ok(()))
     }
 
@@ -179,27 +209,51 @@ impl<'a> Work<'a> {
             Some(Err(error)) => return Ok(Err(error)),
             None => {}
         }
-        let Some(number) = self.insert_task(scope, task)? else { return Ok(Err(Error::Conflict)) };
+        let Some(number) = self.insert_task(scope, task)? else {
+            return Ok(Err(Error::Conflict));
+        };
         let position = self.add(number, scope, Seq(0), &task.batch)?;
         if let Some(config) = &task.config {
             self.insert_config(number, config, Seq(0))?;
         }
         self.count(scope, task.batch.state, 1);
         let (state, status_time) = (task.batch.state, task.batch.status_time);
-        let (id, scope, context_id) = (task.id.clone(), task.scope.clone(), task.context_id.clone());
-        Ok(Ok(Opened::New(Head { id, scope, context_id, position, state, status_time })))
+        let (id, scope, context_id) =
+            (task.id.clone(), task.scope.clone(), task.context_id.clone());
+        Ok(Ok(Opened::New(Head {
+            id,
+            scope,
+            context_id,
+            position,
+            state,
+            status_time,
+        })))
     }
 
-    pub(super) fn append(&mut self, scope: &Scope, id: &TaskId, at: Seq, batch: &Addition) -> Done<Seq> {
-        let Some(number) = self.known_scope(scope)? else { return Ok(Err(Error::Conflict)) };
+    pub(super) fn append(
+        &mut self,
+        scope: &Scope,
+        id: &TaskId,
+        at: Seq,
+        batch: &Addition,
+    ) -> Done<Seq> {
+        let Some(number) = self.known_scope(scope)? else {
+            return Ok(Err(Error::Conflict));
+        };
         match self.seen(number, scope, batch.key.as_ref())? {
             Some(Ok(_)) => return Ok(Err(Error::Repeated)),
             Some(Err(error)) => return Ok(Err(error)),
             None => {}
         }
         let known = self.memo.rows.remove(id).filter(|row| row.scope == number);
-        let row = if known.is_some() { known } else { self.row(scope, id)? };
-        let Some(row) = row.filter(|row| row.position == at) else { return Ok(Err(Error::Conflict)) };
+        let row = if known.is_some() {
+            known
+        } else {
+            self.row(scope, id)?
+        };
+        let Some(row) = row.filter(|row| row.position == at) else {
+            return Ok(Err(Error::Conflict));
+        };
         let position = self.add(row.number, row.scope, at, batch)?;
         self.move_head(&row, position, batch)?;
         self.remember_row(id, row, position, batch);
@@ -212,7 +266,9 @@ impl<'a> Work<'a> {
         if let Some(row) = self.row(scope, id)? {
             let sql = "INSERT INTO snapshot (task, position, body) VALUES (?1, ?2, ?3) ON CONFLICT (task) DO UPDATE
                        SET position = excluded.position, body = excluded.body WHERE excluded.position >= position";
-            self.connection.prepare_cached(sql)?.execute(params![row.number, signed(at), body])?;
+            self.connection
+                .prepare_cached(sql)?
+                .execute(params![row.number, signed(at), body])?;
         }
         Ok(Ok(()))
     }
@@ -228,7 +284,10 @@ impl<'a> Work<'a> {
                     self.connection.prepare_cached(sql)?.execute([row.number])?;
                 }
                 self.count(row.scope, row.state, -1);
-                self.memo.changes.push(Change { id: id.clone(), to: None });
+                self.memo.changes.push(Change {
+                    id: id.clone(),
+                    to: None,
+                });
             }
         }
         Ok(Ok(()))
@@ -241,10 +300,17 @@ impl<'a> Work<'a> {
         Ok(Ok(()))
     }
 
-    pub(super) fn delete_config(&mut self, scope: &Scope, id: &TaskId, config: &PushConfigId) -> Done<()> {
+    pub(super) fn delete_config(
+        &mut self,
+        scope: &Scope,
+        id: &TaskId,
+        config: &PushConfigId,
+    ) -> Done<()> {
         if let Some(row) = self.row(scope, id)? {
             let sql = "DELETE FROM config WHERE task = ?1 AND id = ?2";
-            self.connection.prepare_cached(sql)?.execute(params![row.number, config.as_str()])?;
+            self.connection
+                .prepare_cached(sql)?
+                .execute(params![row.number, config.as_str()])?;
         }
         Ok(Ok(()))
     }
@@ -252,9 +318,16 @@ impl<'a> Work<'a> {
     /// Writes down what was counted. The last thing before the commit.
     pub(super) fn finish(&mut self) -> rusqlite::Result<()> {
         for ((scope, state), by) in std::mem::take(&mut self.memo.tally) {
-            if by != 0 && self.tally.execute(self.connection, params![scope, state, by])? == 0 {
+            if by != 0
+                && self
+                    .tally
+                    .execute(self.connection, params![scope, state, by])?
+                    == 0
+            {
                 let sql = "INSERT INTO tally (scope, state, tasks) VALUES (?1, ?2, ?3)";
-                self.connection.prepare_cached(sql)?.execute(params![scope, state, by])?;
+                self.connection
+                    .prepare_cached(sql)?
+                    .execute(params![scope, state, by])?;
             }
         }
         let moved = self.names.settle(self.connection, self.memo.added.len())?;
@@ -266,9 +339,17 @@ impl<'a> Work<'a> {
     }
 
     /// Whether the scope has seen a key: with the same body what it stands for, with another the refusal.
-    fn seen(&self, number: i64, scope: &Scope, key: Option<&Key>) -> rusqlite::Result<Option<Result<Seen>>> {
+    fn seen(
+        &self,
+        number: i64,
+        scope: &Scope,
+        key: Option<&Key>,
+    ) -> rusqlite::Result<Option<Result<Seen>>> {
         let Some(key) = key else { return Ok(None) };
-        if self.names.is_new(self.connection, names::of_key(number, &key.text))? {
+        if self
+            .names
+            .is_new(self.connection, names::of_key(number, &key.text))?
+        {
             return Ok(None);
         }
         read::seen_in(self.connection, self.names, number, scope, key)
@@ -279,10 +360,13 @@ impl<'a> Work<'a> {
         if self.names.is_new(self.connection, hash)? {
             return Ok(false);
         }
-        let mut statement =
-            self.connection.prepare_cached("SELECT 1 FROM task WHERE number = ?1 AND id = ?2")?;
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT 1 FROM task WHERE number = ?1 AND id = ?2")?;
         let found = self.names.find(self.connection, hash, |number| {
-            Ok(statement.exists(params![number, id.as_str()])?.then_some(()))
+            Ok(statement
+                .exists(params![number, id.as_str()])?
+                .then_some(()))
         });
         Ok(found?.is_some())
     }
@@ -292,7 +376,10 @@ impl<'a> Work<'a> {
         let sql = "SELECT number, scope, text FROM key WHERE task = ?1";
         let mut statement = self.connection.prepare_cached(sql)?;
         let keys = statement.query_map([task], |row| {
-            Ok((names::of_key(row.get(1)?, row.get_ref(2)?.as_str()?), -row.get::<_, i64>(0)?))
+            Ok((
+                names::of_key(row.get(1)?, row.get_ref(2)?.as_str()?),
+                -row.get::<_, i64>(0)?,
+            ))
         })?;
         keys.collect()
     }
@@ -335,11 +422,11 @@ impl<'a> Work<'a> {
         let mut last = at;
         for (count, body) in &batch.rows {
             last.0 += count;
-            self.new_batch.execute(self.connection, params![task, signed(last), body])?;
+            self.new_batch
+                .execute(self.connection, params![task, signed(last), body])?;
         }
         if let Some(key) = &batch.key {
-            let sql =
-                "INSERT INTO key (number, scope, text, body, task, turn) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            let sql = "INSERT INTO key (number, scope, text, body, task, turn) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             let (number, turn) = (self.names.next_key(), signed(Seq(batch.turn)));
             let values = params![number, scope, key.text, key.body, task, turn];
             self.connection.prepare_cached(sql)?.execute(values)?;
@@ -349,13 +436,18 @@ impl<'a> Work<'a> {
     }
 
     fn move_head(&mut self, row: &Row, position: Seq, batch: &Addition) -> rusqlite::Result<()> {
-        if (row.state, row.status_time, row.parked) == (batch.state, batch.status_time, batch.parked) {
+        if (row.state, row.status_time, row.parked)
+            == (batch.state, batch.status_time, batch.parked)
+        {
             // No index knows the position, so that the many chunks of a stream touch none.
             let sql = "UPDATE task SET position = ?2 WHERE number = ?1";
-            self.connection.prepare_cached(sql)?.execute(params![row.number, signed(position)])?;
+            self.connection
+                .prepare_cached(sql)?
+                .execute(params![row.number, signed(position)])?;
             return Ok(());
         }
-        let sql = "UPDATE task SET position = ?2, state = ?3, ended = ?4, status_time = ?5, parked = ?6
+        let sql =
+            "UPDATE task SET position = ?2, state = ?3, ended = ?4, status_time = ?5, parked = ?6
                    WHERE number = ?1";
         self.connection.prepare_cached(sql)?.execute(params![
             row.number,
@@ -375,12 +467,19 @@ impl<'a> Work<'a> {
                    ON CONFLICT (task, id) DO UPDATE SET body = excluded.body, generation = generation + 1,
                    attempts = 0, due = 0, standing = 0, reason = ''";
         let id = config.id.as_ref().map_or("", PushConfigId::as_str);
-        self.connection.prepare_cached(sql)?.execute(params![task, id, config.body, signed(position)])?;
+        self.connection.prepare_cached(sql)?.execute(params![
+            task,
+            id,
+            config.body,
+            signed(position)
+        ])?;
         Ok(())
     }
 
     fn row(&mut self, scope: &Scope, id: &TaskId) -> rusqlite::Result<Option<Row>> {
-        let Some(scope) = self.known_scope(scope)? else { return Ok(None) };
+        let Some(scope) = self.known_scope(scope)? else {
+            return Ok(None);
+        };
         let columns = "number, position, state, status_time, parked";
         read::named(self.connection, self.names, scope, id, columns, |row| {
             Ok(Row {
@@ -396,7 +495,11 @@ impl<'a> Work<'a> {
 
     fn count(&mut self, scope: i64, state: TaskState, by: i64) {
         for scope in [scope, ALL_SCOPES] {
-            *self.memo.tally.entry((scope, state_number(state))).or_default() += by;
+            *self
+                .memo
+                .tally
+                .entry((scope, state_number(state)))
+                .or_default() += by;
         }
     }
 
@@ -429,7 +532,16 @@ impl<'a> Work<'a> {
             self.memo.rows.clear();
         }
         let (state, status_time, parked) = (batch.state, batch.status_time, batch.parked);
-        self.memo.rows.insert(id.clone(), Row { position, state, status_time, parked, ..row });
+        self.memo.rows.insert(
+            id.clone(),
+            Row {
+                position,
+                state,
+                status_time,
+                parked,
+                ..row
+            },
+        );
     }
 
     fn remember(&mut self, scope: &Scope, number: i64) -> i64 {
@@ -449,7 +561,10 @@ pub(super) struct Kept<'a> {
 
 impl<'a> Kept<'a> {
     pub(super) fn new(sql: &'static str) -> Self {
-        Self { sql, statement: None }
+        Self {
+            sql,
+            statement: None,
+        }
     }
 
     /// How many rows it has changed.

@@ -39,7 +39,9 @@ struct Known {
 impl Known {
     fn unwritable(&self) -> MutexGuard<'_, Option<Unwritable>> {
         // A value that is put there whole.
-        self.unwritable.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unwritable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,7 +64,11 @@ enum Command {
 }
 
 impl Writer {
-    pub(super) fn start(held: Held, heads: Arc<Heads>, options: &Options) -> Result<Self, OpenError> {
+    pub(super) fn start(
+        held: Held,
+        heads: Arc<Heads>,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
         let (commands, queue) = mpsc::channel(options.queue.max(1));
         let path = Arc::clone(&held.path);
         let thread = std::thread::Builder::new().name("attache-sqlite".to_owned());
@@ -70,7 +76,11 @@ impl Writer {
         let its = known.clone();
         let thread = thread.spawn(move || work((held, heads), queue, its));
         let thread = thread.map_err(|error| OpenError::io(&path, error))?;
-        Ok(Self { commands: Some(commands), thread: Some(thread), known })
+        Ok(Self {
+            commands: Some(commands),
+            thread: Some(thread),
+            known,
+        })
     }
 
     /// Has something done in the next transaction; answers when that is committed.
@@ -84,18 +94,29 @@ impl Writer {
     {
         let (answer, answered) = oneshot::channel();
         // One that runs only while somebody waits for something may never come to hand out what others wait for.
-        let runtime =
-            Handle::try_current().ok().filter(|its| its.runtime_flavor() == RuntimeFlavor::MultiThread);
-        self.send(Command::Do(Box::new(Question { run, result: None, answer, runtime }))).await;
+        let runtime = Handle::try_current()
+            .ok()
+            .filter(|its| its.runtime_flavor() == RuntimeFlavor::MultiThread);
+        self.send(Command::Do(Box::new(Question {
+            run,
+            result: None,
+            answer,
+            runtime,
+        })))
+        .await;
         // What was asked comes back with the answer: large pieces of memory are given back where they were taken, and threads
         // do not wait for each other to do so.
-        answered.await.map_or_else(|_| Err(Trouble::closed()), |(result, _asked)| result)
+        answered
+            .await
+            .map_or_else(|_| Err(Trouble::closed()), |(result, _asked)| result)
     }
 
     /// How many commands wait.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
-        self.commands.as_ref().map_or(0, |commands| commands.max_capacity() - commands.capacity())
+        self.commands
+            .as_ref()
+            .map_or(0, |commands| commands.max_capacity() - commands.capacity())
     }
 
     /// Counts the commits since the store was opened.
@@ -134,7 +155,9 @@ impl Writer {
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("commands", &self.commands.is_some()).finish_non_exhaustive()
+        f.debug_struct("Writer")
+            .field("commands", &self.commands.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -149,7 +172,13 @@ struct Desk<'a> {
 }
 
 fn work((held, heads): (Held, Arc<Heads>), mut queue: mpsc::Receiver<Command>, known: Known) {
-    let Held { path, connection, names, lock, .. } = held;
+    let Held {
+        path,
+        connection,
+        names,
+        lock,
+        ..
+    } = held;
     let mut desk = Desk {
         path,
         begin: Kept::new("BEGIN IMMEDIATE"),
@@ -281,7 +310,10 @@ impl Answers {
         let (first, others) = self.group.split_first()?;
         let runtime = first.runtime().filter(|_| !others.is_empty())?;
         let is_theirs = |its: &Handle| its.id() == runtime.id();
-        others.iter().all(|asked| asked.runtime().is_some_and(is_theirs)).then(|| runtime.clone())
+        others
+            .iter()
+            .all(|asked| asked.runtime().is_some_and(is_theirs))
+            .then(|| runtime.clone())
     }
 }
 
@@ -323,7 +355,12 @@ impl<T: Send, F: FnMut(&mut Work<'_>) -> Done<T> + Send> Asked for Question<T, F
     }
 
     fn answer(self: Box<Self>, committed: Result<(), Arc<Trouble>>) {
-        let Self { run, result, answer, .. } = *self;
+        let Self {
+            run,
+            result,
+            answer,
+            ..
+        } = *self;
         let result = match committed {
             Ok(()) => result.unwrap_or_else(|| Err(Trouble::closed())),
             Err(trouble) => Err(Error::Failed(Box::new(trouble))),

@@ -48,8 +48,9 @@ pub fn write_card(out: &mut Vec<u8>, card: &AgentCard, form: CardForm) -> Result
             super::write(out, &Old(card, &older, form));
         }
         (CardForm::V03 | CardForm::V03Wrapped | CardForm::V02, None) => {
-            return Err(Error::new(ErrorKind::UnsupportedOperation)
-                .with_message("This operation is not supported: the agent has no interface older than 1.0"));
+            return Err(Error::new(ErrorKind::UnsupportedOperation).with_message(
+                "This operation is not supported: the agent has no interface older than 1.0",
+            ));
         }
     }
     Ok(())
@@ -81,9 +82,16 @@ mod tests {
 
     #[test]
     fn a_card_of_the_first_days_is_read() {
-        let card = read_card(br#"{"name":"n","url":"u","authentication":{"schemes":["Bearer"]}}"#).unwrap();
-        assert_eq!(card.supported_interfaces, [AgentInterface::new("u", Binding::JsonRpc, Version::V03)]);
-        assert_eq!(card.security_requirements, [SecurityRequirement::of("Bearer", Vec::<String>::new())]);
+        let card = read_card(br#"{"name":"n","url":"u","authentication":{"schemes":["Bearer"]}}"#)
+            .unwrap();
+        assert_eq!(
+            card.supported_interfaces,
+            [AgentInterface::new("u", Binding::JsonRpc, Version::V03)]
+        );
+        assert_eq!(
+            card.security_requirements,
+            [SecurityRequirement::of("Bearer", Vec::<String>::new())]
+        );
     }
 
     #[test]
@@ -93,7 +101,10 @@ mod tests {
                 "capabilities":{"streaming":true,"stateTransitionHistory":true}}"#,
         );
         let card = card.unwrap();
-        assert_eq!(card.supported_interfaces, [AgentInterface::new("", Binding::JsonRpc, Version::V1)]);
+        assert_eq!(
+            card.supported_interfaces,
+            [AgentInterface::new("", Binding::JsonRpc, Version::V1)]
+        );
         assert_eq!(card.capabilities.state_transition_history, Some(true));
     }
 
@@ -126,8 +137,14 @@ mod tests {
             "security": [{"o": ["s"]}],
         });
         let card = read_card(card.to_string().as_bytes()).unwrap();
-        assert_eq!(card.security_schemes.keys().collect::<Vec<_>>(), ["o", "o.implicit"]);
-        let either = [SecurityRequirement::of("o", ["s"]), SecurityRequirement::of("o.implicit", ["s"])];
+        assert_eq!(
+            card.security_schemes.keys().collect::<Vec<_>>(),
+            ["o", "o.implicit"]
+        );
+        let either = [
+            SecurityRequirement::of("o", ["s"]),
+            SecurityRequirement::of("o.implicit", ["s"]),
+        ];
         assert_eq!(card.security_requirements, either);
     }
 
@@ -143,7 +160,10 @@ mod tests {
         });
         let card = read_card(card.to_string().as_bytes()).unwrap();
         let old = written(&card, CardForm::V03);
-        assert_eq!(old["securitySchemes"], json!({"k": {"type": "apiKey", "in": "header", "name": "K"}}));
+        assert_eq!(
+            old["securitySchemes"],
+            json!({"k": {"type": "apiKey", "in": "header", "name": "K"}})
+        );
         assert_eq!(old["security"], json!([{"k": []}]));
         let union = written(&card, CardForm::Union);
         assert_eq!(union["security"], json!([{"k": []}]));
@@ -156,8 +176,13 @@ mod tests {
 
     #[test]
     fn an_agent_that_speaks_only_1_0_has_no_older_card_and_a_plain_union() {
-        let card = AgentCard::new("n", "d").interface("u", Binding::JsonRpc, Version::V1).published();
-        assert_eq!(written(&card, CardForm::Union), written(&card, CardForm::V1));
+        let card = AgentCard::new("n", "d")
+            .interface("u", Binding::JsonRpc, Version::V1)
+            .published();
+        assert_eq!(
+            written(&card, CardForm::Union),
+            written(&card, CardForm::V1)
+        );
         let error = write_card(&mut Vec::new(), &card, CardForm::V03).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnsupportedOperation);
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    AgentCard, AgentInterface, OAuth2SecurityScheme, OAuthFlows, SecurityRequirement, SecurityScheme, Version,
+    AgentCard, AgentInterface, OAuth2SecurityScheme, OAuthFlows, SecurityRequirement,
+    SecurityScheme, Version,
 };
 
 /// What of a card can be said before 1.0.
@@ -15,8 +16,15 @@ pub(super) struct Older<'a> {
 
 impl<'a> Older<'a> {
     pub(super) fn new(card: &'a AgentCard) -> Option<Self> {
-        let all: Vec<_> = card.supported_interfaces.iter().filter(|interface| is_older(interface)).collect();
-        let schemes = card.security_schemes.iter().filter(|(_, scheme)| !is_device_code(scheme));
+        let all: Vec<_> = card
+            .supported_interfaces
+            .iter()
+            .filter(|interface| is_older(interface))
+            .collect();
+        let schemes = card
+            .security_schemes
+            .iter()
+            .filter(|(_, scheme)| !is_device_code(scheme));
         Some(Self {
             first: all.first()?,
             all,
@@ -30,9 +38,15 @@ impl<'a> Older<'a> {
         all: &'a [SecurityRequirement],
     ) -> Vec<&'a BTreeMap<String, Vec<String>>> {
         let known = |requirement: &&SecurityRequirement| {
-            requirement.schemes.keys().all(|name| self.schemes.contains_key(name.as_str()))
+            requirement
+                .schemes
+                .keys()
+                .all(|name| self.schemes.contains_key(name.as_str()))
         };
-        all.iter().filter(known).map(|requirement| &requirement.schemes).collect()
+        all.iter()
+            .filter(known)
+            .map(|requirement| &requirement.schemes)
+            .collect()
     }
 
     pub(super) fn protocol_version(&self) -> &'a str {
@@ -65,6 +79,9 @@ pub(in crate::wire) fn is_older(interface: &AgentInterface) -> bool {
 pub(in crate::wire) fn is_device_code(scheme: &SecurityScheme) -> bool {
     matches!(
         scheme,
-        SecurityScheme::OAuth2(OAuth2SecurityScheme { flows: Some(OAuthFlows::DeviceCode(_)), .. })
+        SecurityScheme::OAuth2(OAuth2SecurityScheme {
+            flows: Some(OAuthFlows::DeviceCode(_)),
+            ..
+        })
     )
 }

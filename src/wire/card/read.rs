@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer};
 use super::older::interface_version;
 use super::scheme::{SchemeIn, alternatives, schemes};
 use crate::model::{
-    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider,
-    AgentSkill, Binding, HttpAuthSecurityScheme, SecurityRequirement, SecurityScheme, Version, non_empty,
-    or_default,
+    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface,
+    AgentProvider, AgentSkill, Binding, HttpAuthSecurityScheme, SecurityRequirement,
+    SecurityScheme, Version, non_empty, or_default,
 };
 use crate::wire::json::at;
 
@@ -23,7 +23,11 @@ struct Members {
     name: String,
     #[serde(default, deserialize_with = "or_default")]
     description: String,
-    #[serde(default, alias = "supported_interfaces", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "supported_interfaces",
+        deserialize_with = "or_default"
+    )]
     supported_interfaces: Vec<AgentInterface>,
     provider: Option<AgentProvider>,
     #[serde(default, deserialize_with = "or_default")]
@@ -36,13 +40,25 @@ struct Members {
     capabilities: CapabilitiesIn,
     #[serde(default, alias = "security_schemes", deserialize_with = "or_default")]
     security_schemes: BTreeMap<String, SchemeIn>,
-    #[serde(default, alias = "security_requirements", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "security_requirements",
+        deserialize_with = "or_default"
+    )]
     security_requirements: Vec<SecurityRequirement>,
     #[serde(default, deserialize_with = "or_default")]
     security: Vec<BTreeMap<String, Vec<String>>>,
-    #[serde(default, alias = "default_input_modes", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "default_input_modes",
+        deserialize_with = "or_default"
+    )]
     default_input_modes: Vec<String>,
-    #[serde(default, alias = "default_output_modes", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "default_output_modes",
+        deserialize_with = "or_default"
+    )]
     default_output_modes: Vec<String>,
     #[serde(default, deserialize_with = "or_default")]
     skills: Vec<SkillIn>,
@@ -51,11 +67,18 @@ struct Members {
     url: Option<String>,
     #[serde(default, alias = "preferred_transport", deserialize_with = "non_empty")]
     preferred_transport: Option<String>,
-    #[serde(default, alias = "additional_interfaces", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "additional_interfaces",
+        deserialize_with = "or_default"
+    )]
     additional_interfaces: Vec<TransportIn>,
     #[serde(default, alias = "protocol_version", deserialize_with = "non_empty")]
     protocol_version: Option<String>,
-    #[serde(alias = "supports_authenticated_extended_card", alias = "supportsExtendedAgentCard")]
+    #[serde(
+        alias = "supports_authenticated_extended_card",
+        alias = "supportsExtendedAgentCard"
+    )]
     supports_authenticated_extended_card: Option<bool>,
     /// One seed's only word about where it is: the bindings it has at its base.
     #[serde(default, deserialize_with = "or_default")]
@@ -109,7 +132,11 @@ struct SkillIn {
     input_modes: Vec<String>,
     #[serde(default, alias = "output_modes", deserialize_with = "or_default")]
     output_modes: Vec<String>,
-    #[serde(default, alias = "security_requirements", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "security_requirements",
+        deserialize_with = "or_default"
+    )]
     security_requirements: Vec<SecurityRequirement>,
     #[serde(default, deserialize_with = "or_default")]
     security: Vec<BTreeMap<String, Vec<String>>>,
@@ -134,8 +161,16 @@ impl<'de> Deserialize<'de> for CardIn {
             output_modes: skill.output_modes,
             security_requirements: prefer(skill.security_requirements, skill.security, &split),
         });
-        let extended = read.capabilities.extended_agent_card.or(read.supports_authenticated_extended_card);
-        if read.capabilities.extensions.iter().any(|extension| extension.uri.is_empty()) {
+        let extended = read
+            .capabilities
+            .extended_agent_card
+            .or(read.supports_authenticated_extended_card);
+        if read
+            .capabilities
+            .extensions
+            .iter()
+            .any(|extension| extension.uri.is_empty())
+        {
             return Err(at("capabilities.extensions", "must each have a uri"));
         }
         Ok(Self(AgentCard {
@@ -168,7 +203,11 @@ fn prefer(
     old: Vec<BTreeMap<String, Vec<String>>>,
     split: &BTreeMap<String, Vec<String>>,
 ) -> Vec<SecurityRequirement> {
-    if new.is_empty() { alternatives(old, split) } else { new }
+    if new.is_empty() {
+        alternatives(old, split)
+    } else {
+        new
+    }
 }
 
 /// 0.1 named HTTP schemes and nothing else.
@@ -178,7 +217,10 @@ fn take_authentication(
     requirements: &mut Vec<SecurityRequirement>,
 ) {
     for name in old.schemes {
-        let scheme = HttpAuthSecurityScheme { scheme: name.clone(), ..HttpAuthSecurityScheme::default() };
+        let scheme = HttpAuthSecurityScheme {
+            scheme: name.clone(),
+            ..HttpAuthSecurityScheme::default()
+        };
         schemes.insert(name.clone(), SecurityScheme::HttpAuth(scheme));
         requirements.push(SecurityRequirement::of(name, Vec::<String>::new()));
     }
@@ -195,10 +237,15 @@ fn interfaces(read: &mut Members) -> Vec<AgentInterface> {
     // That seed calls itself 0.3, is reached at its base, and answers the methods of 1.0.
     let (url, version) = match read.url.take() {
         None if seed => (Some(String::new()), Version::V1.as_str().to_owned()),
-        url => (url, interface_version(read.protocol_version.as_deref().unwrap_or_default()).to_owned()),
+        url => (
+            url,
+            interface_version(read.protocol_version.as_deref().unwrap_or_default()).to_owned(),
+        ),
     };
-    let main =
-        url.map(|url| TransportIn { url, transport: transport.unwrap_or_else(|| "JSONRPC".to_owned()) });
+    let main = url.map(|url| TransportIn {
+        url,
+        transport: transport.unwrap_or_else(|| "JSONRPC".to_owned()),
+    });
     let mut seen = BTreeSet::new();
     main.into_iter()
         .chain(std::mem::take(&mut read.additional_interfaces))

@@ -32,7 +32,9 @@ fn write_wrapper<M: SerializeMap>(map: &mut M, scheme: &SecurityScheme) -> Resul
         SecurityScheme::ApiKey(scheme) => map.serialize_entry("apiKeySecurityScheme", scheme),
         SecurityScheme::HttpAuth(scheme) => map.serialize_entry("httpAuthSecurityScheme", scheme),
         SecurityScheme::OAuth2(scheme) => map.serialize_entry("oauth2SecurityScheme", scheme),
-        SecurityScheme::OpenIdConnect(scheme) => map.serialize_entry("openIdConnectSecurityScheme", scheme),
+        SecurityScheme::OpenIdConnect(scheme) => {
+            map.serialize_entry("openIdConnectSecurityScheme", scheme)
+        }
         SecurityScheme::MutualTls(scheme) => map.serialize_entry("mtlsSecurityScheme", scheme),
     }
 }
@@ -60,7 +62,11 @@ fn write_old_scheme<M: SerializeMap>(
         SecurityScheme::OAuth2(scheme) => {
             map.serialize_entry("type", "oauth2")?;
             map.serialize_entry("flows", &OldFlows(scheme.flows.as_ref(), form))?;
-            if let Some(url) = scheme.oauth2_metadata_url.as_ref().filter(|_| form != CardForm::V02) {
+            if let Some(url) = scheme
+                .oauth2_metadata_url
+                .as_ref()
+                .filter(|_| form != CardForm::V02)
+            {
                 map.serialize_entry("oauth2MetadataUrl", url)?;
             }
             &scheme.description
@@ -90,12 +96,16 @@ impl Serialize for OldFlows<'_> {
         match self.0 {
             Some(flows) if self.1 == CardForm::Union => flows.serialize(serializer),
             Some(OAuthFlows::AuthorizationCode(flow)) => {
-                let flow = AuthorizationCodeFlow { pkce_required: false, ..flow.clone() };
+                let flow = AuthorizationCodeFlow {
+                    pkce_required: false,
+                    ..flow.clone()
+                };
                 OAuthFlows::AuthorizationCode(flow).serialize(serializer)
             }
             Some(
-                flows
-                @ (OAuthFlows::ClientCredentials(_) | OAuthFlows::Implicit(_) | OAuthFlows::Password(_)),
+                flows @ (OAuthFlows::ClientCredentials(_)
+                | OAuthFlows::Implicit(_)
+                | OAuthFlows::Password(_)),
             ) => flows.serialize(serializer),
             Some(OAuthFlows::DeviceCode(_)) | None => serializer.serialize_map(Some(0))?.end(),
         }
@@ -108,7 +118,9 @@ pub(super) struct SchemeIn(Vec<SecurityScheme>);
 impl<'de> Deserialize<'de> for SchemeIn {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = crate::model::Json::deserialize(deserializer)?;
-        read_scheme(json.get()).map(Self).map_err(|error| below("", &error))
+        read_scheme(json.get())
+            .map(Self)
+            .map_err(|error| below("", &error))
     }
 }
 
@@ -139,9 +151,13 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
         return Ok(Vec::new());
     }
     let wrapped = read::<SecurityScheme>(text);
-    let Ok(old) = read::<Old>(text) else { return wrapped.map(|scheme| vec![scheme]) };
+    let Ok(old) = read::<Old>(text) else {
+        return wrapped.map(|scheme| vec![scheme]);
+    };
     // Where both shapes are there, 1.0's wins.
-    let (Err(error), Some(kind)) = (&wrapped, &old.kind) else { return wrapped.map(|scheme| vec![scheme]) };
+    let (Err(error), Some(kind)) = (&wrapped, &old.kind) else {
+        return wrapped.map(|scheme| vec![scheme]);
+    };
     let description = old.description;
     Ok(match kind.as_str() {
         "apiKey" => {
@@ -153,13 +169,21 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
         }
         "http" => {
             let (scheme, bearer_format) = (old.scheme, old.bearer_format);
-            vec![SecurityScheme::HttpAuth(HttpAuthSecurityScheme { description, scheme, bearer_format })]
+            vec![SecurityScheme::HttpAuth(HttpAuthSecurityScheme {
+                description,
+                scheme,
+                bearer_format,
+            })]
         }
         "oauth2" => {
             let scheme = |flows| {
                 let (description, oauth2_metadata_url) =
                     (description.clone(), old.oauth2_metadata_url.clone());
-                SecurityScheme::OAuth2(OAuth2SecurityScheme { description, flows, oauth2_metadata_url })
+                SecurityScheme::OAuth2(OAuth2SecurityScheme {
+                    description,
+                    flows,
+                    oauth2_metadata_url,
+                })
             };
             match old.flows.all() {
                 flows if flows.is_empty() => vec![scheme(None)],
@@ -173,7 +197,9 @@ fn read_scheme(text: &str) -> Result<Vec<SecurityScheme>, Error> {
                 open_id_connect_url,
             })]
         }
-        "mutualTLS" => vec![SecurityScheme::MutualTls(MutualTlsSecurityScheme { description })],
+        "mutualTLS" => vec![SecurityScheme::MutualTls(MutualTlsSecurityScheme {
+            description,
+        })],
         _ => {
             return Err(error
                 .violations()
@@ -194,20 +220,27 @@ fn is_unknown(text: &str) -> bool {
     }
     const WRAPPERS: [&str; 5] = ["apiKey", "httpAuth", "oauth2", "openIdConnect", "mtls"];
     const TYPES: [&str; 5] = ["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"];
-    let Ok(members) = serde_json::from_str::<Object>(text) else { return false };
+    let Ok(members) = serde_json::from_str::<Object>(text) else {
+        return false;
+    };
     let is_wrapper = |name: &str| {
         let name = name.to_ascii_lowercase().replace('_', "");
-        WRAPPERS.iter().any(|known| name == format!("{}securityscheme", known.to_ascii_lowercase()))
+        WRAPPERS
+            .iter()
+            .any(|known| name == format!("{}securityscheme", known.to_ascii_lowercase()))
     };
     let known_type = serde_json::from_str::<Kind>(text).is_ok_and(|read| {
-        read.kind.is_some_and(|kind| kind.as_str().is_none_or(|kind| TYPES.contains(&kind)))
+        read.kind
+            .is_some_and(|kind| kind.as_str().is_none_or(|kind| TYPES.contains(&kind)))
     });
     !members.is_empty() && !known_type && !members.iter().any(|(name, _)| is_wrapper(&name))
 }
 
 fn flow_name(scheme: &SecurityScheme) -> &'static str {
     match scheme {
-        SecurityScheme::OAuth2(OAuth2SecurityScheme { flows: Some(flows), .. }) => match flows {
+        SecurityScheme::OAuth2(OAuth2SecurityScheme {
+            flows: Some(flows), ..
+        }) => match flows {
             OAuthFlows::AuthorizationCode(_) => "authorizationCode",
             OAuthFlows::ClientCredentials(_) => "clientCredentials",
             OAuthFlows::Implicit(_) => "implicit",
@@ -221,11 +254,18 @@ fn flow_name(scheme: &SecurityScheme) -> &'static str {
 /// Schemes by name. 1.0 has one flow in each: further ones become schemes of their own, and `split` says which.
 pub(super) fn schemes(
     read: BTreeMap<String, SchemeIn>,
-) -> (BTreeMap<String, SecurityScheme>, BTreeMap<String, Vec<String>>) {
+) -> (
+    BTreeMap<String, SecurityScheme>,
+    BTreeMap<String, Vec<String>>,
+) {
     let (mut schemes, mut split) = (BTreeMap::new(), BTreeMap::<String, Vec<String>>::new());
     for (name, SchemeIn(all)) in read {
         for (at, scheme) in all.into_iter().enumerate() {
-            let own = if at == 0 { name.clone() } else { format!("{name}.{}", flow_name(&scheme)) };
+            let own = if at == 0 {
+                name.clone()
+            } else {
+                format!("{name}.{}", flow_name(&scheme))
+            };
             split.entry(name.clone()).or_default().push(own.clone());
             schemes.insert(own, scheme);
         }
@@ -251,7 +291,9 @@ pub(super) fn alternatives(
             };
             // Each way so far takes the first name in place; only a way that is added is copied, and a hostile card
             // could add without end.
-            let others = others.iter().flat_map(|other| variants.iter().map(move |variant| (other, variant)));
+            let others = others
+                .iter()
+                .flat_map(|other| variants.iter().map(move |variant| (other, variant)));
             let room = MAX_ALTERNATIVES - variants.len();
             let with_other = |(other, variant): (&String, &SecurityRequirement)| {
                 let mut variant = variant.clone();

@@ -34,7 +34,11 @@ impl Serialize for Union<'_> {
         self.write_security(&mut map)?;
         map.serialize_entry("defaultInputModes", &card.default_input_modes)?;
         map.serialize_entry("defaultOutputModes", &card.default_output_modes)?;
-        let skills: Vec<_> = card.skills.iter().map(|skill| Skill(skill, older, CardForm::Union)).collect();
+        let skills: Vec<_> = card
+            .skills
+            .iter()
+            .map(|skill| Skill(skill, older, CardForm::Union))
+            .collect();
         map.serialize_entry("skills", &skills)?;
         if !card.signatures.is_empty() {
             map.serialize_entry("signatures", &card.signatures)?;

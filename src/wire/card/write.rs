@@ -7,10 +7,16 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::CardForm;
 use super::older::Older;
 use super::scheme::Scheme;
-use crate::model::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Binding, SecurityScheme};
+use crate::model::{
+    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, Binding, SecurityScheme,
+};
 
 /// A card of 0.3 or 0.2.
-pub(super) struct Old<'a>(pub(super) &'a AgentCard, pub(super) &'a Older<'a>, pub(super) CardForm);
+pub(super) struct Old<'a>(
+    pub(super) &'a AgentCard,
+    pub(super) &'a Older<'a>,
+    pub(super) CardForm,
+);
 
 impl Serialize for Old<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -25,8 +31,9 @@ impl Serialize for Old<'_> {
         map.serialize_entry("name", &card.name)?;
         map.serialize_entry("description", &card.description)?;
         map.serialize_entry("url", &older.first.url)?;
-        let plain =
-            *form == CardForm::V02 && older.all.len() == 1 && older.first.binding() == Some(Binding::JsonRpc);
+        let plain = *form == CardForm::V02
+            && older.all.len() == 1
+            && older.first.binding() == Some(Binding::JsonRpc);
         if !plain {
             map.serialize_entry("preferredTransport", &older.first.protocol_binding)?;
             // The main one is repeated: readers of 0.3 look for it there.
@@ -46,7 +53,11 @@ impl Serialize for Old<'_> {
         write_old_security(&mut map, card, older, *form)?;
         map.serialize_entry("defaultInputModes", &card.default_input_modes)?;
         map.serialize_entry("defaultOutputModes", &card.default_output_modes)?;
-        let skills: Vec<_> = card.skills.iter().map(|skill| Skill(skill, older, *form)).collect();
+        let skills: Vec<_> = card
+            .skills
+            .iter()
+            .map(|skill| Skill(skill, older, *form))
+            .collect();
         map.serialize_entry("skills", &skills)?;
         if card.capabilities.extended_agent_card == Some(true) {
             map.serialize_entry("supportsAuthenticatedExtendedCard", &true)?;
@@ -65,24 +76,36 @@ fn write_old_security<M: SerializeMap>(
     form: CardForm,
 ) -> Result<(), M::Error> {
     // 0.2 has no mutual TLS.
-    let known =
-        |scheme: &SecurityScheme| form != CardForm::V02 || !matches!(scheme, SecurityScheme::MutualTls(_));
+    let known = |scheme: &SecurityScheme| {
+        form != CardForm::V02 || !matches!(scheme, SecurityScheme::MutualTls(_))
+    };
     let schemes = older.schemes.iter().filter(|(_, scheme)| known(scheme));
-    let schemes: BTreeMap<_, _> = schemes.map(|(name, scheme)| (name, Scheme(scheme, form))).collect();
+    let schemes: BTreeMap<_, _> = schemes
+        .map(|(name, scheme)| (name, Scheme(scheme, form)))
+        .collect();
     if !schemes.is_empty() {
         map.serialize_entry("securitySchemes", &schemes)?;
     }
     let mut security = older.requirements(&card.security_requirements);
-    security.retain(|requirement| requirement.keys().all(|name| schemes.contains_key(&name.as_str())));
+    security.retain(|requirement| {
+        requirement
+            .keys()
+            .all(|name| schemes.contains_key(&name.as_str()))
+    });
     if !security.is_empty() {
         map.serialize_entry("security", &security)?;
     }
     Ok(())
 }
 
-pub(super) fn transports<'a>(interfaces: &[&'a AgentInterface]) -> Vec<BTreeMap<&'static str, &'a str>> {
+pub(super) fn transports<'a>(
+    interfaces: &[&'a AgentInterface],
+) -> Vec<BTreeMap<&'static str, &'a str>> {
     let transport = |interface: &&'a AgentInterface| {
-        BTreeMap::from([("url", &*interface.url), ("transport", &*interface.protocol_binding)])
+        BTreeMap::from([
+            ("url", &*interface.url),
+            ("transport", &*interface.protocol_binding),
+        ])
     };
     interfaces.iter().map(transport).collect()
 }
@@ -117,7 +140,11 @@ pub(super) fn write_capabilities<M: SerializeMap>(
 }
 
 /// A skill with the requirements of older versions: beside those of 1.0 in a union, instead of them elsewhere.
-pub(super) struct Skill<'a>(pub(super) &'a AgentSkill, pub(super) &'a Older<'a>, pub(super) CardForm);
+pub(super) struct Skill<'a>(
+    pub(super) &'a AgentSkill,
+    pub(super) &'a Older<'a>,
+    pub(super) CardForm,
+);
 
 impl Serialize for Skill<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -25,7 +25,10 @@ pub fn read_jsonrpc(text: &str) -> Error {
             .with_message("the peer sent an error we cannot read");
     };
     let details = body.data.map(ReadDetails::new).unwrap_or_default();
-    let code = body.code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-32603);
+    let code = body
+        .code
+        .and_then(|code| i32::try_from(code).ok())
+        .unwrap_or(-32603);
     let kind = match (code, details.kind()) {
         // Server-defined: the reason may say more than the number.
         (-32099..=-32010 | -32000, Some(kind)) => kind,
@@ -65,17 +68,33 @@ pub fn read_rest(status: u16, body: &str) -> Error {
         details: Option<&'a RawValue>,
     }
     let outer: Body<'_> = serde_json::from_str(body).unwrap_or_default();
-    let inner: Inner<'_> =
-        outer.error.and_then(|error| serde_json::from_str(error.get()).ok()).unwrap_or_default();
+    let inner: Inner<'_> = outer
+        .error
+        .and_then(|error| serde_json::from_str(error.get()).ok())
+        .unwrap_or_default();
     let details = inner.details.map(ReadDetails::new).unwrap_or_default();
     let problem = outer.problem.as_deref().and_then(kind_of_problem);
-    let kind = details.kind().or(problem).unwrap_or_else(|| kind_of_status(status));
-    details.into_error(kind, inner.message.or(outer.message).or(outer.detail).or(outer.title))
+    let kind = details
+        .kind()
+        .or(problem)
+        .unwrap_or_else(|| kind_of_status(status));
+    details.into_error(
+        kind,
+        inner
+            .message
+            .or(outer.message)
+            .or(outer.detail)
+            .or(outer.title),
+    )
 }
 
 /// 1.0 drafts named errors by a URI whose last piece is the name in kebab case.
 fn kind_of_problem(uri: &str) -> Option<ErrorKind> {
-    let name = uri.rsplit('/').next()?.to_ascii_uppercase().replace('-', "_");
+    let name = uri
+        .rsplit('/')
+        .next()?
+        .to_ascii_uppercase()
+        .replace('-', "_");
     kind_of_reason(&name).or_else(|| kind_of_reason(name.strip_suffix("_ERROR")?))
 }
 
@@ -84,7 +103,9 @@ fn kind_of_reason(name: &str) -> Option<ErrorKind> {
         // What other SDKs call it.
         "UNAUTHORIZED" => Some(ErrorKind::PermissionDenied),
         "JSON_PARSE" => Some(ErrorKind::Parse),
-        _ => ErrorKind::ALL.into_iter().find(|kind| reason(*kind) == name),
+        _ => ErrorKind::ALL
+            .into_iter()
+            .find(|kind| reason(*kind) == name),
     }
 }
 
@@ -119,7 +140,9 @@ impl ReadDetails {
     fn new(data: &RawValue) -> Self {
         let mut details = Self::default();
         match serde_json::from_str::<Vec<&RawValue>>(data.get()) {
-            Ok(list) => list.into_iter().for_each(|detail| details.read_typed(detail.get())),
+            Ok(list) => list
+                .into_iter()
+                .for_each(|detail| details.read_typed(detail.get())),
             Err(_) => details.read_object(data.get()),
         }
         details
@@ -136,19 +159,27 @@ impl ReadDetails {
             domain: Option<Cow<'a, str>>,
             metadata: Option<Object>,
         }
-        let Ok(typed) = serde_json::from_str::<Typed<'_>>(text) else { return };
+        let Ok(typed) = serde_json::from_str::<Typed<'_>>(text) else {
+            return;
+        };
         if typed.type_url.ends_with("google.rpc.ErrorInfo") {
             // What lies between may add reasons of its own.
             if typed.domain.as_deref() != Some(DOMAIN) {
                 return;
             }
             self.reason = typed.reason.map(Cow::into_owned);
-            self.metadata = typed.metadata.iter().flat_map(Object::iter).map(as_detail).collect();
+            self.metadata = typed
+                .metadata
+                .iter()
+                .flat_map(Object::iter)
+                .map(as_detail)
+                .collect();
         } else if typed.type_url.ends_with("google.rpc.BadRequest") {
             let read = serde_json::from_str::<BadRequest<'_>>(text);
             let violations = read.into_iter().flat_map(|bad| bad.field_violations);
-            self.violations =
-                violations.map(|v| Violation::new(v.field, v.description.into_owned())).collect();
+            self.violations = violations
+                .map(|v| Violation::new(v.field, v.description.into_owned()))
+                .collect();
         }
     }
 
@@ -170,13 +201,17 @@ impl ReadDetails {
         for (key, value) in self.metadata {
             error = error.with(key, value);
         }
-        self.violations.into_iter().fold(error, Error::with_violation)
+        self.violations
+            .into_iter()
+            .fold(error, Error::with_violation)
     }
 }
 
 /// A detail as text; a state in 1.0's spelling, whatever the peer's.
 fn as_detail((key, value): (String, Json)) -> (String, String) {
-    let text = value.read::<String>().unwrap_or_else(|_| value.get().to_owned());
+    let text = value
+        .read::<String>()
+        .unwrap_or_else(|_| value.get().to_owned());
     match (key.as_str(), state_from(&text)) {
         ("state", Some(state)) => (key, state.as_str().to_owned()),
         _ => (key, text),

@@ -6,7 +6,9 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize as DeriveSerialize};
 
 use super::super::spelling::{state_from, state_v03};
-use super::{BAD_REQUEST, DOMAIN, ERROR_INFO, grpc_code, http_status, jsonrpc_code, message, name, reason};
+use super::{
+    BAD_REQUEST, DOMAIN, ERROR_INFO, grpc_code, http_status, jsonrpc_code, message, name, reason,
+};
 use crate::model::{Error, ErrorKind, Object, Version};
 
 /// The error object of a JSON-RPC response.
@@ -91,7 +93,10 @@ impl Serialize for Details<'_> {
             seq.serialize_element(&BadRequest {
                 type_url: BAD_REQUEST.into(),
                 field_violations: field_violations
-                    .map(|v| FieldViolation { field: v.field().into(), description: v.description().into() })
+                    .map(|v| FieldViolation {
+                        field: v.field().into(),
+                        description: v.description().into(),
+                    })
                     .collect(),
             })?;
         }
@@ -110,7 +115,10 @@ impl Serialize for Info<'_> {
         if self.0.metadata().len() > 0 {
             map.serialize_entry(
                 "metadata",
-                &self.0.metadata().collect::<std::collections::BTreeMap<_, _>>(),
+                &self
+                    .0
+                    .metadata()
+                    .collect::<std::collections::BTreeMap<_, _>>(),
             )?;
         }
         map.end()

@@ -48,7 +48,11 @@ requests! {
 ///
 /// # Errors
 /// The answer cannot be made sense of.
-pub fn read_reply(operation: Operation, message: &[u8], version: Version) -> Result<Response, Error> {
+pub fn read_reply(
+    operation: Operation,
+    message: &[u8],
+    version: Version,
+) -> Result<Response, Error> {
     let read = match version {
         Version::V1 => reply_v1(operation, message),
         Version::V03 => reply_v03(operation, message),
@@ -80,11 +84,14 @@ fn reply_v1(operation: Operation, message: &[u8]) -> Result<Response, Error> {
         Operation::CreatePushConfig | Operation::GetPushConfig => {
             Response::PushConfig(read::<v1::TaskPushNotificationConfig, _>(message)?)
         }
-        Operation::ListPushConfigs => {
-            Response::ListPushConfigs(read::<v1::ListTaskPushNotificationConfigsResponse, _>(message)?)
-        }
+        Operation::ListPushConfigs => Response::ListPushConfigs(read::<
+            v1::ListTaskPushNotificationConfigsResponse,
+            _,
+        >(message)?),
         Operation::DeletePushConfig => Response::Empty,
-        Operation::GetExtendedAgentCard => Response::AgentCard(Box::new(read::<v1::AgentCard, _>(message)?)),
+        Operation::GetExtendedAgentCard => {
+            Response::AgentCard(Box::new(read::<v1::AgentCard, _>(message)?))
+        }
     })
 }
 
@@ -100,11 +107,14 @@ fn reply_v03(operation: Operation, message: &[u8]) -> Result<Response, Error> {
         Operation::CreatePushConfig | Operation::GetPushConfig => {
             Response::PushConfig(read::<v03::TaskPushNotificationConfig, _>(message)?)
         }
-        Operation::ListPushConfigs => {
-            Response::ListPushConfigs(read::<v03::ListTaskPushNotificationConfigResponse, _>(message)?)
-        }
+        Operation::ListPushConfigs => Response::ListPushConfigs(read::<
+            v03::ListTaskPushNotificationConfigResponse,
+            _,
+        >(message)?),
         Operation::DeletePushConfig => Response::Empty,
-        Operation::GetExtendedAgentCard => Response::AgentCard(Box::new(read::<v03::AgentCard, _>(message)?)),
+        Operation::GetExtendedAgentCard => {
+            Response::AgentCard(Box::new(read::<v03::AgentCard, _>(message)?))
+        }
     })
 }
 
@@ -113,7 +123,9 @@ where
     P: Message + Default,
     M: TryFrom<P, Error = Error>,
 {
-    P::decode(message).map_err(|_| Error::invalid("", "must be protobuf"))?.try_into()
+    P::decode(message)
+        .map_err(|_| Error::invalid("", "must be protobuf"))?
+        .try_into()
 }
 
 #[cfg(test)]
@@ -125,23 +137,36 @@ mod tests {
     fn what_0_3_has_not_is_refused_before_it_is_sent() {
         let list = Request::ListTasks(ListTasksRequest::default());
         assert!(write_request(&list, Version::V1).is_ok());
-        assert_eq!(write_request(&list, Version::V03).unwrap_err().kind(), ErrorKind::UnsupportedOperation);
+        assert_eq!(
+            write_request(&list, Version::V03).unwrap_err().kind(),
+            ErrorKind::UnsupportedOperation
+        );
     }
 
     #[test]
     fn requests_and_answers_are_of_their_version() {
-        let get = Request::GetTask(GetTaskRequest { id: "t".into(), ..GetTaskRequest::default() });
+        let get = Request::GetTask(GetTaskRequest {
+            id: "t".into(),
+            ..GetTaskRequest::default()
+        });
         let v1 = v1::GetTaskRequest::decode(&*write_request(&get, Version::V1).unwrap()).unwrap();
-        let v03 = v03::GetTaskRequest::decode(&*write_request(&get, Version::V03).unwrap()).unwrap();
+        let v03 =
+            v03::GetTaskRequest::decode(&*write_request(&get, Version::V03).unwrap()).unwrap();
         assert_eq!((&*v1.id, &*v03.name), ("t", "tasks/t"));
-        let task = Task { id: "t".into(), ..Task::default() };
+        let task = Task {
+            id: "t".into(),
+            ..Task::default()
+        };
         for (version, bytes) in [
             (Version::V1, v1::Task::from(&task).encode_to_vec()),
             (Version::V03, v03::Task::from(&task).encode_to_vec()),
         ] {
             let reply = read_reply(Operation::GetTask, &bytes, version);
             assert_eq!(reply, Ok(Response::Task(task.clone())), "{version}");
-            assert_eq!(read_reply(Operation::DeletePushConfig, b"", version), Ok(Response::Empty));
+            assert_eq!(
+                read_reply(Operation::DeletePushConfig, b"", version),
+                Ok(Response::Empty)
+            );
         }
     }
 
@@ -152,7 +177,10 @@ mod tests {
             let event = read_event(b"\xff", version).unwrap_err();
             assert_eq!(
                 (reply.kind(), event.kind()),
-                (ErrorKind::InvalidAgentResponse, ErrorKind::InvalidAgentResponse)
+                (
+                    ErrorKind::InvalidAgentResponse,
+                    ErrorKind::InvalidAgentResponse
+                )
             );
             let empty = read_event(b"", version).unwrap_err();
             assert_eq!(empty.kind(), ErrorKind::InvalidAgentResponse);

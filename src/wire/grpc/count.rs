@@ -17,15 +17,21 @@ fn count(mut bytes: &[u8], path: &[u32], most: usize, found: &mut usize) {
         return;
     };
     while !bytes.is_empty() && *found <= most {
-        let Ok((tag, wire)) = decode_key(&mut bytes) else { return };
+        let Ok((tag, wire)) = decode_key(&mut bytes) else {
+            return;
+        };
         if tag != *field || wire != WireType::LengthDelimited {
             if skip_field(wire, tag, &mut bytes, DecodeContext::default()).is_err() {
                 return;
             }
             continue;
         }
-        let length = decode_varint(&mut bytes).ok().and_then(|length| usize::try_from(length).ok());
-        let Some((inner, after)) = length.and_then(|length| bytes.split_at_checked(length)) else { return };
+        let length = decode_varint(&mut bytes)
+            .ok()
+            .and_then(|length| usize::try_from(length).ok());
+        let Some((inner, after)) = length.and_then(|length| bytes.split_at_checked(length)) else {
+            return;
+        };
         count(inner, rest, most, found);
         bytes = after;
     }
@@ -40,8 +46,14 @@ mod tests {
 
     #[test]
     fn s62_parts_are_counted_wherever_they_hide() {
-        let message = v1::Message { parts: vec![v1::Part::default(); 3], ..Default::default() };
-        let message = v1::Message { message_id: "m".to_owned(), ..message };
+        let message = v1::Message {
+            parts: vec![v1::Part::default(); 3],
+            ..Default::default()
+        };
+        let message = v1::Message {
+            message_id: "m".to_owned(),
+            ..message
+        };
         let request = v1::SendMessageRequest {
             tenant: "t".to_owned(),
             message: Some(message),

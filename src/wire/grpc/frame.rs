@@ -9,7 +9,9 @@ const HEAD: usize = 5;
 /// # Errors
 /// It is longer than a frame can say.
 pub fn write_frame(out: &mut Vec<u8>, message: &[u8]) -> Result<(), NoFrame> {
-    let length = u32::try_from(message.len()).map_err(|_| NoFrame::TooLarge { limit: u32::MAX as usize })?;
+    let length = u32::try_from(message.len()).map_err(|_| NoFrame::TooLarge {
+        limit: u32::MAX as usize,
+    })?;
     out.push(0);
     out.extend_from_slice(&length.to_be_bytes());
     out.extend_from_slice(message);
@@ -53,7 +55,11 @@ impl Frames {
     /// A reader at the start of a body, with the size that a message may have.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { limit, bytes: Vec::new(), at: 0 }
+        Self {
+            limit,
+            bytes: Vec::new(),
+            at: 0,
+        }
     }
 
     /// Takes the next bytes of the body.
@@ -68,7 +74,8 @@ impl Frames {
     /// # Errors
     /// The body cannot be read on.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, NoFrame> {
-        let Some(([flag, length @ ..], rest)) = self.bytes[self.at..].split_first_chunk::<HEAD>() else {
+        let Some(([flag, length @ ..], rest)) = self.bytes[self.at..].split_first_chunk::<HEAD>()
+        else {
             return Ok(None);
         };
         if *flag != 0 {
@@ -120,7 +127,11 @@ mod tests {
             write_frame(&mut bytes, message).unwrap();
         }
         for piece in [1, 2, 5, 7, 64, bytes.len()] {
-            assert_eq!(read(&bytes, piece, 300), (messages.to_vec(), None, true), "{piece}");
+            assert_eq!(
+                read(&bytes, piece, 300),
+                (messages.to_vec(), None, true),
+                "{piece}"
+            );
         }
         let cut = &bytes[..bytes.len() - 1];
         assert_eq!(read(cut, 4, 300), (messages[..2].to_vec(), None, false));
@@ -129,7 +140,10 @@ mod tests {
     #[test]
     fn s25_a_message_that_is_too_large_is_refused_by_its_head() {
         let head = [0, 0, 0, 1, 45];
-        assert_eq!(read(&head, 5, 300), (vec![], Some(NoFrame::TooLarge { limit: 300 }), false));
+        assert_eq!(
+            read(&head, 5, 300),
+            (vec![], Some(NoFrame::TooLarge { limit: 300 }), false)
+        );
         assert_eq!(read(&[1, 0, 0, 0, 0], 1, 300).1, Some(NoFrame::Compressed));
     }
 }

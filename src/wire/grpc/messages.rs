@@ -4,7 +4,9 @@ use attache_proto::{v1, v03};
 use prost::Message;
 
 use super::count::at_most;
-use crate::model::{Error, ErrorKind, Operation, Request, Response, Result, StreamResponse, Version};
+use crate::model::{
+    Error, ErrorKind, Operation, Request, Response, Result, StreamResponse, Version,
+};
 use crate::wire::proto_v03;
 
 macro_rules! requests {
@@ -55,7 +57,10 @@ requests! {
 const MAX_PARTS: usize = 100_000;
 
 fn check_parts(operation: Operation, version: Version, bytes: &[u8]) -> Result<()> {
-    if !matches!(operation, Operation::SendMessage | Operation::SendStreamingMessage) {
+    if !matches!(
+        operation,
+        Operation::SendMessage | Operation::SendStreamingMessage
+    ) {
         return Ok(());
     }
     // The message in the request, and the parts in the message.
@@ -65,15 +70,18 @@ fn check_parts(operation: Operation, version: Version, bytes: &[u8]) -> Result<(
     };
     match at_most(MAX_PARTS, bytes, &path) {
         true => Ok(()),
-        false => {
-            Err(Error::invalid("message.parts", format!("must not have more than {MAX_PARTS} elements")))
-        }
+        false => Err(Error::invalid(
+            "message.parts",
+            format!("must not have more than {MAX_PARTS} elements"),
+        )),
     }
 }
 
 fn read<P: Message + Default, M: TryFrom<P, Error = Error>>(bytes: &[u8]) -> Result<M> {
     let message = P::decode(bytes).map_err(|fault| {
-        Error::new(ErrorKind::Parse).with_message("Invalid protobuf message").with_source(fault)
+        Error::new(ErrorKind::Parse)
+            .with_message("Invalid protobuf message")
+            .with_source(fault)
     })?;
     M::try_from(message)
 }
@@ -96,7 +104,10 @@ fn write_v1(out: &mut Vec<u8>, response: &Response) {
         Response::Task(task) => put(out, &v1::Task::from(task)),
         Response::ListTasks(page) => put(out, &v1::ListTasksResponse::from(page)),
         Response::PushConfig(config) => put(out, &v1::TaskPushNotificationConfig::from(config)),
-        Response::ListPushConfigs(list) => put(out, &v1::ListTaskPushNotificationConfigsResponse::from(list)),
+        Response::ListPushConfigs(list) => put(
+            out,
+            &v1::ListTaskPushNotificationConfigsResponse::from(list),
+        ),
         Response::Empty => {}
         Response::AgentCard(card) => put(out, &v1::AgentCard::from(&**card)),
     }
@@ -108,7 +119,10 @@ fn write_v03(out: &mut Vec<u8>, response: &Response) -> Result<()> {
         Response::Task(task) => put(out, &v03::Task::from(task)),
         Response::ListTasks(_) => return Err(ErrorKind::UnsupportedOperation.into()),
         Response::PushConfig(config) => put(out, &v03::TaskPushNotificationConfig::from(config)),
-        Response::ListPushConfigs(list) => put(out, &v03::ListTaskPushNotificationConfigResponse::from(list)),
+        Response::ListPushConfigs(list) => put(
+            out,
+            &v03::ListTaskPushNotificationConfigResponse::from(list),
+        ),
         Response::Empty => {}
         Response::AgentCard(card) => put(out, &v03::AgentCard::try_from(&**card)?),
     }

@@ -36,10 +36,15 @@ where
 }
 
 /// Reads a repeated member.
-pub(crate) fn read_list<P, T: TryFrom<P, Error = Error>>(name: &str, protos: Vec<P>) -> Result<Vec<T>> {
+pub(crate) fn read_list<P, T: TryFrom<P, Error = Error>>(
+    name: &str,
+    protos: Vec<P>,
+) -> Result<Vec<T>> {
     let items = protos.into_iter().enumerate();
     items
-        .map(|(at, proto)| T::try_from(proto).map_err(|error| below(&format!("{name}[{at}]"), error)))
+        .map(|(at, proto)| {
+            T::try_from(proto).map_err(|error| below(&format!("{name}[{at}]"), error))
+        })
         .collect()
 }
 
@@ -47,7 +52,10 @@ pub(crate) fn read_list<P, T: TryFrom<P, Error = Error>>(name: &str, protos: Vec
 pub(crate) fn below(name: &str, error: Error) -> Error {
     match error.violations() {
         [] => error,
-        [violation, ..] => Error::invalid(path(name, violation.field()), violation.description().to_owned()),
+        [violation, ..] => Error::invalid(
+            path(name, violation.field()),
+            violation.description().to_owned(),
+        ),
     }
 }
 
@@ -60,7 +68,9 @@ fn path(name: &str, rest: &str) -> String {
 }
 
 /// Writes each of several.
-pub(crate) fn write_list<'a, T: 'a, P: From<&'a T>>(items: impl IntoIterator<Item = &'a T>) -> Vec<P> {
+pub(crate) fn write_list<'a, T: 'a, P: From<&'a T>>(
+    items: impl IntoIterator<Item = &'a T>,
+) -> Vec<P> {
     items.into_iter().map(P::from).collect()
 }
 
@@ -80,7 +90,12 @@ pub(crate) fn strings<T: ToString>(ids: &[T]) -> Vec<String> {
 }
 
 /// Puts a part together; an empty name or media type is none.
-pub(crate) fn part(content: Content, metadata: Option<Object>, filename: String, media_type: String) -> Part {
+pub(crate) fn part(
+    content: Content,
+    metadata: Option<Object>,
+    filename: String,
+    media_type: String,
+) -> Part {
     let mut part = Part::from(content);
     if let Some(metadata) = metadata {
         part = part.with_metadata(metadata);
@@ -128,7 +143,8 @@ pub(crate) fn role_number(role: Role) -> i32 {
 
 /// The role with this number.
 pub(crate) fn role(name: &str, number: i32) -> Result<Role> {
-    role_from_number(number.into()).ok_or_else(|| Error::invalid(name, "must be ROLE_USER or ROLE_AGENT"))
+    role_from_number(number.into())
+        .ok_or_else(|| Error::invalid(name, "must be ROLE_USER or ROLE_AGENT"))
 }
 
 #[cfg(test)]
@@ -145,12 +161,24 @@ mod tests {
         for role_of in [Role::Unspecified, Role::User, Role::Agent] {
             assert_eq!(role("r", role_number(role_of)), Ok(role_of));
         }
-        assert_eq!(state_number(TaskState::Canceled), i32::from(v03::TaskState::Cancelled));
-        assert_eq!(state_number(TaskState::AuthRequired), i32::from(v03::TaskState::AuthRequired));
+        assert_eq!(
+            state_number(TaskState::Canceled),
+            i32::from(v03::TaskState::Cancelled)
+        );
+        assert_eq!(
+            state_number(TaskState::AuthRequired),
+            i32::from(v03::TaskState::AuthRequired)
+        );
         assert_eq!(role_number(Role::Agent), i32::from(v03::Role::Agent));
         for bad in [-1, 9, i32::MAX] {
-            assert_eq!(state("status.state", bad).unwrap_err().violations()[0].field(), "status.state");
-            assert_eq!(role("role", bad).unwrap_err().violations()[0].field(), "role");
+            assert_eq!(
+                state("status.state", bad).unwrap_err().violations()[0].field(),
+                "status.state"
+            );
+            assert_eq!(
+                role("role", bad).unwrap_err().violations()[0].field(),
+                "role"
+            );
         }
     }
 }

@@ -10,7 +10,11 @@ macro_rules! same_tasks {
                     context_id: task.context_id.to_string(),
                     status: Some((&task.status).into()),
                     artifacts: $crate::wire::proto::write_list(&task.artifacts),
-                    history: task.history.iter().map(|message| message.as_ref().into()).collect(),
+                    history: task
+                        .history
+                        .iter()
+                        .map(|message| message.as_ref().into())
+                        .collect(),
                     metadata: task.metadata.as_ref().map(Into::into),
                 }
             }
@@ -96,13 +100,19 @@ macro_rules! same_cards {
     ($proto:ident) => {
         impl From<&$crate::model::AgentProvider> for $proto::AgentProvider {
             fn from(provider: &$crate::model::AgentProvider) -> Self {
-                Self { url: provider.url.clone(), organization: provider.organization.clone() }
+                Self {
+                    url: provider.url.clone(),
+                    organization: provider.organization.clone(),
+                }
             }
         }
 
         impl From<$proto::AgentProvider> for $crate::model::AgentProvider {
             fn from(provider: $proto::AgentProvider) -> Self {
-                Self { url: provider.url, organization: provider.organization }
+                Self {
+                    url: provider.url,
+                    organization: provider.organization,
+                }
             }
         }
 
@@ -158,11 +168,13 @@ macro_rules! same_cards {
                 use $crate::wire::proto::or_empty;
                 use $proto::security_scheme::Scheme;
                 let scheme = match scheme {
-                    Ours::ApiKey(scheme) => Scheme::ApiKeySecurityScheme($proto::ApiKeySecurityScheme {
-                        description: or_empty(scheme.description.as_ref()),
-                        location: scheme.location.clone(),
-                        name: scheme.name.clone(),
-                    }),
+                    Ours::ApiKey(scheme) => {
+                        Scheme::ApiKeySecurityScheme($proto::ApiKeySecurityScheme {
+                            description: or_empty(scheme.description.as_ref()),
+                            location: scheme.location.clone(),
+                            name: scheme.name.clone(),
+                        })
+                    }
                     Ours::HttpAuth(scheme) => {
                         Scheme::HttpAuthSecurityScheme($proto::HttpAuthSecurityScheme {
                             description: or_empty(scheme.description.as_ref()),
@@ -170,22 +182,30 @@ macro_rules! same_cards {
                             bearer_format: or_empty(scheme.bearer_format.as_ref()),
                         })
                     }
-                    Ours::OAuth2(scheme) => Scheme::Oauth2SecurityScheme($proto::OAuth2SecurityScheme {
-                        description: or_empty(scheme.description.as_ref()),
-                        flows: Some($proto::OAuthFlows { flow: scheme.flows.as_ref().and_then(write_flow) }),
-                        oauth2_metadata_url: or_empty(scheme.oauth2_metadata_url.as_ref()),
-                    }),
+                    Ours::OAuth2(scheme) => {
+                        Scheme::Oauth2SecurityScheme($proto::OAuth2SecurityScheme {
+                            description: or_empty(scheme.description.as_ref()),
+                            flows: Some($proto::OAuthFlows {
+                                flow: scheme.flows.as_ref().and_then(write_flow),
+                            }),
+                            oauth2_metadata_url: or_empty(scheme.oauth2_metadata_url.as_ref()),
+                        })
+                    }
                     Ours::OpenIdConnect(scheme) => {
                         Scheme::OpenIdConnectSecurityScheme($proto::OpenIdConnectSecurityScheme {
                             description: or_empty(scheme.description.as_ref()),
                             open_id_connect_url: scheme.open_id_connect_url.clone(),
                         })
                     }
-                    Ours::MutualTls(scheme) => Scheme::MtlsSecurityScheme($proto::MutualTlsSecurityScheme {
-                        description: or_empty(scheme.description.as_ref()),
-                    }),
+                    Ours::MutualTls(scheme) => {
+                        Scheme::MtlsSecurityScheme($proto::MutualTlsSecurityScheme {
+                            description: or_empty(scheme.description.as_ref()),
+                        })
+                    }
                 };
-                Self { scheme: Some(scheme) }
+                Self {
+                    scheme: Some(scheme),
+                }
             }
         }
 
@@ -241,7 +261,11 @@ macro_rules! same_cards {
             ClientCredentialsFlow,
             ClientCredentialsOAuthFlow { token_url }
         );
-        $crate::wire::proto::same_flow!($proto, ImplicitFlow, ImplicitOAuthFlow { authorization_url });
+        $crate::wire::proto::same_flow!(
+            $proto,
+            ImplicitFlow,
+            ImplicitOAuthFlow { authorization_url }
+        );
         $crate::wire::proto::same_flow!($proto, PasswordFlow, PasswordOAuthFlow { token_url });
     };
 }

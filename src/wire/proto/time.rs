@@ -4,9 +4,15 @@ use crate::model::{Error, Timestamp};
 
 impl From<Timestamp> for prost_types::Timestamp {
     fn from(time: Timestamp) -> Self {
-        let (seconds, millis) = (time.as_millis().div_euclid(1000), time.as_millis().rem_euclid(1000));
+        let (seconds, millis) = (
+            time.as_millis().div_euclid(1000),
+            time.as_millis().rem_euclid(1000),
+        );
         // Less than a thousand, so it fits.
-        Self { seconds, nanos: i32::try_from(millis * 1_000_000).unwrap_or_default() }
+        Self {
+            seconds,
+            nanos: i32::try_from(millis * 1_000_000).unwrap_or_default(),
+        }
     }
 }
 
@@ -25,7 +31,9 @@ fn millis(time: &prost_types::Timestamp) -> Option<i64> {
     if !(0..1_000_000_000).contains(&time.nanos) {
         return None;
     }
-    time.seconds.checked_mul(1000)?.checked_add(i64::from(time.nanos / 1_000_000))
+    time.seconds
+        .checked_mul(1000)?
+        .checked_add(i64::from(time.nanos / 1_000_000))
 }
 
 #[cfg(test)]
@@ -33,7 +41,9 @@ mod tests {
     use super::*;
 
     fn read(seconds: i64, nanos: i32) -> Option<String> {
-        Timestamp::try_from(prost_types::Timestamp { seconds, nanos }).ok().map(|time| time.to_string())
+        Timestamp::try_from(prost_types::Timestamp { seconds, nanos })
+            .ok()
+            .map(|time| time.to_string())
     }
 
     #[test]
@@ -46,15 +56,22 @@ mod tests {
         ] {
             assert_eq!(read(seconds, nanos).as_deref(), Some(text));
             let time: Timestamp = text.parse().unwrap();
-            assert_eq!(Timestamp::try_from(prost_types::Timestamp::from(time)), Ok(time));
+            assert_eq!(
+                Timestamp::try_from(prost_types::Timestamp::from(time)),
+                Ok(time)
+            );
         }
     }
 
     #[test]
     fn what_is_no_time_is_refused() {
-        for (seconds, nanos) in
-            [(0, -1), (0, 1_000_000_000), (i64::MAX, 0), (i64::MIN, 999_999_999), (-62_135_596_801, 0)]
-        {
+        for (seconds, nanos) in [
+            (0, -1),
+            (0, 1_000_000_000),
+            (i64::MAX, 0),
+            (i64::MIN, 999_999_999),
+            (-62_135_596_801, 0),
+        ] {
             assert_eq!(read(seconds, nanos), None, "{seconds} {nanos}");
         }
     }

@@ -16,14 +16,20 @@ use crate::wire::json::MAX_DEPTH;
 impl From<&Json> for Value {
     /// Nested deeper than anything we read from a peer, it is `null`: no protobuf reader would take it either.
     fn from(json: &Json) -> Self {
-        Text(json.get()).value(MAX_DEPTH).unwrap_or_else(|| Kind::NullValue(0).into())
+        Text(json.get())
+            .value(MAX_DEPTH)
+            .unwrap_or_else(|| Kind::NullValue(0).into())
     }
 }
 
 impl From<&Object> for Struct {
     /// Nested deeper than anything we read from a peer, it is empty.
     fn from(object: &Object) -> Self {
-        Self { fields: Text(object.get_text()).members(MAX_DEPTH).unwrap_or_default() }
+        Self {
+            fields: Text(object.get_text())
+                .members(MAX_DEPTH)
+                .unwrap_or_default(),
+        }
     }
 }
 
@@ -120,7 +126,10 @@ impl<'a> Text<'a> {
         let end = self.0.find(ends).unwrap_or(self.0.len());
         let (digits, rest) = self.0.split_at(end);
         self.0 = rest;
-        digits.parse().ok().map(|number: f64| number.clamp(f64::MIN, f64::MAX))
+        digits
+            .parse()
+            .ok()
+            .map(|number: f64| number.clamp(f64::MIN, f64::MAX))
     }
 
     fn word(&mut self, word: &str, kind: Kind) -> Option<Value> {
@@ -187,7 +196,14 @@ fn write_number(out: &mut Vec<u8>, number: f64) -> Result<()> {
         return Err(Error::invalid("", "must be a finite number"));
     }
     let plain = number == 0.0 || (SMALL..LARGE).contains(&number.abs());
-    out.extend(if plain { number.to_string() } else { format!("{number:e}") }.into_bytes());
+    out.extend(
+        if plain {
+            number.to_string()
+        } else {
+            format!("{number:e}")
+        }
+        .into_bytes(),
+    );
     Ok(())
 }
 
@@ -257,7 +273,10 @@ mod tests {
         assert_eq!(error.violations()[0].field(), "a[1].x");
         assert!(Json::try_from(Value::from(f64::NEG_INFINITY)).is_err());
         assert_eq!(Json::try_from(Value { kind: None }), Ok(Json::null()));
-        assert_eq!(Json::try_from(Value::from(Kind::NullValue(7))), Ok(Json::null()));
+        assert_eq!(
+            Json::try_from(Value::from(Kind::NullValue(7))),
+            Ok(Json::null())
+        );
     }
 
     #[test]

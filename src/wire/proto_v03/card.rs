@@ -6,11 +6,13 @@ use attache_proto::v03;
 use v03::o_auth_flows::Flow;
 
 use crate::model::{
-    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, AuthorizationCodeFlow, Binding, Error,
-    ErrorKind, OAuthFlows, SecurityRequirement, SecurityScheme,
+    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, AuthorizationCodeFlow, Binding,
+    Error, ErrorKind, OAuthFlows, SecurityRequirement, SecurityScheme,
 };
 use crate::wire::card::older::{card_version, interface_version, is_device_code, is_older};
-use crate::wire::proto::{non_empty, or_empty, read, read_list, read_or_default, same_cards, write_list};
+use crate::wire::proto::{
+    non_empty, or_empty, read, read_list, read_or_default, same_cards, write_list,
+};
 
 same_cards!(v03);
 
@@ -19,9 +21,16 @@ impl TryFrom<&AgentCard> for v03::AgentCard {
 
     /// Fails when the card has no interface that 0.3 could reach.
     fn try_from(card: &AgentCard) -> Result<Self, Error> {
-        let interfaces: Vec<_> = card.supported_interfaces.iter().filter(|one| is_older(one)).collect();
+        let interfaces: Vec<_> = card
+            .supported_interfaces
+            .iter()
+            .filter(|one| is_older(one))
+            .collect();
         let main = interfaces.first().ok_or(ErrorKind::UnsupportedOperation)?;
-        let schemes = card.security_schemes.iter().filter(|(_, scheme)| !is_device_code(scheme));
+        let schemes = card
+            .security_schemes
+            .iter()
+            .filter(|(_, scheme)| !is_device_code(scheme));
         Ok(Self {
             name: card.name.clone(),
             description: card.description.clone(),
@@ -30,15 +39,27 @@ impl TryFrom<&AgentCard> for v03::AgentCard {
             version: card.version.clone(),
             documentation_url: or_empty(card.documentation_url.as_ref()),
             capabilities: Some((&card.capabilities).into()),
-            security_schemes: schemes.map(|(name, scheme)| (name.clone(), scheme.into())).collect(),
+            security_schemes: schemes
+                .map(|(name, scheme)| (name.clone(), scheme.into()))
+                .collect(),
             security: write_requirements(&card.security_requirements, &card.security_schemes),
             default_input_modes: card.default_input_modes.clone(),
             default_output_modes: card.default_output_modes.clone(),
-            skills: card.skills.iter().map(|skill| write_skill(skill, &card.security_schemes)).collect(),
-            supports_authenticated_extended_card: card.capabilities.extended_agent_card.unwrap_or_default(),
+            skills: card
+                .skills
+                .iter()
+                .map(|skill| write_skill(skill, &card.security_schemes))
+                .collect(),
+            supports_authenticated_extended_card: card
+                .capabilities
+                .extended_agent_card
+                .unwrap_or_default(),
             preferred_transport: main.protocol_binding.clone(),
             // Repeats the main one: clients that look here need not look there.
-            additional_interfaces: interfaces.iter().map(|interface| (*interface).into()).collect(),
+            additional_interfaces: interfaces
+                .iter()
+                .map(|interface| (*interface).into())
+                .collect(),
             protocol_version: card_version(&main.protocol_version).to_owned(),
             signatures: write_list(&card.signatures),
             icon_url: or_empty(card.icon_url.as_ref()),
@@ -52,8 +73,10 @@ impl TryFrom<v03::AgentCard> for AgentCard {
     fn try_from(card: v03::AgentCard) -> Result<Self, Error> {
         let supported_interfaces = read_interfaces(&card);
         let schemes = card.security_schemes.into_iter();
-        let mut capabilities: AgentCapabilities = read_or_default("capabilities", card.capabilities)?;
-        capabilities.extended_agent_card = card.supports_authenticated_extended_card.then_some(true);
+        let mut capabilities: AgentCapabilities =
+            read_or_default("capabilities", card.capabilities)?;
+        capabilities.extended_agent_card =
+            card.supports_authenticated_extended_card.then_some(true);
         Ok(Self {
             name: card.name,
             description: card.description,
@@ -63,7 +86,12 @@ impl TryFrom<v03::AgentCard> for AgentCard {
             documentation_url: non_empty(card.documentation_url),
             capabilities,
             security_schemes: schemes
-                .map(|(name, scheme)| Ok((name.clone(), read(&format!("securitySchemes.{name}"), scheme)?)))
+                .map(|(name, scheme)| {
+                    Ok((
+                        name.clone(),
+                        read(&format!("securitySchemes.{name}"), scheme)?,
+                    ))
+                })
                 .collect::<Result<_, Error>>()?,
             security_requirements: card.security.into_iter().map(Into::into).collect(),
             default_input_modes: card.default_input_modes,
@@ -78,9 +106,14 @@ impl TryFrom<v03::AgentCard> for AgentCard {
 /// The main interface first, then the others; what is said twice is there once.
 fn read_interfaces(card: &v03::AgentCard) -> Vec<AgentInterface> {
     let transport = Some(card.preferred_transport.as_str()).filter(|name| !name.is_empty());
-    let main = (card.url.as_str(), transport.unwrap_or(Binding::JsonRpc.as_str()));
-    let others =
-        card.additional_interfaces.iter().map(|other| (other.url.as_str(), other.transport.as_str()));
+    let main = (
+        card.url.as_str(),
+        transport.unwrap_or(Binding::JsonRpc.as_str()),
+    );
+    let others = card
+        .additional_interfaces
+        .iter()
+        .map(|other| (other.url.as_str(), other.transport.as_str()));
     let mut interfaces = Vec::new();
     for (url, binding) in [main].into_iter().chain(others) {
         let interface = AgentInterface {
@@ -102,14 +135,20 @@ fn write_requirements(
     schemes: &BTreeMap<String, SecurityScheme>,
 ) -> Vec<v03::Security> {
     let possible = requirements.iter().filter(|requirement| {
-        requirement.schemes.keys().all(|name| !schemes.get(name).is_some_and(is_device_code))
+        requirement
+            .schemes
+            .keys()
+            .all(|name| !schemes.get(name).is_some_and(is_device_code))
     });
     write_list(possible)
 }
 
 impl From<&AgentInterface> for v03::AgentInterface {
     fn from(interface: &AgentInterface) -> Self {
-        Self { url: interface.url.clone(), transport: interface.protocol_binding.clone() }
+        Self {
+            url: interface.url.clone(),
+            transport: interface.protocol_binding.clone(),
+        }
     }
 }
 
@@ -172,7 +211,14 @@ impl From<&SecurityRequirement> for v03::Security {
         let schemes = requirement.schemes.iter();
         Self {
             schemes: schemes
-                .map(|(name, scopes)| (name.clone(), v03::StringList { list: scopes.clone() }))
+                .map(|(name, scopes)| {
+                    (
+                        name.clone(),
+                        v03::StringList {
+                            list: scopes.clone(),
+                        },
+                    )
+                })
                 .collect(),
         }
     }
@@ -180,7 +226,13 @@ impl From<&SecurityRequirement> for v03::Security {
 
 impl From<v03::Security> for SecurityRequirement {
     fn from(requirement: v03::Security) -> Self {
-        Self { schemes: requirement.schemes.into_iter().map(|(name, scopes)| (name, scopes.list)).collect() }
+        Self {
+            schemes: requirement
+                .schemes
+                .into_iter()
+                .map(|(name, scopes)| (name, scopes.list))
+                .collect(),
+        }
     }
 }
 
@@ -240,11 +292,20 @@ mod tests {
             .interface("g3", Binding::Grpc, Version::V03);
         card.capabilities.streaming = Some(true);
         card.capabilities.extended_agent_card = Some(true);
-        card.capabilities.extensions.push(AgentExtension { uri: "x".to_owned(), ..Default::default() });
-        card.security_schemes
-            .insert("mtls".into(), SecurityScheme::MutualTls(MutualTlsSecurityScheme::default()));
-        card.security_requirements.push(SecurityRequirement::of("mtls", ["s"]));
-        card.skill(AgentSkill { security_requirements: vec![], ..AgentSkill::new("i", "n", "d").tag("t") })
+        card.capabilities.extensions.push(AgentExtension {
+            uri: "x".to_owned(),
+            ..Default::default()
+        });
+        card.security_schemes.insert(
+            "mtls".into(),
+            SecurityScheme::MutualTls(MutualTlsSecurityScheme::default()),
+        );
+        card.security_requirements
+            .push(SecurityRequirement::of("mtls", ["s"]));
+        card.skill(AgentSkill {
+            security_requirements: vec![],
+            ..AgentSkill::new("i", "n", "d").tag("t")
+        })
     }
 
     fn pair(interface: &v03::AgentInterface) -> (&str, &str) {
@@ -254,7 +315,10 @@ mod tests {
     #[test]
     fn a_card_goes_down_with_its_older_interfaces_and_comes_back_with_them() {
         let proto = v03::AgentCard::try_from(&card()).unwrap();
-        assert_eq!((proto.url.as_str(), proto.preferred_transport.as_str()), ("u3", "JSONRPC"));
+        assert_eq!(
+            (proto.url.as_str(), proto.preferred_transport.as_str()),
+            ("u3", "JSONRPC")
+        );
         assert_eq!(proto.protocol_version, "0.3.0");
         let others: Vec<_> = proto.additional_interfaces.iter().map(pair).collect();
         assert_eq!(others, [("u3", "JSONRPC"), ("g3", "GRPC")]);
@@ -272,21 +336,39 @@ mod tests {
 
     #[test]
     fn what_is_left_out_has_the_defaults_of_0_3() {
-        let proto = v03::AgentCard { url: "u".to_owned(), ..Default::default() };
+        let proto = v03::AgentCard {
+            url: "u".to_owned(),
+            ..Default::default()
+        };
         let card = AgentCard::try_from(proto).unwrap();
-        assert_eq!(card.supported_interfaces, [AgentInterface::new("u", Binding::JsonRpc, Version::V03)]);
-        assert_eq!((card.documentation_url, card.capabilities), (None, AgentCapabilities::default()));
-        let old = v03::AgentCard { protocol_version: "0.2.5".to_owned(), ..Default::default() };
+        assert_eq!(
+            card.supported_interfaces,
+            [AgentInterface::new("u", Binding::JsonRpc, Version::V03)]
+        );
+        assert_eq!(
+            (card.documentation_url, card.capabilities),
+            (None, AgentCapabilities::default())
+        );
+        let old = v03::AgentCard {
+            protocol_version: "0.2.5".to_owned(),
+            ..Default::default()
+        };
         let old = AgentCard::try_from(old).unwrap();
         assert_eq!(old.supported_interfaces[0].protocol_version, "0.2.5");
-        assert_eq!(v03::AgentCard::try_from(&old).unwrap().protocol_version, "0.2.5");
+        assert_eq!(
+            v03::AgentCard::try_from(&old).unwrap().protocol_version,
+            "0.2.5"
+        );
     }
 
     #[test]
     fn a_device_code_is_left_out_with_all_that_needs_it() {
         let mut card = card();
         let flows = Some(OAuthFlows::DeviceCode(DeviceCodeFlow::default()));
-        let device = SecurityScheme::OAuth2(OAuth2SecurityScheme { flows, ..Default::default() });
+        let device = SecurityScheme::OAuth2(OAuth2SecurityScheme {
+            flows,
+            ..Default::default()
+        });
         card.security_schemes.insert("device".to_owned(), device);
         let mut both = SecurityRequirement::of("device", ["s"]);
         both.schemes.insert("mtls".to_owned(), Vec::new());
@@ -294,13 +376,19 @@ mod tests {
         card.skills[0].security_requirements = vec![both];
         let proto = v03::AgentCard::try_from(&card).unwrap();
         assert_eq!(proto.security_schemes.keys().collect::<Vec<_>>(), ["mtls"]);
-        assert_eq!(proto.security, [v03::Security::from(&SecurityRequirement::of("mtls", ["s"]))]);
+        assert_eq!(
+            proto.security,
+            [v03::Security::from(&SecurityRequirement::of("mtls", ["s"]))]
+        );
         assert!(proto.skills[0].security.is_empty());
     }
 
     #[test]
     fn state_transition_history_is_read_and_not_written() {
-        let proto = v03::AgentCapabilities { state_transition_history: true, ..Default::default() };
+        let proto = v03::AgentCapabilities {
+            state_transition_history: true,
+            ..Default::default()
+        };
         let capabilities = AgentCapabilities::try_from(proto).unwrap();
         assert_eq!(capabilities.state_transition_history, Some(true));
         assert!(!v03::AgentCapabilities::from(&capabilities).state_transition_history);

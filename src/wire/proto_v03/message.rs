@@ -11,13 +11,13 @@ use v03::send_message_response::Payload as Answer;
 use v03::stream_response::Payload;
 
 use crate::model::{
-    Base64, Content, Error, Json, Message, Object, Part, SendMessageResponse, StreamResponse, TaskStatus,
-    TaskStatusUpdateEvent,
+    Base64, Content, Error, Json, Message, Object, Part, SendMessageResponse, StreamResponse,
+    TaskStatus, TaskStatusUpdateEvent,
 };
 use crate::wire::part::WRAPPED;
 use crate::wire::proto::{
-    below, non_empty, or_empty, part, read, read_list, read_option, read_or_default, role, role_number,
-    same_tasks, state, state_number, write_list,
+    below, non_empty, or_empty, part, read, read_list, read_option, read_or_default, role,
+    role_number, same_tasks, state, state_number, write_list,
 };
 
 same_tasks!(v03);
@@ -70,7 +70,11 @@ impl TryFrom<v03::Message> for Message {
             parts: read_list("content", message.content)?,
             context_id: non_empty(message.context_id),
             task_id: non_empty(message.task_id),
-            reference_task_ids: message.reference_task_ids.into_iter().map(Into::into).collect(),
+            reference_task_ids: message
+                .reference_task_ids
+                .into_iter()
+                .map(Into::into)
+                .collect(),
             extensions: message.extensions,
             metadata: read_option("metadata", message.metadata)?,
         })
@@ -84,11 +88,14 @@ impl From<&Part> for v03::Part {
             Content::Text(text) => ProtoContent::Text(text.clone()),
             Content::Raw(bytes) => file(part, File::FileWithBytes(bytes.decode())),
             Content::Url(url) => file(part, File::FileWithUri(url.to_string())),
-            Content::Data(data) => {
-                ProtoContent::Data(v03::DataPart { data: Some(wrap(data.into(), &mut metadata)) })
-            }
+            Content::Data(data) => ProtoContent::Data(v03::DataPart {
+                data: Some(wrap(data.into(), &mut metadata)),
+            }),
         };
-        Self { metadata, content: Some(content) }
+        Self {
+            metadata,
+            content: Some(content),
+        }
     }
 }
 
@@ -120,9 +127,19 @@ impl TryFrom<v03::Part> for Part {
                     }
                 }
             }
-            None => return Err(Error::invalid("", "must have exactly one of text, file, data")),
+            None => {
+                return Err(Error::invalid(
+                    "",
+                    "must have exactly one of text, file, data",
+                ));
+            }
         };
-        Ok(part(content, read_option("metadata", metadata)?, name, media_type))
+        Ok(part(
+            content,
+            read_option("metadata", metadata)?,
+            name,
+            media_type,
+        ))
     }
 }
 
@@ -134,8 +151,13 @@ fn wrap(data: Value, metadata: &mut Option<Struct>) -> Struct {
     match data.kind {
         Some(Kind::StructValue(object)) => object,
         kind => {
-            metadata.get_or_insert_default().fields.insert(WRAPPED.to_owned(), true.into());
-            Struct { fields: [(VALUE.to_owned(), Value { kind })].into() }
+            metadata
+                .get_or_insert_default()
+                .fields
+                .insert(WRAPPED.to_owned(), true.into());
+            Struct {
+                fields: [(VALUE.to_owned(), Value { kind })].into(),
+            }
         }
     }
 }
@@ -198,7 +220,9 @@ pub fn stream_response(update: &StreamResponse, closes: bool) -> v03::StreamResp
         StreamResponse::StatusUpdate(event) => Payload::StatusUpdate(status_event(event, closes)),
         StreamResponse::ArtifactUpdate(event) => Payload::ArtifactUpdate(event.into()),
     };
-    v03::StreamResponse { payload: Some(payload) }
+    v03::StreamResponse {
+        payload: Some(payload),
+    }
 }
 
 impl TryFrom<v03::StreamResponse> for StreamResponse {
@@ -208,8 +232,12 @@ impl TryFrom<v03::StreamResponse> for StreamResponse {
         match update.payload {
             Some(Payload::Task(task)) => read("task", task).map(Self::Task),
             Some(Payload::Msg(message)) => read("message", message).map(Self::Message),
-            Some(Payload::StatusUpdate(event)) => read("statusUpdate", event).map(Self::StatusUpdate),
-            Some(Payload::ArtifactUpdate(event)) => read("artifactUpdate", event).map(Self::ArtifactUpdate),
+            Some(Payload::StatusUpdate(event)) => {
+                read("statusUpdate", event).map(Self::StatusUpdate)
+            }
+            Some(Payload::ArtifactUpdate(event)) => {
+                read("artifactUpdate", event).map(Self::ArtifactUpdate)
+            }
             None => {
                 let rule = "must have exactly one of task, message, statusUpdate, artifactUpdate";
                 Err(Error::invalid("", rule))
@@ -224,7 +252,9 @@ impl From<&SendMessageResponse> for v03::SendMessageResponse {
             SendMessageResponse::Task(task) => Answer::Task(task.into()),
             SendMessageResponse::Message(message) => Answer::Msg(message.into()),
         };
-        Self { payload: Some(payload) }
+        Self {
+            payload: Some(payload),
+        }
     }
 }
 
@@ -266,14 +296,22 @@ mod tests {
 
     #[test]
     fn data_that_is_no_object_travels_wrapped() {
-        for value in [serde_json::json!(null), serde_json::json!([1, "x"]), serde_json::json!("s")] {
+        for value in [
+            serde_json::json!(null),
+            serde_json::json!([1, "x"]),
+            serde_json::json!("s"),
+        ] {
             let part = Part::data(value.clone());
             let proto = v03::Part::from(&part);
             let marks = &proto.metadata.as_ref().unwrap().fields;
             assert_eq!(marks.get("data_part_compat"), Some(&true.into()));
             assert_eq!(there_and_back(&part), part);
-            let kept =
-                part.with_metadata([("k", 1)].map(|(k, v)| (k, serde_json::json!(v))).into_iter().collect());
+            let kept = part.with_metadata(
+                [("k", 1)]
+                    .map(|(k, v)| (k, serde_json::json!(v)))
+                    .into_iter()
+                    .collect(),
+            );
             assert_eq!(there_and_back(&kept), kept);
         }
         let object = Part::data(serde_json::json!({ "value": 1 }));
@@ -283,25 +321,49 @@ mod tests {
     #[test]
     fn the_field_at_fault_has_its_name_in_0_3() {
         let fault = |content: ProtoContent| {
-            let parts = vec![v03::Part { content: Some(content), metadata: None }];
+            let parts = vec![v03::Part {
+                content: Some(content),
+                metadata: None,
+            }];
             let request = v03::SendMessageResponse {
-                payload: Some(Answer::Msg(v03::Message { content: parts, ..Default::default() })),
+                payload: Some(Answer::Msg(v03::Message {
+                    content: parts,
+                    ..Default::default()
+                })),
             };
-            SendMessageResponse::try_from(request).unwrap_err().violations()[0].field().to_owned()
+            SendMessageResponse::try_from(request)
+                .unwrap_err()
+                .violations()[0]
+                .field()
+                .to_owned()
         };
-        assert_eq!(fault(ProtoContent::File(v03::FilePart::default())), "message.content[0].file");
-        let data = Struct { fields: [("x".to_owned(), f64::INFINITY.into())].into() };
+        assert_eq!(
+            fault(ProtoContent::File(v03::FilePart::default())),
+            "message.content[0].file"
+        );
+        let data = Struct {
+            fields: [("x".to_owned(), f64::INFINITY.into())].into(),
+        };
         assert_eq!(
             fault(ProtoContent::Data(v03::DataPart { data: Some(data) })),
             "message.content[0].data.data.x"
         );
-        let empty = v03::Message { content: vec![v03::Part::default()], ..Default::default() };
-        assert_eq!(Message::try_from(empty).unwrap_err().violations()[0].field(), "content[0]");
+        let empty = v03::Message {
+            content: vec![v03::Part::default()],
+            ..Default::default()
+        };
+        assert_eq!(
+            Message::try_from(empty).unwrap_err().violations()[0].field(),
+            "content[0]"
+        );
     }
 
     #[test]
     fn references_are_read_and_not_written() {
-        let proto = v03::Message { reference_task_ids: vec!["t".to_owned()], ..Default::default() };
+        let proto = v03::Message {
+            reference_task_ids: vec!["t".to_owned()],
+            ..Default::default()
+        };
         let message = Message::try_from(proto).unwrap();
         assert_eq!(message.reference_task_ids, [TaskId::from("t")]);
         assert!(v03::Message::from(&message).reference_task_ids.is_empty());
@@ -316,9 +378,15 @@ mod tests {
         };
         for closes in [true, false] {
             let proto = stream_response(&StreamResponse::StatusUpdate(event.clone()), closes);
-            assert_eq!(proto.payload, Some(Payload::StatusUpdate(status_event(&event, closes))));
+            assert_eq!(
+                proto.payload,
+                Some(Payload::StatusUpdate(status_event(&event, closes)))
+            );
             assert_eq!(status_event(&event, closes).r#final, closes);
-            assert_eq!(StreamResponse::try_from(proto), Ok(StreamResponse::StatusUpdate(event.clone())));
+            assert_eq!(
+                StreamResponse::try_from(proto),
+                Ok(StreamResponse::StatusUpdate(event.clone()))
+            );
         }
     }
 }

@@ -4,22 +4,25 @@ use attache_proto::v03;
 
 use super::name;
 use crate::model::{
-    AuthenticationInfo, DeletePushConfigRequest, Error, GetPushConfigRequest, ListPushConfigsRequest,
-    ListPushConfigsResponse, PushConfig, PushConfigId, TaskId,
+    AuthenticationInfo, DeletePushConfigRequest, Error, GetPushConfigRequest,
+    ListPushConfigsRequest, ListPushConfigsResponse, PushConfig, PushConfigId, TaskId,
 };
 use crate::wire::proto::{below, non_empty, or_empty, read_list, write_list};
 
 impl From<&PushConfig> for v03::PushNotificationConfig {
     fn from(config: &PushConfig) -> Self {
-        let authentication = config.authentication.as_ref().map(|info| v03::AuthenticationInfo {
-            schemes: [&info.scheme]
-                .into_iter()
-                .filter(|scheme| !scheme.is_empty())
-                .chain(&config.other_schemes)
-                .cloned()
-                .collect(),
-            credentials: or_empty(info.credentials.as_ref()),
-        });
+        let authentication = config
+            .authentication
+            .as_ref()
+            .map(|info| v03::AuthenticationInfo {
+                schemes: [&info.scheme]
+                    .into_iter()
+                    .filter(|scheme| !scheme.is_empty())
+                    .chain(&config.other_schemes)
+                    .cloned()
+                    .collect(),
+                credentials: or_empty(info.credentials.as_ref()),
+            });
         Self {
             id: or_empty(config.id.as_ref()),
             url: config.url.clone(),
@@ -59,7 +62,10 @@ impl From<&PushConfig> for v03::TaskPushNotificationConfig {
             (Some(task), Some(id)) => name::of_config(task, id),
             (Some(_), None) | (None, _) => String::new(),
         };
-        Self { name, push_notification_config: Some(config.into()) }
+        Self {
+            name,
+            push_notification_config: Some(config.into()),
+        }
     }
 }
 
@@ -80,7 +86,11 @@ impl TryFrom<v03::TaskPushNotificationConfig> for PushConfig {
 impl From<&PushConfig> for v03::CreateTaskPushNotificationConfigRequest {
     fn from(config: &PushConfig) -> Self {
         Self {
-            parent: config.task_id.as_ref().map(name::of_task).unwrap_or_default(),
+            parent: config
+                .task_id
+                .as_ref()
+                .map(name::of_task)
+                .unwrap_or_default(),
             config_id: or_empty(config.id.as_ref()),
             config: Some(config.into()),
         }
@@ -100,10 +110,16 @@ impl TryFrom<v03::CreateTaskPushNotificationConfigRequest> for PushConfig {
             && given != inner
         {
             let field = "config.pushNotificationConfig.id";
-            return Err(Error::invalid(field, "must be the same as configId, or left out"));
+            return Err(Error::invalid(
+                field,
+                "must be the same as configId, or left out",
+            ));
         }
         let named = named_id(&task, &proto.name).map_err(|error| below("config", error))?;
-        config.id = given.or(config.id).or(named).or_else(|| Some(task.as_str().into()));
+        config.id = given
+            .or(config.id)
+            .or(named)
+            .or_else(|| Some(task.as_str().into()));
         config.task_id = Some(task);
         Ok(config)
     }
@@ -116,7 +132,9 @@ fn named_id(task: &TaskId, name: &str) -> Result<Option<PushConfigId>, Error> {
     }
     // The task is known, so its name ends where it ends, whatever the id behind it holds.
     if let Some(id) = name.strip_prefix(&name::of_config(task, &PushConfigId::default())) {
-        return Ok(Some(id).filter(|id| !matches!(*id, "" | "None")).map(Into::into));
+        return Ok(Some(id)
+            .filter(|id| !matches!(*id, "" | "None"))
+            .map(Into::into));
     }
     match name::any_config("name", name)? {
         (named, id) if named == *task => Ok(id),
@@ -128,7 +146,9 @@ impl From<&GetPushConfigRequest> for v03::GetTaskPushNotificationConfigRequest {
     /// A name needs an id: a registration that nobody named has that of its task.
     fn from(request: &GetPushConfigRequest) -> Self {
         let unnamed = PushConfigId::from(request.task_id.as_str());
-        Self { name: name::of_config(&request.task_id, request.id.as_ref().unwrap_or(&unnamed)) }
+        Self {
+            name: name::of_config(&request.task_id, request.id.as_ref().unwrap_or(&unnamed)),
+        }
     }
 }
 
@@ -137,7 +157,12 @@ impl TryFrom<v03::GetTaskPushNotificationConfigRequest> for GetPushConfigRequest
 
     fn try_from(request: v03::GetTaskPushNotificationConfigRequest) -> Result<Self, Error> {
         let (task_id, id) = name::any_config("name", &request.name)?;
-        Ok(Self { tenant: None, task_id, any: id.is_none(), id })
+        Ok(Self {
+            tenant: None,
+            task_id,
+            any: id.is_none(),
+            id,
+        })
     }
 }
 
@@ -166,7 +191,10 @@ impl TryFrom<v03::ListTaskPushNotificationConfigRequest> for ListPushConfigsRequ
 
 impl From<&ListPushConfigsResponse> for v03::ListTaskPushNotificationConfigResponse {
     fn from(page: &ListPushConfigsResponse) -> Self {
-        Self { configs: write_list(&page.configs), next_page_token: page.next_page_token.clone() }
+        Self {
+            configs: write_list(&page.configs),
+            next_page_token: page.next_page_token.clone(),
+        }
     }
 }
 
@@ -174,13 +202,18 @@ impl TryFrom<v03::ListTaskPushNotificationConfigResponse> for ListPushConfigsRes
     type Error = Error;
 
     fn try_from(page: v03::ListTaskPushNotificationConfigResponse) -> Result<Self, Error> {
-        Ok(Self { configs: read_list("configs", page.configs)?, next_page_token: page.next_page_token })
+        Ok(Self {
+            configs: read_list("configs", page.configs)?,
+            next_page_token: page.next_page_token,
+        })
     }
 }
 
 impl From<&DeletePushConfigRequest> for v03::DeleteTaskPushNotificationConfigRequest {
     fn from(request: &DeletePushConfigRequest) -> Self {
-        Self { name: name::of_config(&request.task_id, &request.id) }
+        Self {
+            name: name::of_config(&request.task_id, &request.id),
+        }
     }
 }
 
@@ -189,7 +222,11 @@ impl TryFrom<v03::DeleteTaskPushNotificationConfigRequest> for DeletePushConfigR
 
     fn try_from(request: v03::DeleteTaskPushNotificationConfigRequest) -> Result<Self, Error> {
         let (task_id, id) = name::config("name", &request.name)?;
-        Ok(Self { tenant: None, task_id, id })
+        Ok(Self {
+            tenant: None,
+            task_id,
+            id,
+        })
     }
 }
 
@@ -198,12 +235,17 @@ mod tests {
     use super::*;
 
     fn create(config_id: &str, inner: &str, name: &str) -> Result<Option<PushConfigId>, String> {
-        let push_notification_config =
-            Some(v03::PushNotificationConfig { id: inner.to_owned(), ..Default::default() });
+        let push_notification_config = Some(v03::PushNotificationConfig {
+            id: inner.to_owned(),
+            ..Default::default()
+        });
         let request = v03::CreateTaskPushNotificationConfigRequest {
             parent: "tasks/t".to_owned(),
             config_id: config_id.to_owned(),
-            config: Some(v03::TaskPushNotificationConfig { name: name.to_owned(), push_notification_config }),
+            config: Some(v03::TaskPushNotificationConfig {
+                name: name.to_owned(),
+                push_notification_config,
+            }),
         };
         let read = PushConfig::try_from(request).map(|config| config.id);
         read.map_err(|error| error.violations()[0].field().to_owned())
@@ -222,10 +264,20 @@ mod tests {
             ("", "", "tasks/t/pushNotificationConfigs/", "t"),
             ("", "", "", "t"),
         ] {
-            assert_eq!(create(config_id, inner, name), Ok(Some(id.into())), "{config_id} {inner} {name}");
+            assert_eq!(
+                create(config_id, inner, name),
+                Ok(Some(id.into())),
+                "{config_id} {inner} {name}"
+            );
         }
-        assert_eq!(create("a", "b", ""), Err("config.pushNotificationConfig.id".to_owned()));
-        assert_eq!(create("", "", "tasks/x/pushNotificationConfigs/c"), Err("config.name".to_owned()));
+        assert_eq!(
+            create("a", "b", ""),
+            Err("config.pushNotificationConfig.id".to_owned())
+        );
+        assert_eq!(
+            create("", "", "tasks/x/pushNotificationConfigs/c"),
+            Err("config.name".to_owned())
+        );
         assert_eq!(create("", "", "c"), Err("config.name".to_owned()));
     }
 
@@ -257,9 +309,16 @@ mod tests {
         assert_eq!(proto.name, "tasks/t/pushNotificationConfigs/c");
         assert_eq!(PushConfig::try_from(proto), Ok(config.clone()));
         let request = v03::CreateTaskPushNotificationConfigRequest::from(&config);
-        assert_eq!((request.parent.as_str(), request.config_id.as_str()), ("tasks/t", "c"));
+        assert_eq!(
+            (request.parent.as_str(), request.config_id.as_str()),
+            ("tasks/t", "c")
+        );
         assert_eq!(PushConfig::try_from(request), Ok(config));
-        let any = GetPushConfigRequest { task_id: "t".into(), any: true, ..GetPushConfigRequest::default() };
+        let any = GetPushConfigRequest {
+            task_id: "t".into(),
+            any: true,
+            ..GetPushConfigRequest::default()
+        };
         let request = v03::GetTaskPushNotificationConfigRequest::from(&any);
         assert_eq!(request.name, "tasks/t/pushNotificationConfigs/t");
         let name = "tasks/t/pushNotificationConfigs/None".to_owned();

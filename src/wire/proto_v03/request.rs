@@ -4,8 +4,8 @@ use attache_proto::v03;
 
 use super::name;
 use crate::model::{
-    CancelTaskRequest, Error, GetExtendedAgentCardRequest, GetTaskRequest, SendMessageConfiguration,
-    SendMessageRequest, SubscribeToTaskRequest,
+    CancelTaskRequest, Error, GetExtendedAgentCardRequest, GetTaskRequest,
+    SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
 };
 use crate::wire::proto::{read_option, read_or_default};
 
@@ -66,7 +66,10 @@ fn history_length(length: i32) -> Option<i32> {
 
 impl From<&GetTaskRequest> for v03::GetTaskRequest {
     fn from(request: &GetTaskRequest) -> Self {
-        Self { name: name::of_task(&request.id), history_length: request.history_length.unwrap_or_default() }
+        Self {
+            name: name::of_task(&request.id),
+            history_length: request.history_length.unwrap_or_default(),
+        }
     }
 }
 
@@ -84,7 +87,9 @@ impl TryFrom<v03::GetTaskRequest> for GetTaskRequest {
 
 impl From<&CancelTaskRequest> for v03::CancelTaskRequest {
     fn from(request: &CancelTaskRequest) -> Self {
-        Self { name: name::of_task(&request.id) }
+        Self {
+            name: name::of_task(&request.id),
+        }
     }
 }
 
@@ -92,13 +97,19 @@ impl TryFrom<v03::CancelTaskRequest> for CancelTaskRequest {
     type Error = Error;
 
     fn try_from(request: v03::CancelTaskRequest) -> Result<Self, Error> {
-        Ok(Self { tenant: None, id: name::task("name", &request.name)?, metadata: None })
+        Ok(Self {
+            tenant: None,
+            id: name::task("name", &request.name)?,
+            metadata: None,
+        })
     }
 }
 
 impl From<&SubscribeToTaskRequest> for v03::TaskSubscriptionRequest {
     fn from(request: &SubscribeToTaskRequest) -> Self {
-        Self { name: name::of_task(&request.id) }
+        Self {
+            name: name::of_task(&request.id),
+        }
     }
 }
 
@@ -106,7 +117,10 @@ impl TryFrom<v03::TaskSubscriptionRequest> for SubscribeToTaskRequest {
     type Error = Error;
 
     fn try_from(request: v03::TaskSubscriptionRequest) -> Result<Self, Error> {
-        Ok(Self { tenant: None, id: name::task("name", &request.name)? })
+        Ok(Self {
+            tenant: None,
+            id: name::task("name", &request.name)?,
+        })
     }
 }
 
@@ -130,7 +144,10 @@ mod tests {
     use crate::model::Message;
 
     fn send(configuration: Option<v03::SendMessageConfiguration>) -> SendMessageRequest {
-        let request = v03::SendMessageRequest { configuration, ..Default::default() };
+        let request = v03::SendMessageRequest {
+            configuration,
+            ..Default::default()
+        };
         SendMessageRequest::try_from(request).unwrap()
     }
 
@@ -138,32 +155,66 @@ mod tests {
     fn without_a_configuration_it_blocks_and_with_an_empty_one_it_does_not() {
         assert!(!send(None).returns_immediately());
         assert!(send(Some(v03::SendMessageConfiguration::default())).returns_immediately());
-        let blocking = v03::SendMessageConfiguration { blocking: true, ..Default::default() };
+        let blocking = v03::SendMessageConfiguration {
+            blocking: true,
+            ..Default::default()
+        };
         assert!(!send(Some(blocking)).returns_immediately());
     }
 
     #[test]
     fn blocking_is_always_said() {
         let request = SendMessageRequest::new(Message::user("x"));
-        let written = v03::SendMessageRequest::from(&request).configuration.unwrap();
-        assert_eq!(written, v03::SendMessageConfiguration { blocking: true, ..Default::default() });
-        let configuration =
-            SendMessageConfiguration { return_immediately: true, ..SendMessageConfiguration::default() };
-        let request = SendMessageRequest { configuration: Some(configuration), ..request };
-        assert!(!v03::SendMessageRequest::from(&request).configuration.unwrap().blocking);
+        let written = v03::SendMessageRequest::from(&request)
+            .configuration
+            .unwrap();
+        assert_eq!(
+            written,
+            v03::SendMessageConfiguration {
+                blocking: true,
+                ..Default::default()
+            }
+        );
+        let configuration = SendMessageConfiguration {
+            return_immediately: true,
+            ..SendMessageConfiguration::default()
+        };
+        let request = SendMessageRequest {
+            configuration: Some(configuration),
+            ..request
+        };
+        assert!(
+            !v03::SendMessageRequest::from(&request)
+                .configuration
+                .unwrap()
+                .blocking
+        );
     }
 
     #[test]
     fn no_history_cannot_be_said_and_is_not_heard() {
-        let request = |length| GetTaskRequest { id: "t".into(), history_length: length, tenant: None };
-        for (length, wire, back) in
-            [(None, 0, None), (Some(0), 0, None), (Some(5), 5, Some(5)), (Some(-1), -1, Some(-1))]
-        {
+        let request = |length| GetTaskRequest {
+            id: "t".into(),
+            history_length: length,
+            tenant: None,
+        };
+        for (length, wire, back) in [
+            (None, 0, None),
+            (Some(0), 0, None),
+            (Some(5), 5, Some(5)),
+            (Some(-1), -1, Some(-1)),
+        ] {
             let proto = v03::GetTaskRequest::from(&request(length));
-            assert_eq!((proto.name.as_str(), proto.history_length), ("tasks/t", wire));
+            assert_eq!(
+                (proto.name.as_str(), proto.history_length),
+                ("tasks/t", wire)
+            );
             assert_eq!(GetTaskRequest::try_from(proto), Ok(request(back)));
         }
-        let error = CancelTaskRequest::try_from(v03::CancelTaskRequest { name: "t".to_owned() }).unwrap_err();
+        let error = CancelTaskRequest::try_from(v03::CancelTaskRequest {
+            name: "t".to_owned(),
+        })
+        .unwrap_err();
         assert_eq!(error.violations()[0].field(), "name");
     }
 }

@@ -4,8 +4,8 @@ use attache_proto::v1;
 use v1::o_auth_flows::Flow;
 
 use crate::model::{
-    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, AuthorizationCodeFlow, Error, OAuthFlows,
-    SecurityRequirement,
+    AgentCapabilities, AgentCard, AgentInterface, AgentSkill, AuthorizationCodeFlow, Error,
+    OAuthFlows, SecurityRequirement,
 };
 use crate::wire::proto::{
     non_empty, or_empty, read, read_list, read_or_default, same_cards, same_flow, write_list,
@@ -25,7 +25,9 @@ impl From<&AgentCard> for v1::AgentCard {
             version: card.version.clone(),
             documentation_url: card.documentation_url.clone(),
             capabilities: Some((&card.capabilities).into()),
-            security_schemes: schemes.map(|(name, scheme)| (name.clone(), scheme.into())).collect(),
+            security_schemes: schemes
+                .map(|(name, scheme)| (name.clone(), scheme.into()))
+                .collect(),
             security_requirements: write_list(&card.security_requirements),
             default_input_modes: card.default_input_modes.clone(),
             default_output_modes: card.default_output_modes.clone(),
@@ -44,15 +46,28 @@ impl TryFrom<v1::AgentCard> for AgentCard {
         Ok(Self {
             name: card.name,
             description: card.description,
-            supported_interfaces: card.supported_interfaces.into_iter().map(Into::into).collect(),
+            supported_interfaces: card
+                .supported_interfaces
+                .into_iter()
+                .map(Into::into)
+                .collect(),
             provider: card.provider.map(Into::into),
             version: card.version,
             documentation_url: card.documentation_url,
             capabilities: read_or_default("capabilities", card.capabilities)?,
             security_schemes: schemes
-                .map(|(name, scheme)| Ok((name.clone(), read(&format!("securitySchemes.{name}"), scheme)?)))
+                .map(|(name, scheme)| {
+                    Ok((
+                        name.clone(),
+                        read(&format!("securitySchemes.{name}"), scheme)?,
+                    ))
+                })
                 .collect::<Result<_, Error>>()?,
-            security_requirements: card.security_requirements.into_iter().map(Into::into).collect(),
+            security_requirements: card
+                .security_requirements
+                .into_iter()
+                .map(Into::into)
+                .collect(),
             default_input_modes: card.default_input_modes,
             default_output_modes: card.default_output_modes,
             skills: card.skills.into_iter().map(Into::into).collect(),
@@ -134,7 +149,11 @@ impl From<v1::AgentSkill> for AgentSkill {
             examples: skill.examples,
             input_modes: skill.input_modes,
             output_modes: skill.output_modes,
-            security_requirements: skill.security_requirements.into_iter().map(Into::into).collect(),
+            security_requirements: skill
+                .security_requirements
+                .into_iter()
+                .map(Into::into)
+                .collect(),
         }
     }
 }
@@ -144,7 +163,14 @@ impl From<&SecurityRequirement> for v1::SecurityRequirement {
         let schemes = requirement.schemes.iter();
         Self {
             schemes: schemes
-                .map(|(name, scopes)| (name.clone(), v1::StringList { list: scopes.clone() }))
+                .map(|(name, scopes)| {
+                    (
+                        name.clone(),
+                        v1::StringList {
+                            list: scopes.clone(),
+                        },
+                    )
+                })
                 .collect(),
         }
     }
@@ -152,7 +178,13 @@ impl From<&SecurityRequirement> for v1::SecurityRequirement {
 
 impl From<v1::SecurityRequirement> for SecurityRequirement {
     fn from(requirement: v1::SecurityRequirement) -> Self {
-        Self { schemes: requirement.schemes.into_iter().map(|(name, scopes)| (name, scopes.list)).collect() }
+        Self {
+            schemes: requirement
+                .schemes
+                .into_iter()
+                .map(|(name, scopes)| (name, scopes.list))
+                .collect(),
+        }
     }
 }
 
@@ -249,16 +281,35 @@ mod tests {
 
     #[test]
     fn a_flag_without_presence_is_set_or_absent() {
-        let extension = v1::AgentExtension { uri: "x".to_owned(), required: false, ..Default::default() };
-        let capabilities = v1::AgentCapabilities { extensions: vec![extension], ..Default::default() };
-        assert_eq!(AgentCapabilities::try_from(capabilities).unwrap().extensions[0].required, None);
+        let extension = v1::AgentExtension {
+            uri: "x".to_owned(),
+            required: false,
+            ..Default::default()
+        };
+        let capabilities = v1::AgentCapabilities {
+            extensions: vec![extension],
+            ..Default::default()
+        };
+        assert_eq!(
+            AgentCapabilities::try_from(capabilities)
+                .unwrap()
+                .extensions[0]
+                .required,
+            None
+        );
     }
 
     #[test]
     fn a_scheme_of_no_kind_is_refused_by_name() {
         let security_schemes = [("x".to_owned(), v1::SecurityScheme::default())].into();
-        let card = v1::AgentCard { security_schemes, ..Default::default() };
-        assert_eq!(AgentCard::try_from(card).unwrap_err().violations()[0].field(), "securitySchemes.x");
+        let card = v1::AgentCard {
+            security_schemes,
+            ..Default::default()
+        };
+        assert_eq!(
+            AgentCard::try_from(card).unwrap_err().violations()[0].field(),
+            "securitySchemes.x"
+        );
         assert!(SecurityScheme::try_from(v1::SecurityScheme::default()).is_err());
     }
 }

@@ -12,8 +12,8 @@ use crate::model::{
     TaskStatusUpdateEvent,
 };
 use crate::wire::proto::{
-    non_empty, or_empty, part, read, read_list, read_option, read_or_default, role, role_number, same_tasks,
-    state, state_number, strings, write_list,
+    non_empty, or_empty, part, read, read_list, read_option, read_or_default, role, role_number,
+    same_tasks, state, state_number, strings, write_list,
 };
 
 same_tasks!(v1);
@@ -65,7 +65,11 @@ impl TryFrom<v1::Message> for Message {
             parts: read_list("parts", message.parts)?,
             context_id: non_empty(message.context_id),
             task_id: non_empty(message.task_id),
-            reference_task_ids: message.reference_task_ids.into_iter().map(Into::into).collect(),
+            reference_task_ids: message
+                .reference_task_ids
+                .into_iter()
+                .map(Into::into)
+                .collect(),
             extensions: message.extensions,
             metadata: read_option("metadata", message.metadata)?,
         })
@@ -98,9 +102,19 @@ impl TryFrom<v1::Part> for Part {
             Some(ProtoContent::Raw(bytes)) => Content::Raw(Base64::encode(bytes)),
             Some(ProtoContent::Url(url)) => Content::Url(url.into()),
             Some(ProtoContent::Data(data)) => Content::Data(read("data", data)?),
-            None => return Err(Error::invalid("", "must have exactly one of text, raw, url, data")),
+            None => {
+                return Err(Error::invalid(
+                    "",
+                    "must have exactly one of text, raw, url, data",
+                ));
+            }
         };
-        Ok(part(content, read_option("metadata", proto.metadata)?, proto.filename, proto.media_type))
+        Ok(part(
+            content,
+            read_option("metadata", proto.metadata)?,
+            proto.filename,
+            proto.media_type,
+        ))
     }
 }
 
@@ -136,7 +150,9 @@ impl From<&StreamResponse> for v1::StreamResponse {
             StreamResponse::StatusUpdate(event) => Payload::StatusUpdate(event.into()),
             StreamResponse::ArtifactUpdate(event) => Payload::ArtifactUpdate(event.into()),
         };
-        Self { payload: Some(payload) }
+        Self {
+            payload: Some(payload),
+        }
     }
 }
 
@@ -147,8 +163,12 @@ impl TryFrom<v1::StreamResponse> for StreamResponse {
         match update.payload {
             Some(Payload::Task(task)) => read("task", task).map(Self::Task),
             Some(Payload::Message(message)) => read("message", message).map(Self::Message),
-            Some(Payload::StatusUpdate(event)) => read("statusUpdate", event).map(Self::StatusUpdate),
-            Some(Payload::ArtifactUpdate(event)) => read("artifactUpdate", event).map(Self::ArtifactUpdate),
+            Some(Payload::StatusUpdate(event)) => {
+                read("statusUpdate", event).map(Self::StatusUpdate)
+            }
+            Some(Payload::ArtifactUpdate(event)) => {
+                read("artifactUpdate", event).map(Self::ArtifactUpdate)
+            }
             None => {
                 let rule = "must have exactly one of task, message, statusUpdate, artifactUpdate";
                 Err(Error::invalid("", rule))
@@ -163,7 +183,9 @@ impl From<&SendMessageResponse> for v1::SendMessageResponse {
             SendMessageResponse::Task(task) => Answer::Task(task.into()),
             SendMessageResponse::Message(message) => Answer::Message(message.into()),
         };
-        Self { payload: Some(payload) }
+        Self {
+            payload: Some(payload),
+        }
     }
 }
 
@@ -192,8 +214,14 @@ mod tests {
             let error = Task::try_from(task).unwrap_err();
             error.violations()[0].field().to_owned()
         };
-        let message = |message: v1::Message| v1::Task { history: vec![message], ..Default::default() };
-        let status = |status: v1::TaskStatus| v1::Task { status: Some(status), ..Default::default() };
+        let message = |message: v1::Message| v1::Task {
+            history: vec![message],
+            ..Default::default()
+        };
+        let status = |status: v1::TaskStatus| v1::Task {
+            status: Some(status),
+            ..Default::default()
+        };
         assert_eq!(
             fault(message(v1::Message {
                 parts: vec![v1::Part::from(&Part::text("")), v1::Part::default()],
@@ -201,12 +229,41 @@ mod tests {
             })),
             "history[0].parts[1]"
         );
-        assert_eq!(fault(message(v1::Message { role: 3, ..Default::default() })), "history[0].role");
-        assert_eq!(fault(status(v1::TaskStatus { state: 9, ..Default::default() })), "status.state");
-        let timestamp = Some(prost_types::Timestamp { seconds: 0, nanos: -1 });
-        assert_eq!(fault(status(v1::TaskStatus { timestamp, ..Default::default() })), "status.timestamp");
-        let nan = Struct { fields: [("x".to_owned(), f64::NAN.into())].into() };
-        assert_eq!(fault(v1::Task { metadata: Some(nan), ..Default::default() }), "metadata.x");
+        assert_eq!(
+            fault(message(v1::Message {
+                role: 3,
+                ..Default::default()
+            })),
+            "history[0].role"
+        );
+        assert_eq!(
+            fault(status(v1::TaskStatus {
+                state: 9,
+                ..Default::default()
+            })),
+            "status.state"
+        );
+        let timestamp = Some(prost_types::Timestamp {
+            seconds: 0,
+            nanos: -1,
+        });
+        assert_eq!(
+            fault(status(v1::TaskStatus {
+                timestamp,
+                ..Default::default()
+            })),
+            "status.timestamp"
+        );
+        let nan = Struct {
+            fields: [("x".to_owned(), f64::NAN.into())].into(),
+        };
+        assert_eq!(
+            fault(v1::Task {
+                metadata: Some(nan),
+                ..Default::default()
+            }),
+            "metadata.x"
+        );
     }
 
     #[test]
@@ -214,7 +271,10 @@ mod tests {
         let task = Task::try_from(v1::Task::default()).unwrap();
         assert_eq!(task, Task::default());
         assert_eq!(task.status.state, TaskState::Unspecified);
-        assert_eq!(Message::try_from(v1::Message::default()), Ok(Message::default()));
+        assert_eq!(
+            Message::try_from(v1::Message::default()),
+            Ok(Message::default())
+        );
         assert!(StreamResponse::try_from(v1::StreamResponse::default()).is_err());
         assert!(SendMessageResponse::try_from(v1::SendMessageResponse::default()).is_err());
     }

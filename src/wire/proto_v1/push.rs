@@ -3,8 +3,8 @@
 use attache_proto::v1;
 
 use crate::model::{
-    AuthenticationInfo, DeletePushConfigRequest, Error, GetPushConfigRequest, ListPushConfigsRequest,
-    ListPushConfigsResponse, PushConfig,
+    AuthenticationInfo, DeletePushConfigRequest, Error, GetPushConfigRequest,
+    ListPushConfigsRequest, ListPushConfigsResponse, PushConfig,
 };
 use crate::wire::proto::{non_empty, or_empty, read_list, write_list};
 
@@ -16,10 +16,13 @@ impl From<&PushConfig> for v1::TaskPushNotificationConfig {
             task_id: or_empty(config.task_id.as_ref()),
             url: config.url.clone(),
             token: or_empty(config.token.as_ref()),
-            authentication: config.authentication.as_ref().map(|info| v1::AuthenticationInfo {
-                scheme: info.scheme.clone(),
-                credentials: or_empty(info.credentials.as_ref()),
-            }),
+            authentication: config
+                .authentication
+                .as_ref()
+                .map(|info| v1::AuthenticationInfo {
+                    scheme: info.scheme.clone(),
+                    credentials: or_empty(info.credentials.as_ref()),
+                }),
         }
     }
 }
@@ -40,9 +43,10 @@ pub(super) fn push_config(config: v1::TaskPushNotificationConfig) -> PushConfig 
         task_id: non_empty(config.task_id),
         url: config.url,
         token: non_empty(config.token),
-        authentication: config
-            .authentication
-            .map(|info| AuthenticationInfo { scheme: info.scheme, credentials: non_empty(info.credentials) }),
+        authentication: config.authentication.map(|info| AuthenticationInfo {
+            scheme: info.scheme,
+            credentials: non_empty(info.credentials),
+        }),
         ..PushConfig::default()
     }
 }
@@ -96,7 +100,10 @@ impl TryFrom<v1::ListTaskPushNotificationConfigsRequest> for ListPushConfigsRequ
 
 impl From<&ListPushConfigsResponse> for v1::ListTaskPushNotificationConfigsResponse {
     fn from(page: &ListPushConfigsResponse) -> Self {
-        Self { configs: write_list(&page.configs), next_page_token: page.next_page_token.clone() }
+        Self {
+            configs: write_list(&page.configs),
+            next_page_token: page.next_page_token.clone(),
+        }
     }
 }
 
@@ -104,7 +111,10 @@ impl TryFrom<v1::ListTaskPushNotificationConfigsResponse> for ListPushConfigsRes
     type Error = Error;
 
     fn try_from(page: v1::ListTaskPushNotificationConfigsResponse) -> Result<Self, Error> {
-        Ok(Self { configs: read_list("configs", page.configs)?, next_page_token: page.next_page_token })
+        Ok(Self {
+            configs: read_list("configs", page.configs)?,
+            next_page_token: page.next_page_token,
+        })
     }
 }
 
@@ -122,7 +132,11 @@ impl TryFrom<v1::DeleteTaskPushNotificationConfigRequest> for DeletePushConfigRe
     type Error = Error;
 
     fn try_from(request: v1::DeleteTaskPushNotificationConfigRequest) -> Result<Self, Error> {
-        Ok(Self { tenant: non_empty(request.tenant), task_id: request.task_id.into(), id: request.id.into() })
+        Ok(Self {
+            tenant: non_empty(request.tenant),
+            task_id: request.task_id.into(),
+            id: request.id.into(),
+        })
     }
 }
 
@@ -138,7 +152,10 @@ mod tests {
             id: Some("c".into()),
             task_id: Some("t".into()),
             token: Some(Secret::from("s")),
-            authentication: Some(AuthenticationInfo { scheme: "Bearer".to_owned(), credentials: None }),
+            authentication: Some(AuthenticationInfo {
+                scheme: "Bearer".to_owned(),
+                credentials: None,
+            }),
             ..PushConfig::new("https://c.example.net/h")
         };
         let proto = v1::TaskPushNotificationConfig::from(&config);

@@ -5,7 +5,8 @@ use attache_proto::v1;
 use super::push::push_config;
 use crate::model::{
     CancelTaskRequest, Error, GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest,
-    ListTasksResponse, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest, TaskState,
+    ListTasksResponse, SendMessageConfiguration, SendMessageRequest, SubscribeToTaskRequest,
+    TaskState,
 };
 use crate::wire::proto::{
     non_empty, or_empty, read_list, read_option, read_or_default, state, state_number, write_list,
@@ -107,11 +108,15 @@ impl TryFrom<v1::ListTasksRequest> for ListTasksRequest {
             tenant: non_empty(request.tenant),
             context_id: non_empty(request.context_id),
             // An unspecified state in a filter is no filter.
-            status: Some(state("status", request.status)?).filter(|state| *state != TaskState::Unspecified),
+            status: Some(state("status", request.status)?)
+                .filter(|state| *state != TaskState::Unspecified),
             page_size: request.page_size,
             page_token: non_empty(request.page_token),
             history_length: request.history_length,
-            status_timestamp_after: read_option("statusTimestampAfter", request.status_timestamp_after)?,
+            status_timestamp_after: read_option(
+                "statusTimestampAfter",
+                request.status_timestamp_after,
+            )?,
             include_artifacts: request.include_artifacts,
         })
     }
@@ -165,7 +170,10 @@ impl TryFrom<v1::CancelTaskRequest> for CancelTaskRequest {
 
 impl From<&SubscribeToTaskRequest> for v1::SubscribeToTaskRequest {
     fn from(request: &SubscribeToTaskRequest) -> Self {
-        Self { tenant: or_empty(request.tenant.as_ref()), id: request.id.to_string() }
+        Self {
+            tenant: or_empty(request.tenant.as_ref()),
+            id: request.id.to_string(),
+        }
     }
 }
 
@@ -173,13 +181,18 @@ impl TryFrom<v1::SubscribeToTaskRequest> for SubscribeToTaskRequest {
     type Error = Error;
 
     fn try_from(request: v1::SubscribeToTaskRequest) -> Result<Self, Error> {
-        Ok(Self { tenant: non_empty(request.tenant), id: request.id.into() })
+        Ok(Self {
+            tenant: non_empty(request.tenant),
+            id: request.id.into(),
+        })
     }
 }
 
 impl From<&GetExtendedAgentCardRequest> for v1::GetExtendedAgentCardRequest {
     fn from(request: &GetExtendedAgentCardRequest) -> Self {
-        Self { tenant: or_empty(request.tenant.as_ref()) }
+        Self {
+            tenant: or_empty(request.tenant.as_ref()),
+        }
     }
 }
 
@@ -187,7 +200,9 @@ impl TryFrom<v1::GetExtendedAgentCardRequest> for GetExtendedAgentCardRequest {
     type Error = Error;
 
     fn try_from(request: v1::GetExtendedAgentCardRequest) -> Result<Self, Error> {
-        Ok(Self { tenant: non_empty(request.tenant) })
+        Ok(Self {
+            tenant: non_empty(request.tenant),
+        })
     }
 }
 
@@ -203,17 +218,30 @@ mod tests {
             include_artifacts: Some(false),
             ..ListTasksRequest::default()
         };
-        assert_eq!(ListTasksRequest::try_from(v1::ListTasksRequest::from(&request)), Ok(request));
+        assert_eq!(
+            ListTasksRequest::try_from(v1::ListTasksRequest::from(&request)),
+            Ok(request)
+        );
         assert_eq!(
             ListTasksRequest::try_from(v1::ListTasksRequest::default()),
             Ok(ListTasksRequest::default())
         );
-        let error = ListTasksRequest::try_from(v1::ListTasksRequest { status: 99, ..Default::default() })
-            .unwrap_err();
+        let error = ListTasksRequest::try_from(v1::ListTasksRequest {
+            status: 99,
+            ..Default::default()
+        })
+        .unwrap_err();
         assert_eq!(error.violations()[0].field(), "status");
         for history_length in [None, Some(0), Some(-1)] {
-            let request = GetTaskRequest { id: "t".into(), history_length, ..GetTaskRequest::default() };
-            assert_eq!(GetTaskRequest::try_from(v1::GetTaskRequest::from(&request)), Ok(request));
+            let request = GetTaskRequest {
+                id: "t".into(),
+                history_length,
+                ..GetTaskRequest::default()
+            };
+            assert_eq!(
+                GetTaskRequest::try_from(v1::GetTaskRequest::from(&request)),
+                Ok(request)
+            );
         }
     }
 }

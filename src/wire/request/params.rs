@@ -1,9 +1,9 @@
 //! Reading the params of JSON-RPC calls.
 
 use crate::model::{
-    CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest, GetPushConfigRequest,
-    GetTaskRequest, ListPushConfigsRequest, MessageId, Operation, Request, SendMessageRequest,
-    SubscribeToTaskRequest, TaskId, Version,
+    CancelTaskRequest, DeletePushConfigRequest, Error, GetExtendedAgentCardRequest,
+    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, MessageId, Operation, Request,
+    SendMessageRequest, SubscribeToTaskRequest, TaskId, Version,
 };
 use crate::wire::decide::Key;
 use crate::wire::json::read;
@@ -33,7 +33,9 @@ fn read_v1(operation: Operation, params: &str) -> Result<Request, Error> {
         Operation::ListTasks => Request::ListTasks(read(params)?),
         Operation::CancelTask => Request::CancelTask(read(params)?),
         Operation::SubscribeToTask => Request::SubscribeToTask(read(params)?),
-        Operation::CreatePushConfig => Request::CreatePushConfig(Box::new(v1::read_push_config(params)?)),
+        Operation::CreatePushConfig => {
+            Request::CreatePushConfig(Box::new(v1::read_push_config(params)?))
+        }
         Operation::GetPushConfig => Request::GetPushConfig(read(params)?),
         Operation::ListPushConfigs => Request::ListPushConfigs(read(params)?),
         Operation::DeletePushConfig => Request::DeletePushConfig(read(params)?),
@@ -45,23 +47,36 @@ fn read_v03(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
     let today = |request| Ok((request, Dialect::V03));
     match method.operation {
         Operation::SendMessage => read_send(method.key, params, Request::SendMessage),
-        Operation::SendStreamingMessage => read_send(method.key, params, Request::SendStreamingMessage),
+        Operation::SendStreamingMessage => {
+            read_send(method.key, params, Request::SendStreamingMessage)
+        }
         Operation::GetTask => {
             let read: TaskIdIn = read(params)?;
             let history_length = some_history(read.history_length);
             let (id, _) = read.task()?;
-            today(Request::GetTask(GetTaskRequest { tenant: None, id, history_length }))
+            today(Request::GetTask(GetTaskRequest {
+                tenant: None,
+                id,
+                history_length,
+            }))
         }
         Operation::ListTasks => today(Request::ListTasks(read(params)?)),
         Operation::CancelTask => {
             let mut read: TaskIdIn = read(params)?;
             let metadata = read.metadata.take();
             let (id, _) = read.task()?;
-            today(Request::CancelTask(CancelTaskRequest { tenant: None, id, metadata }))
+            today(Request::CancelTask(CancelTaskRequest {
+                tenant: None,
+                id,
+                metadata,
+            }))
         }
         Operation::SubscribeToTask => {
             let (id, _) = read::<TaskIdIn>(params)?.task()?;
-            today(Request::SubscribeToTask(SubscribeToTaskRequest { tenant: None, id }))
+            today(Request::SubscribeToTask(SubscribeToTaskRequest {
+                tenant: None,
+                id,
+            }))
         }
         Operation::CreatePushConfig => {
             let PushConfigIn(config) = read(params)?;
@@ -72,7 +87,12 @@ fn read_v03(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
             let (task_id, id) = read::<ConfigIdIn>(params)?.ids()?;
             let dialect = of_age(method.key, Some(&task_id));
             Ok((
-                Request::GetPushConfig(GetPushConfigRequest { tenant: None, task_id, id, any: true }),
+                Request::GetPushConfig(GetPushConfigRequest {
+                    tenant: None,
+                    task_id,
+                    id,
+                    any: true,
+                }),
                 dialect,
             ))
         }
@@ -85,22 +105,32 @@ fn read_v03(method: Method, params: &str) -> Result<(Request, Dialect), Error> {
         }
         Operation::DeletePushConfig => {
             let (task_id, id) = read::<ConfigIdIn>(params)?.ids()?;
-            let id = id.ok_or_else(|| Error::invalid("pushNotificationConfigId", "must not be empty"))?;
-            today(Request::DeletePushConfig(DeletePushConfigRequest { tenant: None, task_id, id }))
+            let id =
+                id.ok_or_else(|| Error::invalid("pushNotificationConfigId", "must not be empty"))?;
+            today(Request::DeletePushConfig(DeletePushConfigRequest {
+                tenant: None,
+                task_id,
+                id,
+            }))
         }
-        Operation::GetExtendedAgentCard => {
-            today(Request::GetExtendedAgentCard(GetExtendedAgentCardRequest::default()))
-        }
+        Operation::GetExtendedAgentCard => today(Request::GetExtendedAgentCard(
+            GetExtendedAgentCardRequest::default(),
+        )),
     }
 }
 
 /// A call by a name of 0.1 is answered for clients of that time, by the name they gave the task.
 fn of_age(key: Key, task: Option<&TaskId>) -> Dialect {
     match key {
-        Key::MethodV01 => Dialect::V01 { alias: task.cloned() },
-        Key::MethodV03 | Key::MethodV1 | Key::PathV03 | Key::PathV1 | Key::ServiceV03 | Key::ServiceV1 => {
-            Dialect::V03
-        }
+        Key::MethodV01 => Dialect::V01 {
+            alias: task.cloned(),
+        },
+        Key::MethodV03
+        | Key::MethodV1
+        | Key::PathV03
+        | Key::PathV1
+        | Key::ServiceV03
+        | Key::ServiceV1 => Dialect::V03,
     }
 }
 

@@ -5,8 +5,9 @@ use serde_json::value::RawValue;
 
 use crate::model::{
     CancelTaskRequest, DeletePushConfigRequest, Error, ErrorKind, GetExtendedAgentCardRequest,
-    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListTasksRequest, Operation, PushConfig,
-    PushConfigId, Request, SendMessageRequest, SubscribeToTaskRequest, TaskId, Version, non_empty,
+    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListTasksRequest, Operation,
+    PushConfig, PushConfigId, Request, SendMessageRequest, SubscribeToTaskRequest, TaskId, Version,
+    non_empty,
 };
 use crate::wire::json::{inside, read, read_body};
 use crate::wire::path::Route;
@@ -21,7 +22,11 @@ use crate::wire::{Dialect, json, v1};
 pub fn read_rest(route: &Route, query: &str, body: &[u8]) -> Result<(Request, Dialect), Error> {
     let query = Query::read(query);
     // Calls without parameters may come without a body.
-    let body = if body.iter().all(u8::is_ascii_whitespace) { b"{}" } else { body };
+    let body = if body.iter().all(u8::is_ascii_whitespace) {
+        b"{}"
+    } else {
+        body
+    };
     match route.key.version() {
         Version::V1 => Ok((rest_v1(route, &query, body)?, Dialect::V1)),
         Version::V03 => rest_v03(route, &query, body),
@@ -31,8 +36,9 @@ pub fn read_rest(route: &Route, query: &str, body: &[u8]) -> Result<(Request, Di
 fn rest_v1(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<Request, Error> {
     let tenant = |body: Option<String>| agree("tenant", route.tenant.clone(), body);
     let in_query = || Ok::<_, Error>(query.text("tenant")?.map(str::to_owned));
-    let task =
-        |body: Option<TaskId>, field| agree(field, route.task.clone(), body).map(Option::unwrap_or_default);
+    let task = |body: Option<TaskId>, field| {
+        agree(field, route.task.clone(), body).map(Option::unwrap_or_default)
+    };
     let text = || json::check(body);
     Ok(match route.operation {
         Operation::SendMessage | Operation::SendStreamingMessage => {
@@ -70,7 +76,10 @@ fn rest_v1(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<Request, Err
         Operation::SubscribeToTask => {
             let subscribe: SubscribeToTaskRequest = read(text()?)?;
             let tenant = tenant(subscribe.tenant.or(in_query()?))?;
-            Request::SubscribeToTask(SubscribeToTaskRequest { tenant, id: task(Some(subscribe.id), "id")? })
+            Request::SubscribeToTask(SubscribeToTaskRequest {
+                tenant,
+                id: task(Some(subscribe.id), "id")?,
+            })
         }
         Operation::CreatePushConfig => {
             let mut config = v1::read_push_config(text()?)?;
@@ -96,7 +105,9 @@ fn rest_v1(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<Request, Err
             id: route.config.clone().unwrap_or_default(),
         }),
         Operation::GetExtendedAgentCard => {
-            Request::GetExtendedAgentCard(GetExtendedAgentCardRequest { tenant: tenant(in_query()?)? })
+            Request::GetExtendedAgentCard(GetExtendedAgentCardRequest {
+                tenant: tenant(in_query()?)?,
+            })
         }
     })
 }
@@ -108,7 +119,9 @@ fn agree<T: PartialEq + AsRef<str>>(
     body: Option<T>,
 ) -> Result<Option<T>, Error> {
     match (path, body.filter(|text| !text.as_ref().is_empty())) {
-        (Some(path), Some(body)) if path != body => Err(Error::invalid(field, "does not match the path")),
+        (Some(path), Some(body)) if path != body => {
+            Err(Error::invalid(field, "does not match the path"))
+        }
         (path, body) => Ok(path.or(body)),
     }
 }
@@ -132,13 +145,22 @@ fn rest_v03(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<(Request, D
         Operation::CancelTask => {
             let mut read: TaskIdIn = read_body(body)?;
             let metadata = read.metadata.take();
-            proto(Request::CancelTask(CancelTaskRequest { tenant: None, id: task(read)?, metadata }))
+            proto(Request::CancelTask(CancelTaskRequest {
+                tenant: None,
+                id: task(read)?,
+                metadata,
+            }))
         }
         Operation::SubscribeToTask => {
             let id = task(read_body(body)?)?;
-            proto(Request::SubscribeToTask(SubscribeToTaskRequest { tenant: None, id }))
+            proto(Request::SubscribeToTask(SubscribeToTaskRequest {
+                tenant: None,
+                id,
+            }))
         }
-        Operation::CreatePushConfig => proto(Request::CreatePushConfig(Box::new(rest_config(route, body)?))),
+        Operation::CreatePushConfig => proto(Request::CreatePushConfig(Box::new(rest_config(
+            route, body,
+        )?))),
         Operation::GetPushConfig => proto(Request::GetPushConfig(GetPushConfigRequest {
             tenant: None,
             task_id: in_path(),
@@ -156,9 +178,9 @@ fn rest_v03(route: &Route, query: &Query<'_>, body: &[u8]) -> Result<(Request, D
             task_id: in_path(),
             id: route.config.clone().unwrap_or_default(),
         })),
-        Operation::GetExtendedAgentCard => {
-            proto(Request::GetExtendedAgentCard(GetExtendedAgentCardRequest::default()))
-        }
+        Operation::GetExtendedAgentCard => proto(Request::GetExtendedAgentCard(
+            GetExtendedAgentCardRequest::default(),
+        )),
     }
 }
 
@@ -196,7 +218,12 @@ fn has_kinds(text: &str) -> bool {
     struct Part {
         kind: Option<serde::de::IgnoredAny>,
     }
-    let Ok(Body { message: Some(message) }) = serde_json::from_str::<Body>(text) else { return false };
+    let Ok(Body {
+        message: Some(message),
+    }) = serde_json::from_str::<Body>(text)
+    else {
+        return false;
+    };
     let lower = message
         .role
         .as_ref()
@@ -219,11 +246,17 @@ fn rest_config(route: &Route, body: &[u8]) -> Result<PushConfig, Error> {
     }
     let text = json::check(body)?;
     let create: Create<'_> = read(text)?;
-    let (place, text) = create.config.map_or(("", text), |config| ("config", config.get()));
+    let (place, text) = create
+        .config
+        .map_or(("", text), |config| ("config", config.get()));
     check_name(route, text).map_err(|error| inside(place, error))?;
     let PushConfigIn(mut config) = read(text).map_err(|error| inside(place, error))?;
     if let Some(parent) = &create.parent {
-        agree("parent", route.task.clone(), Some(task_of("parent", parent)?))?;
+        agree(
+            "parent",
+            route.task.clone(),
+            Some(task_of("parent", parent)?),
+        )?;
     }
     config.task_id = agree("taskId", route.task.clone(), config.task_id)?;
     config.id = match (create.config_id, config.id) {
@@ -245,7 +278,13 @@ fn check_name(route: &Route, text: &str) -> Result<(), Error> {
         #[serde(alias = "push_notification_config")]
         push_notification_config: Option<serde::de::IgnoredAny>,
     }
-    let Named { name: Some(name), push_notification_config: Some(_) } = read(text)? else { return Ok(()) };
+    let Named {
+        name: Some(name),
+        push_notification_config: Some(_),
+    } = read(text)?
+    else {
+        return Ok(());
+    };
     let (task, _) = split_name(&name)
         .ok_or_else(|| Error::invalid("name", "must be tasks/{id}/pushNotificationConfigs/{id}"))?;
     agree("name", route.task.clone(), Some(task)).map(drop)

@@ -3,9 +3,9 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::model::{
-    CancelTaskRequest, DeletePushConfigRequest, Error, ErrorKind, GetPushConfigRequest, GetTaskRequest,
-    ListPushConfigsRequest, PushConfigId, Request, SendMessageConfiguration, SendMessageRequest,
-    SubscribeToTaskRequest, TaskId, Version,
+    CancelTaskRequest, DeletePushConfigRequest, Error, ErrorKind, GetPushConfigRequest,
+    GetTaskRequest, ListPushConfigsRequest, PushConfigId, Request, SendMessageConfiguration,
+    SendMessageRequest, SubscribeToTaskRequest, TaskId, Version,
 };
 use crate::wire::v03::{Age, V03, some_history, write_configuration};
 use crate::wire::write;
@@ -24,7 +24,9 @@ pub fn write_params(out: &mut Vec<u8>, request: &Request, version: Version) -> R
 
 fn write_v1(out: &mut Vec<u8>, request: &Request) {
     match request {
-        Request::SendMessage(request) | Request::SendStreamingMessage(request) => write(out, request),
+        Request::SendMessage(request) | Request::SendStreamingMessage(request) => {
+            write(out, request)
+        }
         Request::GetTask(request) => write(out, request),
         Request::ListTasks(request) => write(out, request),
         Request::CancelTask(request) => write(out, request),
@@ -47,24 +49,53 @@ fn write_v03(out: &mut Vec<u8>, request: &Request) -> Result<(), Error> {
         Request::SendMessage(request) | Request::SendStreamingMessage(request) => {
             write(out, &SendOut(request))
         }
-        Request::GetTask(GetTaskRequest { id, history_length, .. }) => {
+        Request::GetTask(GetTaskRequest {
+            id, history_length, ..
+        }) => {
             write(
                 out,
-                &IdOut { id, history_length: some_history(*history_length), config: None, metadata: None },
+                &IdOut {
+                    id,
+                    history_length: some_history(*history_length),
+                    config: None,
+                    metadata: None,
+                },
             );
         }
         Request::ListTasks(_) => return Err(not_in_v03()),
         Request::CancelTask(CancelTaskRequest { id, metadata, .. }) => {
-            write(out, &IdOut { id, history_length: None, config: None, metadata: metadata.as_ref() });
+            write(
+                out,
+                &IdOut {
+                    id,
+                    history_length: None,
+                    config: None,
+                    metadata: metadata.as_ref(),
+                },
+            );
         }
         Request::SubscribeToTask(SubscribeToTaskRequest { id, .. }) => write(out, &IdOut::new(id)),
         Request::CreatePushConfig(config) => write(out, &V03(&**config, Age::Today)),
         Request::GetPushConfig(GetPushConfigRequest { task_id, id, .. }) => {
-            write(out, &IdOut { config: id.as_ref(), ..IdOut::new(task_id) });
+            write(
+                out,
+                &IdOut {
+                    config: id.as_ref(),
+                    ..IdOut::new(task_id)
+                },
+            );
         }
-        Request::ListPushConfigs(ListPushConfigsRequest { task_id, .. }) => write(out, &IdOut::new(task_id)),
+        Request::ListPushConfigs(ListPushConfigsRequest { task_id, .. }) => {
+            write(out, &IdOut::new(task_id))
+        }
         Request::DeletePushConfig(DeletePushConfigRequest { task_id, id, .. }) => {
-            write(out, &IdOut { config: Some(id), ..IdOut::new(task_id) });
+            write(
+                out,
+                &IdOut {
+                    config: Some(id),
+                    ..IdOut::new(task_id)
+                },
+            );
         }
         Request::GetExtendedAgentCard(_) => out.extend_from_slice(b"{}"),
     }
@@ -101,7 +132,10 @@ struct IdOut<'a> {
     id: &'a TaskId,
     #[serde(skip_serializing_if = "Option::is_none")]
     history_length: Option<i32>,
-    #[serde(rename = "pushNotificationConfigId", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        rename = "pushNotificationConfigId",
+        skip_serializing_if = "Option::is_none"
+    )]
     config: Option<&'a PushConfigId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a crate::model::Object>,
@@ -109,6 +143,11 @@ struct IdOut<'a> {
 
 impl<'a> IdOut<'a> {
     fn new(id: &'a TaskId) -> Self {
-        Self { id, history_length: None, config: None, metadata: None }
+        Self {
+            id,
+            history_length: None,
+            config: None,
+            metadata: None,
+        }
     }
 }

@@ -32,11 +32,25 @@ pub fn write_rest(request: &Request, version: Version) -> Result<RestRequest, Er
     let (operation, tenant, task, config) = parts_of(request);
     let tenant = tenant.filter(|_| version == Version::V1);
     check_segments(tenant.as_deref(), task.as_ref(), config.as_ref(), operation)?;
-    let route = Route { operation, key, tenant, task, config };
+    let route = Route {
+        operation,
+        key,
+        tenant,
+        task,
+        config,
+    };
     let (method, path) = path::write(&route).ok_or_else(not_in_v03)?;
     let query = query_of(request, version);
-    let path = if query.is_empty() { path } else { format!("{path}?{query}") };
-    Ok(RestRequest { method, path, body: body_of(request, version) })
+    let path = if query.is_empty() {
+        path
+    } else {
+        format!("{path}?{query}")
+    };
+    Ok(RestRequest {
+        method,
+        path,
+        body: body_of(request, version),
+    })
 }
 
 /// Refuses what a path cannot carry: URL libraries fold dots away, some names are routes, and nothing is no name.
@@ -48,46 +62,98 @@ fn check_segments(
 ) -> Result<(), Error> {
     let dots = |text: &str| matches!(text, "." | "..");
     if tenant.is_some_and(|tenant| dots(tenant) || !path::is_tenant(tenant)) {
-        return Err(Error::invalid("tenant", "must be a name that can stand in a path"));
+        return Err(Error::invalid(
+            "tenant",
+            "must be a name that can stand in a path",
+        ));
     }
     if task.is_some_and(|task| dots(task.as_str())) {
-        return Err(Error::invalid("id", "must be a name that can stand in a path"));
+        return Err(Error::invalid(
+            "id",
+            "must be a name that can stand in a path",
+        ));
     }
-    let needed = matches!(operation, Operation::GetPushConfig | Operation::DeletePushConfig);
+    let needed = matches!(
+        operation,
+        Operation::GetPushConfig | Operation::DeletePushConfig
+    );
     if config.is_some_and(|config| dots(config.as_str()))
         || needed && config.is_none_or(PushConfigId::is_empty)
     {
-        return Err(Error::invalid("id", "must be a name that can stand in a path"));
+        return Err(Error::invalid(
+            "id",
+            "must be a name that can stand in a path",
+        ));
     }
     Ok(())
 }
 
-type Parts = (Operation, Option<String>, Option<TaskId>, Option<PushConfigId>);
+type Parts = (
+    Operation,
+    Option<String>,
+    Option<TaskId>,
+    Option<PushConfigId>,
+);
 
 /// What of a request goes into the path.
 fn parts_of(request: &Request) -> Parts {
     match request {
         Request::SendMessage(r) => (Operation::SendMessage, r.tenant.clone(), None, None),
-        Request::SendStreamingMessage(r) => (Operation::SendStreamingMessage, r.tenant.clone(), None, None),
-        Request::GetTask(r) => (Operation::GetTask, r.tenant.clone(), Some(r.id.clone()), None),
+        Request::SendStreamingMessage(r) => (
+            Operation::SendStreamingMessage,
+            r.tenant.clone(),
+            None,
+            None,
+        ),
+        Request::GetTask(r) => (
+            Operation::GetTask,
+            r.tenant.clone(),
+            Some(r.id.clone()),
+            None,
+        ),
         Request::ListTasks(r) => (Operation::ListTasks, r.tenant.clone(), None, None),
-        Request::CancelTask(r) => (Operation::CancelTask, r.tenant.clone(), Some(r.id.clone()), None),
-        Request::SubscribeToTask(r) => {
-            (Operation::SubscribeToTask, r.tenant.clone(), Some(r.id.clone()), None)
-        }
-        Request::CreatePushConfig(r) => {
-            (Operation::CreatePushConfig, r.tenant.clone(), r.task_id.clone(), None)
-        }
-        Request::GetPushConfig(r) => {
-            (Operation::GetPushConfig, r.tenant.clone(), Some(r.task_id.clone()), r.id.clone())
-        }
-        Request::ListPushConfigs(r) => {
-            (Operation::ListPushConfigs, r.tenant.clone(), Some(r.task_id.clone()), None)
-        }
-        Request::DeletePushConfig(r) => {
-            (Operation::DeletePushConfig, r.tenant.clone(), Some(r.task_id.clone()), Some(r.id.clone()))
-        }
-        Request::GetExtendedAgentCard(r) => (Operation::GetExtendedAgentCard, r.tenant.clone(), None, None),
+        Request::CancelTask(r) => (
+            Operation::CancelTask,
+            r.tenant.clone(),
+            Some(r.id.clone()),
+            None,
+        ),
+        Request::SubscribeToTask(r) => (
+            Operation::SubscribeToTask,
+            r.tenant.clone(),
+            Some(r.id.clone()),
+            None,
+        ),
+        Request::CreatePushConfig(r) => (
+            Operation::CreatePushConfig,
+            r.tenant.clone(),
+            r.task_id.clone(),
+            None,
+        ),
+        Request::GetPushConfig(r) => (
+            Operation::GetPushConfig,
+            r.tenant.clone(),
+            Some(r.task_id.clone()),
+            r.id.clone(),
+        ),
+        Request::ListPushConfigs(r) => (
+            Operation::ListPushConfigs,
+            r.tenant.clone(),
+            Some(r.task_id.clone()),
+            None,
+        ),
+        Request::DeletePushConfig(r) => (
+            Operation::DeletePushConfig,
+            r.tenant.clone(),
+            Some(r.task_id.clone()),
+            Some(r.id.clone()),
+        ),
+        Request::GetExtendedAgentCard(r) => (
+            Operation::GetExtendedAgentCard,
+            r.tenant.clone(),
+            None,
+            None,
+        ),
     }
 }
 
@@ -102,13 +168,25 @@ fn query_of(request: &Request, version: Version) -> String {
             query::write(&[("historyLength", text(length))])
         }
         Request::ListTasks(request) => query::write(&[
-            ("contextId", request.context_id.as_ref().map(ToString::to_string)),
+            (
+                "contextId",
+                request.context_id.as_ref().map(ToString::to_string),
+            ),
             ("status", request.status.as_ref().map(ToString::to_string)),
             ("pageSize", text(request.page_size)),
             ("pageToken", request.page_token.clone()),
             ("historyLength", text(request.history_length)),
-            ("statusTimestampAfter", request.status_timestamp_after.as_ref().map(ToString::to_string)),
-            ("includeArtifacts", request.include_artifacts.as_ref().map(ToString::to_string)),
+            (
+                "statusTimestampAfter",
+                request
+                    .status_timestamp_after
+                    .as_ref()
+                    .map(ToString::to_string),
+            ),
+            (
+                "includeArtifacts",
+                request.include_artifacts.as_ref().map(ToString::to_string),
+            ),
         ]),
         Request::ListPushConfigs(request) => query::write(&[
             ("pageSize", text(some_history(Some(request.page_size)))),
@@ -136,7 +214,10 @@ fn body_of(request: &Request, version: Version) -> Option<Vec<u8>> {
         }
         (Request::CancelTask(request), Version::V1) => write(&mut out, request),
         (Request::CancelTask(request), Version::V03) => {
-            write(&mut out, &serde_json::json!({ "name": format!("tasks/{}", request.id) }));
+            write(
+                &mut out,
+                &serde_json::json!({ "name": format!("tasks/{}", request.id) }),
+            );
         }
         (Request::CreatePushConfig(config), Version::V1) => write(&mut out, config),
         (Request::CreatePushConfig(config), Version::V03) => write(&mut out, &CreateConfig(config)),

@@ -22,7 +22,12 @@ fn read<'a>(limit: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Reading
         items.extend(&mut decoder);
     }
     let last_event_id = decoder.last_event_id().map(str::to_owned);
-    Reading { items, clean: decoder.is_clean(), last_event_id, retry: decoder.retry() }
+    Reading {
+        items,
+        clean: decoder.is_clean(),
+        last_event_id,
+        retry: decoder.retry(),
+    }
 }
 
 fn read_whole(bytes: &[u8]) -> Reading {
@@ -44,19 +49,33 @@ fn cut<'a>(mut bytes: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
 }
 
 fn event(data: &str) -> Event {
-    Event { event: None, id: None, data: data.into(), retry: None }
+    Event {
+        event: None,
+        id: None,
+        data: data.into(),
+        retry: None,
+    }
 }
 
 fn typed(name: &str, data: &str) -> Event {
-    Event { event: Some(name.into()), ..event(data) }
+    Event {
+        event: Some(name.into()),
+        ..event(data)
+    }
 }
 
 fn numbered(id: &str, data: &str) -> Event {
-    Event { id: Some(id.into()), ..event(data) }
+    Event {
+        id: Some(id.into()),
+        ..event(data)
+    }
 }
 
 fn timed(retry: u64, data: &str) -> Event {
-    Event { retry: Some(retry), ..event(data) }
+    Event {
+        retry: Some(retry),
+        ..event(data)
+    }
 }
 
 #[test]
@@ -80,40 +99,140 @@ fn frames_are_written_exactly() {
 #[test]
 fn tricky_streams_are_read_as_the_standard_says() {
     let table: &[(&str, &[u8], Vec<Event>)] = &[
-        ("LF", b"data: a\n\ndata: b\n\n", vec![event("a"), event("b")]),
-        ("CRLF", b"data: a\r\n\r\ndata: b\r\n\r\n", vec![event("a"), event("b")]),
-        ("CR", b"data: a\r\rdata: b\r\r", vec![event("a"), event("b")]),
-        ("mixed ends", b"data: a\r\ndata: b\rdata: c\n\r\ndata: d\n\r", vec![event("a\nb\nc"), event("d")]),
-        ("LF CR is two ends", b"data: a\n\rdata: b\r\n\n", vec![event("a"), event("b")]),
+        (
+            "LF",
+            b"data: a\n\ndata: b\n\n",
+            vec![event("a"), event("b")],
+        ),
+        (
+            "CRLF",
+            b"data: a\r\n\r\ndata: b\r\n\r\n",
+            vec![event("a"), event("b")],
+        ),
+        (
+            "CR",
+            b"data: a\r\rdata: b\r\r",
+            vec![event("a"), event("b")],
+        ),
+        (
+            "mixed ends",
+            b"data: a\r\ndata: b\rdata: c\n\r\ndata: d\n\r",
+            vec![event("a\nb\nc"), event("d")],
+        ),
+        (
+            "LF CR is two ends",
+            b"data: a\n\rdata: b\r\n\n",
+            vec![event("a"), event("b")],
+        ),
         ("BOM", b"\xEF\xBB\xBFdata: a\n\n", vec![event("a")]),
-        ("BOM later", b"data: a\n\n\xEF\xBB\xBFdata: b\n\n", vec![event("a")]),
+        (
+            "BOM later",
+            b"data: a\n\n\xEF\xBB\xBFdata: b\n\n",
+            vec![event("a")],
+        ),
         ("two BOMs", b"\xEF\xBB\xBF\xEF\xBB\xBFdata: a\n\n", vec![]),
-        ("BOM on a blank line", b"\xEF\xBB\xBF\ndata: a\n\n", vec![event("a")]),
-        ("comments", b": x\n:\n\ndata: a\n: y\ndata: b\n\n", vec![event("a\nb")]),
-        ("one space", b"data:a\ndata: b\ndata:  c\ndata:\td\n\n", vec![event("a\nb\n c\n\td")]),
-        ("colons in a value", b"data: {\"a\":1}\n\n", vec![event("{\"a\":1}")]),
-        ("type", b"event: error\ndata: a\n\ndata: b\n\n", vec![typed("error", "a"), event("b")]),
-        ("type without data", b"event: x\n\ndata: a\n\n", vec![event("a")]),
-        ("type taken back", b"event: x\nevent\ndata: a\n\n", vec![event("a")]),
+        (
+            "BOM on a blank line",
+            b"\xEF\xBB\xBF\ndata: a\n\n",
+            vec![event("a")],
+        ),
+        (
+            "comments",
+            b": x\n:\n\ndata: a\n: y\ndata: b\n\n",
+            vec![event("a\nb")],
+        ),
+        (
+            "one space",
+            b"data:a\ndata: b\ndata:  c\ndata:\td\n\n",
+            vec![event("a\nb\n c\n\td")],
+        ),
+        (
+            "colons in a value",
+            b"data: {\"a\":1}\n\n",
+            vec![event("{\"a\":1}")],
+        ),
+        (
+            "type",
+            b"event: error\ndata: a\n\ndata: b\n\n",
+            vec![typed("error", "a"), event("b")],
+        ),
+        (
+            "type without data",
+            b"event: x\n\ndata: a\n\n",
+            vec![event("a")],
+        ),
+        (
+            "type taken back",
+            b"event: x\nevent\ndata: a\n\n",
+            vec![event("a")],
+        ),
         ("no colon", b"data\ndata\n\n", vec![event("\n")]),
         ("empty data", b"data:\n\ndata: \n\ndata\n\n", vec![]),
-        ("id stays", b"id: 1\ndata: a\n\ndata: b\n\n", vec![numbered("1", "a"), numbered("1", "b")]),
-        ("id without data", b"id: 1\n\ndata: a\n\n", vec![numbered("1", "a")]),
-        ("id taken back", b"id: 1\ndata: a\n\nid\ndata: b\n\n", vec![numbered("1", "a"), event("b")]),
-        ("id with NUL", b"id: 1\nid: 2\0\ndata: a\n\n", vec![numbered("1", "a")]),
-        ("retry", b"retry: 15\ndata: a\n\ndata: b\n\n", vec![timed(15, "a"), timed(15, "b")]),
-        ("bad retry", b"retry: 1\nretry: +2\nretry: 3s\nretry\ndata: a\n\n", vec![timed(1, "a")]),
-        ("huge retry", b"retry: 99999999999999999999\ndata: a\n\n", vec![event("a")]),
-        ("unknown fields", b"Data: a\n data: b\nfoo\ndata: c\n\n", vec![event("c")]),
+        (
+            "id stays",
+            b"id: 1\ndata: a\n\ndata: b\n\n",
+            vec![numbered("1", "a"), numbered("1", "b")],
+        ),
+        (
+            "id without data",
+            b"id: 1\n\ndata: a\n\n",
+            vec![numbered("1", "a")],
+        ),
+        (
+            "id taken back",
+            b"id: 1\ndata: a\n\nid\ndata: b\n\n",
+            vec![numbered("1", "a"), event("b")],
+        ),
+        (
+            "id with NUL",
+            b"id: 1\nid: 2\0\ndata: a\n\n",
+            vec![numbered("1", "a")],
+        ),
+        (
+            "retry",
+            b"retry: 15\ndata: a\n\ndata: b\n\n",
+            vec![timed(15, "a"), timed(15, "b")],
+        ),
+        (
+            "bad retry",
+            b"retry: 1\nretry: +2\nretry: 3s\nretry\ndata: a\n\n",
+            vec![timed(1, "a")],
+        ),
+        (
+            "huge retry",
+            b"retry: 99999999999999999999\ndata: a\n\n",
+            vec![event("a")],
+        ),
+        (
+            "unknown fields",
+            b"Data: a\n data: b\nfoo\ndata: c\n\n",
+            vec![event("c")],
+        ),
         ("unfinished", b"data: a\n\ndata: b\n", vec![event("a")]),
-        ("not UTF-8", b"data: \xE2\x82\ndata: \xFFb\n\n", vec![event("\u{FFFD}\n\u{FFFD}b")]),
-        ("blank lines", b"\n\r\n\r\rdata: a\n\n\n\n", vec![event("a")]),
+        (
+            "not UTF-8",
+            b"data: \xE2\x82\ndata: \xFFb\n\n",
+            vec![event("\u{FFFD}\n\u{FFFD}b")],
+        ),
+        (
+            "blank lines",
+            b"\n\r\n\r\rdata: a\n\n\n\n",
+            vec![event("a")],
+        ),
         ("nothing", b"", vec![]),
     ];
     for (name, bytes, expected) in table {
         let whole = read_whole(bytes);
-        assert_eq!(whole.items, expected.iter().cloned().map(Ok).collect::<Vec<_>>(), "{name}");
-        assert_eq!(read(MAX_EVENT_BYTES, cut(bytes, &[1])), whole, "{name}, byte by byte");
+        assert_eq!(
+            whole.items,
+            expected.iter().cloned().map(Ok).collect::<Vec<_>>(),
+            "{name}"
+        );
+        assert_eq!(
+            read(MAX_EVENT_BYTES, cut(bytes, &[1])),
+            whole,
+            "{name}, byte by byte"
+        );
     }
 }
 
@@ -130,14 +249,27 @@ fn the_end_is_clean_between_events_only() {
         (b"data: a\n\nd", false),
     ];
     for (bytes, clean) in table {
-        assert_eq!(read_whole(bytes).clean, *clean, "{:?}", String::from_utf8_lossy(bytes));
+        assert_eq!(
+            read_whole(bytes).clean,
+            *clean,
+            "{:?}",
+            String::from_utf8_lossy(bytes)
+        );
     }
 }
 
 #[test]
 fn an_unfinished_event_leaves_the_last_id_alone() {
-    assert_eq!(read_whole(b"id: 1\n\nid: 2\ndata: a\n").last_event_id.as_deref(), Some("1"));
-    assert_eq!(read_whole(b"id: 1\n\nid: 2\n\n").last_event_id.as_deref(), Some("2"));
+    assert_eq!(
+        read_whole(b"id: 1\n\nid: 2\ndata: a\n")
+            .last_event_id
+            .as_deref(),
+        Some("1")
+    );
+    assert_eq!(
+        read_whole(b"id: 1\n\nid: 2\n\n").last_event_id.as_deref(),
+        Some("2")
+    );
 }
 
 #[test]
@@ -149,14 +281,30 @@ fn too_large_is_said_once_and_for_ever() {
         ("no line end", b"data: 45678", &[], true),
         ("a comment without end", b":1234567890", &[], true),
         ("several lines", b"data: 1\ndata\n\n", &[], true),
-        ("after an event", b"data: a\n\nxxxxxxxxxxx\n\ndata: b\n\n", &["a"], true),
-        ("comments do not add up", b"data: a\n:1\n:2\n:3\n:4\n\n", &["a"], false),
+        (
+            "after an event",
+            b"data: a\n\nxxxxxxxxxxx\n\ndata: b\n\n",
+            &["a"],
+            true,
+        ),
+        (
+            "comments do not add up",
+            b"data: a\n:1\n:2\n:3\n:4\n\n",
+            &["a"],
+            false,
+        ),
     ];
     for (name, bytes, data, fails) in table {
         let events = data.iter().map(|data| Ok(event(data)));
-        let expected: Vec<_> = events.chain(fails.then_some(Err(Error::TooLarge { limit }))).collect();
+        let expected: Vec<_> = events
+            .chain(fails.then_some(Err(Error::TooLarge { limit })))
+            .collect();
         assert_eq!(read(limit, [*bytes]).items, expected, "{name}");
-        assert_eq!(read(limit, cut(bytes, &[1])).items, expected, "{name}, byte by byte");
+        assert_eq!(
+            read(limit, cut(bytes, &[1])).items,
+            expected,
+            "{name}, byte by byte"
+        );
     }
 }
 
@@ -176,7 +324,10 @@ fn a_large_event_arrives_byte_by_byte() {
     let mut bytes = Vec::new();
     write_event(&mut bytes, None, &data);
     let reading = read(MAX_EVENT_BYTES, cut(&bytes, &[1]));
-    assert_eq!(reading.items, [Ok(event(&String::from_utf8(data).unwrap()))]);
+    assert_eq!(
+        reading.items,
+        [Ok(event(&String::from_utf8(data).unwrap()))]
+    );
 }
 
 /// What may be written: an event, an error or a comment.
@@ -215,10 +366,16 @@ fn expected(frames: &[Frame]) -> Vec<Result<Event, Error>> {
         match frame {
             Frame::Event(id, data) => {
                 in_force = id.map(|id| id.to_string().into()).or(in_force);
-                events.push(Ok(Event { id: in_force.clone(), ..event(data) }));
+                events.push(Ok(Event {
+                    id: in_force.clone(),
+                    ..event(data)
+                }));
             }
             Frame::Error(data) => {
-                events.push(Ok(Event { id: in_force.clone(), ..typed("error", data) }));
+                events.push(Ok(Event {
+                    id: in_force.clone(),
+                    ..typed("error", data)
+                }));
             }
             Frame::Comment => {}
         }

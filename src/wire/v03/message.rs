@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer};
 use super::read::{PartIn, TextOr};
 use super::{Age, V03};
 use crate::model::{
-    Artifact, ArtifactId, Content, ContextId, INPUT_REQUEST, Json, Message, MessageId, Object, Part, Role,
-    TaskId, int32, non_empty, or_default,
+    Artifact, ArtifactId, Content, ContextId, INPUT_REQUEST, Json, Message, MessageId, Object,
+    Part, Role, TaskId, int32, non_empty, or_default,
 };
 use crate::wire::json::at;
 use crate::wire::part::{KIND, WRAPPED};
@@ -22,7 +22,9 @@ impl<'a> V03<'a, Part> {
             metadata = metadata.filter(|metadata| !metadata.is_empty());
         }
         if wrapped {
-            metadata.get_or_insert_default().insert(WRAPPED, serde_json::Value::Bool(true));
+            metadata
+                .get_or_insert_default()
+                .insert(WRAPPED, serde_json::Value::Bool(true));
         }
         metadata
     }
@@ -69,7 +71,10 @@ impl Serialize for Inner<'_> {
 
 fn file<'a>(part: &'a Part, name: &'static str, content: &'a str) -> Inner<'a> {
     let mut members = vec![(name, Value::Text(content))];
-    members.extend(part.media_type().map(|media_type| ("mimeType", Value::Text(media_type))));
+    members.extend(
+        part.media_type()
+            .map(|media_type| ("mimeType", Value::Text(media_type))),
+    );
     members.extend(part.filename().map(|name| ("name", Value::Text(name))));
     Inner(members)
 }
@@ -103,7 +108,9 @@ impl Serialize for V03<'_, Part> {
                     self.kind(&mut map, "data")?;
                     wrapped = !data.is_object();
                     match wrapped {
-                        true => map.serialize_entry("data", &Inner(vec![("value", Value::Json(data))]))?,
+                        true => {
+                            map.serialize_entry("data", &Inner(vec![("value", Value::Json(data))]))?
+                        }
                         false => map.serialize_entry("data", data)?,
                     }
                 }
@@ -224,7 +231,9 @@ impl<'de, const PROTO: bool> Deserialize<'de> for MessageIn<PROTO> {
         }
         let mut metadata = read.metadata;
         if let Some(request) = read.input_request {
-            metadata.get_or_insert_default().insert(INPUT_REQUEST, request);
+            metadata
+                .get_or_insert_default()
+                .insert(INPUT_REQUEST, request);
         }
         Ok(Self(Message {
             message_id: read.message_id,
@@ -242,7 +251,11 @@ impl<'de, const PROTO: bool> Deserialize<'de> for MessageIn<PROTO> {
 impl<const PROTO: bool> From<String> for MessageIn<PROTO> {
     /// One seed has a plain text where the agent's message should be.
     fn from(text: String) -> Self {
-        Self(Message { role: Role::Agent, parts: vec![Part::text(text)], ..Message::default() })
+        Self(Message {
+            role: Role::Agent,
+            parts: vec![Part::text(text)],
+            ..Message::default()
+        })
     }
 }
 

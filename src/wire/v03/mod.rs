@@ -15,7 +15,9 @@ use crate::model::TaskId;
 pub(super) use message::MessageIn;
 pub(super) use push::PushConfigIn;
 pub(super) use push::split_name;
-pub(super) use request::{ConfigIdIn, SendIn, TaskIdIn, some_history, task_of, write_configuration};
+pub(super) use request::{
+    ConfigIdIn, SendIn, TaskIdIn, some_history, task_of, write_configuration,
+};
 pub(super) use task::{ArtifactEventIn, StatusEventIn, StatusEventOut, TaskIn};
 
 /// Something of the model as 0.3 writes it in JSON-RPC: `kind` first, lower-case enums.

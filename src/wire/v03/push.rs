@@ -23,7 +23,10 @@ impl Serialize for Nested<'_> {
             map.serialize_entry("token", token)?;
         }
         if let Some(info) = &config.authentication {
-            map.serialize_entry("authentication", &Authentication(info, &config.other_schemes))?;
+            map.serialize_entry(
+                "authentication",
+                &Authentication(info, &config.other_schemes),
+            )?;
         }
         map.end()
     }
@@ -113,7 +116,9 @@ impl<'de> Deserialize<'de> for PushConfigIn {
 
 /// Splits the resource name of a registration; one that has no id yet ends with the slash.
 pub(in crate::wire) fn split_name(name: &str) -> Option<(TaskId, PushConfigId)> {
-    let (task, id) = name.strip_prefix("tasks/")?.rsplit_once("/pushNotificationConfigs/")?;
+    let (task, id) = name
+        .strip_prefix("tasks/")?
+        .rsplit_once("/pushNotificationConfigs/")?;
     (!task.is_empty()).then(|| (task.into(), id.into()))
 }
 
@@ -158,15 +163,22 @@ impl Members {
 /// One seed puts headers where the authentication should be: `Authorization` is ours, the rest the operator's.
 fn take_headers(config: &mut PushConfig, headers: Option<Object>) {
     for (name, value) in headers.iter().flat_map(Object::iter) {
-        let Ok(value) = value.read::<String>() else { continue };
+        let Ok(value) = value.read::<String>() else {
+            continue;
+        };
         if !name.eq_ignore_ascii_case("authorization") {
             config.headers.push((name, value.into()));
         } else if config.authentication.is_none() {
             let (scheme, credentials) = match value.split_once(' ') {
-                Some((scheme, credentials)) => (scheme.to_owned(), Some(Secret::from(credentials.trim()))),
+                Some((scheme, credentials)) => {
+                    (scheme.to_owned(), Some(Secret::from(credentials.trim())))
+                }
                 None => (value, None),
             };
-            config.authentication = Some(AuthenticationInfo { scheme, credentials });
+            config.authentication = Some(AuthenticationInfo {
+                scheme,
+                credentials,
+            });
         }
     }
 }

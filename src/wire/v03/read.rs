@@ -18,14 +18,27 @@ impl<'de, const PROTO: bool> Deserialize<'de> for PartIn<PROTO> {
         if PROTO {
             unnest_data(&mut members);
         }
-        from_members(members, if PROTO { Kind::Unwritten } else { Kind::Written }).map(Self)
+        from_members(
+            members,
+            if PROTO {
+                Kind::Unwritten
+            } else {
+                Kind::Written
+            },
+        )
+        .map(Self)
     }
 }
 
 /// ProtoJSON has `{"data": {"data": {…}}}` where the others have `{"data": {…}}`; what is not nested stays as it is.
 fn unnest_data(members: &mut [(Cow<'_, str>, Json)]) {
-    let Some((_, data)) = members.iter_mut().find(|(name, _)| name == "data") else { return };
-    if let Some(nested) = Object::try_from(data.clone()).ok().and_then(|object| object.get("data")) {
+    let Some((_, data)) = members.iter_mut().find(|(name, _)| name == "data") else {
+        return;
+    };
+    if let Some(nested) = Object::try_from(data.clone())
+        .ok()
+        .and_then(|object| object.get("data"))
+    {
         *data = nested;
     }
 }
@@ -53,7 +66,9 @@ pub(super) struct TextOr<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de> + From<String>> Deserialize<'de> for TextOr<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextOrVisitor(PhantomData)).map(Self)
+        deserializer
+            .deserialize_any(TextOrVisitor(PhantomData))
+            .map(Self)
     }
 }
 

@@ -6,8 +6,8 @@ use serde::ser::{SerializeMap, Serializer};
 use super::push::Nested;
 use super::{MessageIn, PushConfigIn};
 use crate::model::{
-    ContextId, Error, MessageId, Object, PushConfigId, SendMessageConfiguration, SendMessageRequest, TaskId,
-    int32, non_empty, or_default,
+    ContextId, Error, MessageId, Object, PushConfigId, SendMessageConfiguration,
+    SendMessageRequest, TaskId, int32, non_empty, or_default,
 };
 
 /// What `message/send` and its older names take.
@@ -38,9 +38,17 @@ pub(in crate::wire) struct SendIn<const PROTO: bool> {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct ConfigurationIn {
-    #[serde(default, alias = "accepted_output_modes", deserialize_with = "or_default")]
+    #[serde(
+        default,
+        alias = "accepted_output_modes",
+        deserialize_with = "or_default"
+    )]
     accepted_output_modes: Vec<String>,
-    #[serde(alias = "push_notification_config", alias = "pushNotification", alias = "push_notification")]
+    #[serde(
+        alias = "push_notification_config",
+        alias = "pushNotification",
+        alias = "push_notification"
+    )]
     push_notification_config: Option<PushConfigIn>,
     #[serde(default, alias = "history_length", deserialize_with = "int32")]
     history_length: Option<i32>,
@@ -53,7 +61,9 @@ struct ConfigurationIn {
 impl ConfigurationIn {
     /// `blocks` is what leaving the flag out means.
     fn into_model(self, blocks: bool) -> SendMessageConfiguration {
-        let blocking = self.blocking.or(self.return_immediately.map(|immediately| !immediately));
+        let blocking = self
+            .blocking
+            .or(self.return_immediately.map(|immediately| !immediately));
         SendMessageConfiguration {
             accepted_output_modes: self.accepted_output_modes,
             task_push_notification_config: self.push_notification_config.map(|config| config.0),
@@ -72,7 +82,9 @@ impl<const PROTO: bool> SendIn<PROTO> {
     /// Whether the body is 0.1's own, and not a newer one under an old name.
     pub(in crate::wire) fn is_v01(&self) -> bool {
         self.message.as_ref().is_none_or(|MessageIn(message)| {
-            message.message_id.is_empty() && message.context_id.is_none() && message.task_id.is_none()
+            message.message_id.is_empty()
+                && message.context_id.is_none()
+                && message.task_id.is_none()
         }) && self.message_id.is_none()
     }
 
@@ -85,10 +97,14 @@ impl<const PROTO: bool> SendIn<PROTO> {
         if message.message_id.is_empty() {
             message.message_id = self.message_id.unwrap_or_default();
         }
-        let mut configuration = self.configuration.map(|configuration| configuration.into_model(blocks));
+        let mut configuration = self
+            .configuration
+            .map(|configuration| configuration.into_model(blocks));
         if self.history_length.is_some() || self.push_notification.is_some() {
             let configuration = configuration.get_or_insert_default();
-            configuration.history_length = configuration.history_length.or(some_history(self.history_length));
+            configuration.history_length = configuration
+                .history_length
+                .or(some_history(self.history_length));
             let push = self.push_notification.map(|config| config.0);
             configuration.task_push_notification_config =
                 configuration.task_push_notification_config.take().or(push);
@@ -135,7 +151,8 @@ impl TaskIdIn {
 /// Reads the resource name of a task.
 pub(in crate::wire) fn task_of(field: &str, name: &str) -> Result<TaskId, Error> {
     let id = name.strip_prefix("tasks/").filter(|id| !id.is_empty());
-    id.map(TaskId::from).ok_or_else(|| Error::invalid(field, "must be tasks/{id}"))
+    id.map(TaskId::from)
+        .ok_or_else(|| Error::invalid(field, "must be tasks/{id}"))
 }
 
 /// What the operations on one registration take.
@@ -146,7 +163,11 @@ pub(in crate::wire) struct ConfigIdIn {
     id: Option<TaskId>,
     #[serde(default, alias = "task_id", deserialize_with = "non_empty")]
     task_id: Option<TaskId>,
-    #[serde(default, alias = "push_notification_config_id", deserialize_with = "non_empty")]
+    #[serde(
+        default,
+        alias = "push_notification_config_id",
+        deserialize_with = "non_empty"
+    )]
     push_notification_config_id: Option<PushConfigId>,
 }
 

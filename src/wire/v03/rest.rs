@@ -9,9 +9,9 @@ use super::message::said;
 use super::push::Nested;
 use super::request::some_history;
 use crate::model::{
-    Artifact, Content, ListPushConfigsResponse, Message, Object, Part, PushConfig, SendMessageConfiguration,
-    SendMessageRequest, SendMessageResponse, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState,
-    TaskStatus, TaskStatusUpdateEvent,
+    Artifact, Content, ListPushConfigsResponse, Message, Object, Part, PushConfig,
+    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, StreamResponse, Task,
+    TaskArtifactUpdateEvent, TaskState, TaskStatus, TaskStatusUpdateEvent,
 };
 use crate::wire::part::WRAPPED;
 
@@ -57,7 +57,9 @@ impl Serialize for Proto<'_, Part> {
             Content::Url(url) => map.serialize_entry("file", &File(part, "fileWithUri", url))?,
             Content::Data(data) => {
                 let object = Object::try_from(data.clone()).unwrap_or_else(|_| {
-                    metadata.get_or_insert_default().insert(WRAPPED, serde_json::Value::Bool(true));
+                    metadata
+                        .get_or_insert_default()
+                        .insert(WRAPPED, serde_json::Value::Bool(true));
                     [("value", data.clone())].into_iter().collect()
                 });
                 map.serialize_entry("data", &[("data", object)].into_iter().collect::<Object>())?;
@@ -213,7 +215,10 @@ impl Serialize for Proto<'_, TaskArtifactUpdateEvent> {
 }
 
 /// An event, and whether the stream ends with it.
-pub(in crate::wire) struct Event<'a>(pub(in crate::wire) &'a StreamResponse, pub(in crate::wire) bool);
+pub(in crate::wire) struct Event<'a>(
+    pub(in crate::wire) &'a StreamResponse,
+    pub(in crate::wire) bool,
+);
 
 impl Serialize for Event<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -224,7 +229,9 @@ impl Serialize for Event<'_> {
             StreamResponse::StatusUpdate(event) => {
                 map.serialize_entry("statusUpdate", &StatusEvent(event, self.1))?
             }
-            StreamResponse::ArtifactUpdate(event) => map.serialize_entry("artifactUpdate", &Proto(event))?,
+            StreamResponse::ArtifactUpdate(event) => {
+                map.serialize_entry("artifactUpdate", &Proto(event))?
+            }
         }
         map.end()
     }
@@ -235,7 +242,9 @@ impl Serialize for Proto<'_, SendMessageResponse> {
         let mut map = serializer.serialize_map(Some(1))?;
         match self.0 {
             SendMessageResponse::Task(task) => map.serialize_entry("task", &Proto(task))?,
-            SendMessageResponse::Message(message) => map.serialize_entry("message", &Proto(message))?,
+            SendMessageResponse::Message(message) => {
+                map.serialize_entry("message", &Proto(message))?
+            }
         }
         map.end()
     }
@@ -253,7 +262,10 @@ impl Serialize for Proto<'_, PushConfig> {
 /// The resource name of a registration.
 pub(in crate::wire) fn resource_name(config: &PushConfig) -> String {
     let task = config.task_id.clone().unwrap_or_default();
-    format!("tasks/{task}/pushNotificationConfigs/{}", config.id.clone().unwrap_or_default())
+    format!(
+        "tasks/{task}/pushNotificationConfigs/{}",
+        config.id.clone().unwrap_or_default()
+    )
 }
 
 impl Serialize for Proto<'_, ListPushConfigsResponse> {
@@ -271,7 +283,10 @@ impl Serialize for CreateConfig<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let config = self.0;
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("parent", &format!("tasks/{}", config.task_id.clone().unwrap_or_default()))?;
+        map.serialize_entry(
+            "parent",
+            &format!("tasks/{}", config.task_id.clone().unwrap_or_default()),
+        )?;
         if let Some(id) = &config.id {
             map.serialize_entry("configId", id)?;
         }

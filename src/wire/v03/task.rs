@@ -9,8 +9,8 @@ use super::message::{ArtifactIn, List, MessageOrText};
 use super::read::PartIn;
 use super::{Age, MessageIn, V03};
 use crate::model::{
-    Artifact, ArtifactId, ContextId, Json, Object, Task, TaskArtifactUpdateEvent, TaskId, TaskState,
-    TaskStatus, TaskStatusUpdateEvent, Timestamp, int32, non_empty, or_default,
+    Artifact, ArtifactId, ContextId, Json, Object, Task, TaskArtifactUpdateEvent, TaskId,
+    TaskState, TaskStatus, TaskStatusUpdateEvent, Timestamp, int32, non_empty, or_default,
 };
 use crate::wire::json::{at, below, read};
 use crate::wire::spelling::state_v03;
@@ -92,7 +92,12 @@ impl Serialize for StatusEventOut<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(event, closes, age) = *self;
         let mut map = serializer.serialize_map(None)?;
-        begin_event(&mut map, "status-update", (&event.task_id, &event.context_id), age)?;
+        begin_event(
+            &mut map,
+            "status-update",
+            (&event.task_id, &event.context_id),
+            age,
+        )?;
         map.serialize_entry("status", &V03(&event.status, age))?;
         map.serialize_entry("final", &closes)?;
         if let Some(metadata) = &event.metadata {
@@ -106,7 +111,12 @@ impl Serialize for V03<'_, TaskArtifactUpdateEvent> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (event, age) = (self.0, self.1);
         let mut map = serializer.serialize_map(None)?;
-        begin_event(&mut map, "artifact-update", (&event.task_id, &event.context_id), age)?;
+        begin_event(
+            &mut map,
+            "artifact-update",
+            (&event.task_id, &event.context_id),
+            age,
+        )?;
         map.serialize_entry("artifact", &V03(&event.artifact, age))?;
         map.serialize_entry("append", &event.append)?;
         map.serialize_entry("lastChunk", &event.last_chunk)?;
@@ -129,14 +139,22 @@ struct StatusIn<const PROTO: bool> {
 
 impl<const PROTO: bool> Default for StatusIn<PROTO> {
     fn default() -> Self {
-        Self { state: TaskState::Unspecified, message: None, timestamp: None }
+        Self {
+            state: TaskState::Unspecified,
+            message: None,
+            timestamp: None,
+        }
     }
 }
 
 impl<const PROTO: bool> From<StatusIn<PROTO>> for TaskStatus {
     fn from(read: StatusIn<PROTO>) -> Self {
         let message = read.message.map(|message| Arc::new(message.0.0));
-        Self { state: read.state, message, timestamp: read.timestamp }
+        Self {
+            state: read.state,
+            message,
+            timestamp: read.timestamp,
+        }
     }
 }
 
@@ -174,8 +192,16 @@ impl<'de, const PROTO: bool> Deserialize<'de> for TaskIn<PROTO> {
             id: read.id,
             context_id: read.context_id.or(read.session_id).unwrap_or_default(),
             status: read.status.into(),
-            artifacts: read.artifacts.into_iter().map(|read| read.artifact).collect(),
-            history: read.history.into_iter().map(|message| Arc::new(message.0)).collect(),
+            artifacts: read
+                .artifacts
+                .into_iter()
+                .map(|read| read.artifact)
+                .collect(),
+            history: read
+                .history
+                .into_iter()
+                .map(|message| Arc::new(message.0))
+                .collect(),
             metadata,
         }))
     }
@@ -189,7 +215,9 @@ fn check_kind<E: serde::de::Error>(kind: Option<String>, wanted: &'static str) -
 }
 
 /// A status event of 0.1 to 0.3. Whether it said `final` does not matter to us: the state does.
-pub(in crate::wire) struct StatusEventIn<const PROTO: bool>(pub(in crate::wire) TaskStatusUpdateEvent);
+pub(in crate::wire) struct StatusEventIn<const PROTO: bool>(
+    pub(in crate::wire) TaskStatusUpdateEvent,
+);
 
 impl<'de, const PROTO: bool> Deserialize<'de> for StatusEventIn<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -219,7 +247,9 @@ impl<'de, const PROTO: bool> Deserialize<'de> for StatusEventIn<PROTO> {
 }
 
 /// An artifact event of 0.1 to 0.3.
-pub(in crate::wire) struct ArtifactEventIn<const PROTO: bool>(pub(in crate::wire) TaskArtifactUpdateEvent);
+pub(in crate::wire) struct ArtifactEventIn<const PROTO: bool>(
+    pub(in crate::wire) TaskArtifactUpdateEvent,
+);
 
 impl<'de, const PROTO: bool> Deserialize<'de> for ArtifactEventIn<PROTO> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -265,9 +295,19 @@ fn lone_part<E: serde::de::Error, const PROTO: bool>(
     part: &Object,
     index: Option<i32>,
 ) -> Result<ArtifactIn<PROTO>, E> {
-    let append = part.get("append").is_some_and(|append| append.get() == "true");
+    let append = part
+        .get("append")
+        .is_some_and(|append| append.get() == "true");
     let part: PartIn<PROTO> = read(part.get_text()).map_err(|error| below("part", &error))?;
     let artifact_id = ArtifactId::from(format!("artifact-{}", index.unwrap_or_default()));
-    let artifact = Artifact { artifact_id, parts: vec![part.0], ..Artifact::default() };
-    Ok(ArtifactIn { artifact, append, last_chunk: false })
+    let artifact = Artifact {
+        artifact_id,
+        parts: vec![part.0],
+        ..Artifact::default()
+    };
+    Ok(ArtifactIn {
+        artifact,
+        append,
+        last_chunk: false,
+    })
 }

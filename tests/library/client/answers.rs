@@ -25,42 +25,74 @@ struct Exchange {
 
 fn exchanges() -> Vec<Exchange> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let mut paths: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
     paths.sort();
     paths
         .iter()
-        .filter_map(|path| exchange(&serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()))
+        .filter_map(|path| {
+            exchange(&serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
+        })
         .collect()
 }
 
 fn exchange(golden: &Value) -> Option<Exchange> {
     let binding = Binding::from_name(golden["binding"].as_str()?)?;
-    let version = Version::ALL.into_iter().find(|version| version.as_str() == golden["version"])?;
+    let version = Version::ALL
+        .into_iter()
+        .find(|version| version.as_str() == golden["version"])?;
     let (operation, request) = match binding {
         Binding::JsonRpc => read_call(&golden["request"]["body"])?,
         Binding::HttpJson => {
-            let body = golden["request"].get("body").map(Value::to_string).unwrap_or_default();
+            let body = golden["request"]
+                .get("body")
+                .map(Value::to_string)
+                .unwrap_or_default();
             let target = golden["request"]["path"].as_str()?;
-            read_http(golden["request"]["httpMethod"].as_str()?, target, body.as_bytes())?
+            read_http(
+                golden["request"]["httpMethod"].as_str()?,
+                target,
+                body.as_bytes(),
+            )?
         }
         Binding::Grpc => return None,
     };
     let file = golden["id"].as_str()?.to_owned();
-    Some(Exchange { file, binding, version, operation, request, response: golden["response"].clone() })
+    Some(Exchange {
+        file,
+        binding,
+        version,
+        operation,
+        request,
+        response: golden["response"].clone(),
+    })
 }
 
 fn read_call(body: &Value) -> Option<(Operation, Request)> {
     let body = body.to_string();
     let call = jsonrpc::read_request(body.as_bytes()).ok()?;
-    let method = method(&call.method).ok().filter(|method| method.key != Key::MethodV01)?;
-    Some((method.operation, wire::read_params(method, call.params).ok()?.0))
+    let method = method(&call.method)
+        .ok()
+        .filter(|method| method.key != Key::MethodV01)?;
+    Some((
+        method.operation,
+        wire::read_params(method, call.params).ok()?.0,
+    ))
 }
 
 fn read_http(http_method: &str, target: &str, body: &[u8]) -> Option<(Operation, Request)> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let route = route(http_method, path).ok()?;
-    Some((route.operation, wire::read_rest(&route, query, body).ok()?.0))
+    Some((
+        route.operation,
+        wire::read_rest(&route, query, body).ok()?.0,
+    ))
 }
 
 /// What a server hears when the client asks.
@@ -78,7 +110,9 @@ fn heard(asked: &Asked, binding: Binding) -> Request {
 /// The answer in bytes.
 fn written(response: &Value) -> Vec<u8> {
     let status = u16::try_from(response["status"].as_u64().unwrap()).unwrap();
-    let Some(list) = response["sse"].as_array() else { return answer(status, &response["body"]) };
+    let Some(list) = response["sse"].as_array() else {
+        return answer(status, &response["body"]);
+    };
     let mut body = sse::COMMENT.to_vec();
     for event in list {
         match event["event"].as_str() {
@@ -91,15 +125,31 @@ fn written(response: &Value) -> Vec<u8> {
 
 /// What the codecs make of the answer; they have tests of their own.
 fn expected(exchange: &Exchange) -> Result<Got, Error> {
-    let Exchange { binding, version, operation, response, .. } = exchange;
+    let Exchange {
+        binding,
+        version,
+        operation,
+        response,
+        ..
+    } = exchange;
     let rest = *binding == Binding::HttpJson;
-    let dialect = if rest { Dialect::rest(*version) } else { Dialect::from(*version) };
+    let dialect = if rest {
+        Dialect::rest(*version)
+    } else {
+        Dialect::from(*version)
+    };
     let error = |status: u16, body: &Value| match body.get("error") {
         Some(_) if rest => Some(read_rest(status, &body.to_string())),
         Some(error) => Some(read_jsonrpc(&error.to_string())),
         None => None,
     };
-    let result = |body: &Value| if rest { body.to_string() } else { body["result"].to_string() };
+    let result = |body: &Value| {
+        if rest {
+            body.to_string()
+        } else {
+            body["result"].to_string()
+        }
+    };
     let Some(list) = response["sse"].as_array() else {
         let status = u16::try_from(response["status"].as_u64().unwrap()).unwrap();
         let body = &response["body"];
@@ -126,7 +176,11 @@ async fn every_golden_exchange_goes_through_the_client() {
         let heard = heard(asked, exchange.binding);
         assert_eq!(heard, exchange.request, "{}", exchange.file);
         let version = format!("\r\na2a-version: {}\r\n", exchange.version);
-        assert!(asked.head.contains(&version), "{}: {asked:?}", exchange.file);
+        assert!(
+            asked.head.contains(&version),
+            "{}: {asked:?}",
+            exchange.file
+        );
         operations.push((exchange.binding, exchange.version, exchange.operation));
     }
     let missing: Vec<_> = Operation::ALL
@@ -134,40 +188,78 @@ async fn every_golden_exchange_goes_through_the_client() {
         .flat_map(|one| Version::ALL.map(|version| (Binding::JsonRpc, version, one)))
         .filter(|one| !operations.contains(one))
         .collect();
-    assert_eq!(missing, [(Binding::JsonRpc, Version::V03, Operation::ListTasks)]);
-    assert!(operations.iter().filter(|(binding, ..)| *binding == Binding::HttpJson).count() >= 10);
+    assert_eq!(
+        missing,
+        [(Binding::JsonRpc, Version::V03, Operation::ListTasks)]
+    );
+    assert!(
+        operations
+            .iter()
+            .filter(|(binding, ..)| *binding == Binding::HttpJson)
+            .count()
+            >= 10
+    );
 }
 
 fn get_task() -> Request {
-    Request::GetTask(attache::model::GetTaskRequest { id: "t".into(), ..Default::default() })
+    Request::GetTask(attache::model::GetTaskRequest {
+        id: "t".into(),
+        ..Default::default()
+    })
 }
 
 async fn error(binding: Binding, answer: Vec<u8>) -> Error {
     let peer = Peer::with(vec![answer]).await;
-    let client = Client::new(&peer.url, binding, Version::V1).unwrap().with_max_bytes(1000);
+    let client = Client::new(&peer.url, binding, Version::V1)
+        .unwrap()
+        .with_max_bytes(1000);
     ask(&client, get_task()).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn what_is_no_answer_of_a2a_is_read_by_its_status() {
-    let plain =
-        |status: u16, head: &str| reply(status, &format!("{head}Content-Type: text/html\r\n"), "<html>");
+    let plain = |status: u16, head: &str| {
+        reply(
+            status,
+            &format!("{head}Content-Type: text/html\r\n"),
+            "<html>",
+        )
+    };
     for (status, jsonrpc, rest) in [
-        (200, ErrorKind::InvalidAgentResponse, ErrorKind::InvalidAgentResponse),
-        (307, ErrorKind::InvalidAgentResponse, ErrorKind::InvalidAgentResponse),
+        (
+            200,
+            ErrorKind::InvalidAgentResponse,
+            ErrorKind::InvalidAgentResponse,
+        ),
+        (
+            307,
+            ErrorKind::InvalidAgentResponse,
+            ErrorKind::InvalidAgentResponse,
+        ),
         (401, ErrorKind::Unauthenticated, ErrorKind::Unauthenticated),
         (404, ErrorKind::MethodNotFound, ErrorKind::TaskNotFound),
         (500, ErrorKind::Internal, ErrorKind::Internal),
     ] {
         let answer = || plain(status, "Location: http://127.0.0.1:1/\r\n");
-        assert_eq!(error(Binding::JsonRpc, answer()).await.kind(), jsonrpc, "{status}");
-        assert_eq!(error(Binding::HttpJson, answer()).await.kind(), rest, "{status}");
+        assert_eq!(
+            error(Binding::JsonRpc, answer()).await.kind(),
+            jsonrpc,
+            "{status}"
+        );
+        assert_eq!(
+            error(Binding::HttpJson, answer()).await.kind(),
+            rest,
+            "{status}"
+        );
     }
     for binding in [Binding::JsonRpc, Binding::HttpJson] {
         let error = error(binding, plain(503, "Retry-After: 7\r\n")).await;
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert_eq!(error.retry_after(), Some(std::time::Duration::from_secs(7)));
-        assert!(std::error::Error::source(&error).is_none(), "the peer said so");
+        assert!(
+            std::error::Error::source(&error).is_none(),
+            "the peer said so"
+        );
     }
 }
 
@@ -175,7 +267,10 @@ async fn what_is_no_answer_of_a2a_is_read_by_its_status() {
 async fn s25_no_more_is_read_than_the_limit() {
     for binding in [Binding::JsonRpc, Binding::HttpJson] {
         let error = error(binding, reply(200, "", &" ".repeat(2000))).await;
-        assert_eq!(error.message(), "Invalid agent response: larger than 1000 bytes");
+        assert_eq!(
+            error.message(),
+            "Invalid agent response: larger than 1000 bytes"
+        );
     }
 }
 
@@ -187,14 +282,23 @@ async fn a_peer_that_cannot_be_reached_or_hangs_up_is_unavailable() {
         nobody.asked().await;
         let gone = ask(&client, get_task()).await.unwrap_err();
         let short = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_vec();
-        let (silent, cut) = (error(binding, Vec::new()).await, error(binding, short).await);
+        let (silent, cut) = (
+            error(binding, Vec::new()).await,
+            error(binding, short).await,
+        );
         for (error, message) in [
             (gone, "cannot connect to the agent"),
             (silent, "the connection to the agent was lost"),
             (cut, "the connection to the agent was lost"),
         ] {
-            assert_eq!((error.kind(), error.message()), (ErrorKind::Unavailable, message));
-            assert!(std::error::Error::source(&error).is_some(), "the cause is kept");
+            assert_eq!(
+                (error.kind(), error.message()),
+                (ErrorKind::Unavailable, message)
+            );
+            assert!(
+                std::error::Error::source(&error).is_some(),
+                "the cause is kept"
+            );
         }
     }
 }
@@ -206,11 +310,16 @@ async fn headers_go_with_every_request() {
     let peer = Peer::with(vec![task.clone(), task]).await;
     let client = Client::new(&peer.url, Binding::HttpJson, Version::V1)
         .and_then(|client| client.with_bearer(&Secret::from("hunter2")))
-        .and_then(|client| client.with_extensions(["https://example.com/a", "https://example.com/b"]))
+        .and_then(|client| {
+            client.with_extensions(["https://example.com/a", "https://example.com/b"])
+        })
         .unwrap()
         .with_tenant("brest");
     assert!(!format!("{client:?}").contains("hunter2"));
-    let once = client.clone().with_header("Idempotency-Key", "k-1").unwrap();
+    let once = client
+        .clone()
+        .with_header("Idempotency-Key", "k-1")
+        .unwrap();
     ask(&once, get_task()).await.unwrap();
     ask(&client, get_task()).await.unwrap();
     let asked = peer.asked().await;
@@ -225,7 +334,9 @@ async fn headers_go_with_every_request() {
         }
         assert!(!one.head.contains("x-a2a-extensions"));
     }
-    let keys = asked.iter().map(|one| one.head.contains("idempotency-key: k-1\r\n"));
+    let keys = asked
+        .iter()
+        .map(|one| one.head.contains("idempotency-key: k-1\r\n"));
     assert_eq!(keys.collect::<Vec<_>>(), [true, false]);
 }
 
@@ -237,7 +348,8 @@ async fn the_old_name_of_the_extension_header_goes_to_old_peers() {
     let _ = soon(client.get_extended_agent_card()).await;
     let head = &peer.asked().await[0].head;
     assert!(
-        head.contains("\r\na2a-extensions: urn:a\r\n") && head.contains("\r\nx-a2a-extensions: urn:a\r\n")
+        head.contains("\r\na2a-extensions: urn:a\r\n")
+            && head.contains("\r\nx-a2a-extensions: urn:a\r\n")
     );
 }
 
@@ -246,7 +358,9 @@ fn s32_no_line_end_gets_into_a_header() {
     let client = || Client::new("http://127.0.0.1:1", Binding::JsonRpc, Version::V1).unwrap();
     assert!(client().with_header("X-Note", "a\r\nHost: evil").is_err());
     assert!(client().with_header("X\r\n", "a").is_err());
-    let error = client().with_bearer(&Secret::from("hunter2\n")).unwrap_err();
+    let error = client()
+        .with_bearer(&Secret::from("hunter2\n"))
+        .unwrap_err();
     assert_eq!(error.violations()[0].field(), "authorization");
     assert!(!format!("{error:?}").contains("hunter2"));
 }

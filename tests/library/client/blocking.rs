@@ -17,12 +17,26 @@ async fn a_program_without_a_runtime_has_everything_too() {
         let client = blocking::Client::discover(&url).unwrap();
         assert_eq!(client.card().unwrap().name, "Echo");
         let answer = client.send(Message::user("hello")).unwrap();
-        assert_eq!((answer.text().as_str(), answer.state()), ("hello", TaskState::Completed));
+        assert_eq!(
+            (answer.text().as_str(), answer.state()),
+            ("hello", TaskState::Completed)
+        );
         let id = answer.task().unwrap().id.clone();
         assert_eq!(client.get_task(id.clone()).unwrap().text(), "hello");
-        assert_eq!(client.list_tasks(Default::default()).unwrap().tasks.len(), 1);
-        assert_eq!(client.cancel_task(id.clone()).unwrap_err().kind(), ErrorKind::TaskNotCancelable);
-        assert!(client.stream(Message::user("again")).unwrap().all(|event| event.is_ok()));
+        assert_eq!(
+            client.list_tasks(Default::default()).unwrap().tasks.len(),
+            1
+        );
+        assert_eq!(
+            client.cancel_task(id.clone()).unwrap_err().kind(),
+            ErrorKind::TaskNotCancelable
+        );
+        assert!(
+            client
+                .stream(Message::user("again"))
+                .unwrap()
+                .all(|event| event.is_ok())
+        );
         let mut events = client.follow(id, None);
         assert!(events.next().unwrap().is_ok());
         assert!(events.next().is_none() && events.task().unwrap().is_ended());
@@ -34,7 +48,12 @@ async fn a_program_without_a_runtime_has_everything_too() {
 #[tokio::test]
 async fn what_is_made_by_hand_is_the_same() {
     let server = start(Echo).await;
-    let client = Client::new(&format!("http://{}", server.address), Binding::JsonRpc, Version::V03).unwrap();
+    let client = Client::new(
+        &format!("http://{}", server.address),
+        Binding::JsonRpc,
+        Version::V03,
+    )
+    .unwrap();
     let stream: TaskStream = soon(client.stream(Message::user("hello"))).await.unwrap();
     assert_eq!(soon(stream.finish()).await.unwrap().text(), "hello");
 }

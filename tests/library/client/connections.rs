@@ -13,17 +13,26 @@ const TASK: &str = r#"{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WO
 async fn listen() -> (TcpListener, Client) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    (listener, Client::new(&url, Binding::HttpJson, Version::V1).unwrap())
+    (
+        listener,
+        Client::new(&url, Binding::HttpJson, Version::V1).unwrap(),
+    )
 }
 
 async fn get(client: &Client) {
-    let request = GetTaskRequest { id: "t".into(), ..Default::default() };
+    let request = GetTaskRequest {
+        id: "t".into(),
+        ..Default::default()
+    };
     soon(client.get_task(request)).await.unwrap();
 }
 
 async fn answer(stream: &mut TcpStream) {
     soon(peer::read(stream)).await;
-    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{TASK}", TASK.len());
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{TASK}",
+        TASK.len()
+    );
     stream.write_all(answer.as_bytes()).await.unwrap();
 }
 
@@ -49,7 +58,10 @@ async fn calls_of_clones_share_a_connection_that_ends_with_the_last_of_them() {
 async fn a_stream_outlives_its_client_and_is_closed_when_dropped() {
     let (listener, client) = listen().await;
     let subscribe = async {
-        let request = SubscribeToTaskRequest { id: "t".into(), ..Default::default() };
+        let request = SubscribeToTaskRequest {
+            id: "t".into(),
+            ..Default::default()
+        };
         soon(client.subscribe_to_task(request, None)).await.unwrap()
     };
     let accept = async {

@@ -9,7 +9,10 @@ use super::peer::{Peer, json as answer, reply};
 use crate::harness::soon;
 
 pub(super) fn task() -> Vec<u8> {
-    answer(200, &json!({"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}}))
+    answer(
+        200,
+        &json!({"id": "t", "status": {"state": "TASK_STATE_COMPLETED"}}),
+    )
 }
 
 /// A card at the root, with an interface there or elsewhere.
@@ -30,7 +33,11 @@ pub(super) fn at(peer: &Peer) -> Client {
 }
 
 pub(super) async fn get(client: &Client) -> Result<Task, Error> {
-    soon(client.get_task(GetTaskRequest { id: "t".into(), ..Default::default() })).await
+    soon(client.get_task(GetTaskRequest {
+        id: "t".into(),
+        ..Default::default()
+    }))
+    .await
 }
 
 fn schemes() -> Value {
@@ -46,7 +53,10 @@ fn schemes() -> Value {
 }
 
 /// What the agent is asked with when its card wants this and the client has that.
-async fn asked(wanted: Value, give: impl FnOnce(Client) -> Client) -> Result<(String, String), Error> {
+async fn asked(
+    wanted: Value,
+    give: impl FnOnce(Client) -> Client,
+) -> Result<(String, String), Error> {
     let peer = Peer::with(vec![card("/", &schemes(), &wanted), task()]).await;
     let client = give(soon(Client::discover(&peer.url)).await.unwrap());
     get(&client).await?;
@@ -55,19 +65,46 @@ async fn asked(wanted: Value, give: impl FnOnce(Client) -> Client) -> Result<(St
 }
 
 fn any(names: &[&str]) -> Value {
-    names.iter().map(|name| json!({"schemes": {*name: {}}})).collect()
+    names
+        .iter()
+        .map(|name| json!({"schemes": {*name: {}}}))
+        .collect()
 }
 
 #[tokio::test]
 async fn every_kind_goes_where_the_card_wants_it() {
     type Give = fn(Client) -> Client;
     let table: [(&str, Give, &str); 6] = [
-        ("http", |it| it.with_credentials(Bearer::new("tok")), "authorization: bearer tok\r\n"),
-        ("oidc", |it| it.with_credentials(Bearer::new("tok")), "authorization: bearer tok\r\n"),
-        ("basic", |it| it.with_credentials(Basic::new("me", "pw")), "authorization: basic bwu6chc=\r\n"),
-        ("head", |it| it.with_credentials(ApiKey::new("key")), "x-own: key\r\n"),
-        ("cookie", |it| it.with_credentials(ApiKey::new("key")), "cookie: c=key\r\n"),
-        ("query", |it| it.with_credentials(ApiKey::query("k", "a&b")), "/tasks/t?k=a%26b "),
+        (
+            "http",
+            |it| it.with_credentials(Bearer::new("tok")),
+            "authorization: bearer tok\r\n",
+        ),
+        (
+            "oidc",
+            |it| it.with_credentials(Bearer::new("tok")),
+            "authorization: bearer tok\r\n",
+        ),
+        (
+            "basic",
+            |it| it.with_credentials(Basic::new("me", "pw")),
+            "authorization: basic bwu6chc=\r\n",
+        ),
+        (
+            "head",
+            |it| it.with_credentials(ApiKey::new("key")),
+            "x-own: key\r\n",
+        ),
+        (
+            "cookie",
+            |it| it.with_credentials(ApiKey::new("key")),
+            "cookie: c=key\r\n",
+        ),
+        (
+            "query",
+            |it| it.with_credentials(ApiKey::query("k", "a&b")),
+            "/tasks/t?k=a%26b ",
+        ),
     ];
     for (name, give, expected) in table {
         let (_, head) = asked(any(&[name]), give).await.unwrap();
@@ -83,11 +120,15 @@ async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
         {"schemes": {"http": {}}},
     ]);
     let (_, head) = asked(both.clone(), |it| {
-        it.with_credentials(Bearer::new("tok")).with_credentials(ApiKey::new("key"))
+        it.with_credentials(Bearer::new("tok"))
+            .with_credentials(ApiKey::new("key"))
     })
     .await
     .unwrap();
-    assert!(head.contains("x-own: key") && head.contains("cookie: c=key") && !head.contains("tok"), "{head}");
+    assert!(
+        head.contains("x-own: key") && head.contains("cookie: c=key") && !head.contains("tok"),
+        "{head}"
+    );
     let (_, head) = asked(both, |it| {
         it.with_credentials(ApiKey::new("key"))
             .with_credentials(MutualTls)
@@ -95,22 +136,28 @@ async fn the_first_requirement_that_is_satisfied_whole_is_taken() {
     })
     .await
     .unwrap();
-    assert!(head.contains("bearer tok") && !head.contains("x-own"), "{head}");
+    assert!(
+        head.contains("bearer tok") && !head.contains("x-own"),
+        "{head}"
+    );
     // Nothing would do, but who has credentials wants to be known.
     let open = json!([{"schemes": {}}, {"schemes": {"http": {}}}]);
-    let (_, head) = asked(open, |it| it.with_credentials(Bearer::new("tok"))).await.unwrap();
+    let (_, head) = asked(open, |it| it.with_credentials(Bearer::new("tok")))
+        .await
+        .unwrap();
     assert!(head.contains("bearer tok"), "{head}");
 }
 
 #[tokio::test]
 async fn what_is_missing_is_named() {
     let peer = Peer::with(vec![card("/", &schemes(), &any(&["head", "oidc"]))]).await;
-    let client =
-        soon(Client::discover(&peer.url)).await.unwrap().with_credentials(Basic::new("me", "hunter2"));
+    let client = soon(Client::discover(&peer.url))
+        .await
+        .unwrap()
+        .with_credentials(Basic::new("me", "hunter2"));
     let error = get(&client).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthenticated);
-    let expected =
-        "the agent wants \"head\" (an API key), or \"oidc\" (OpenID Connect); given: a name and password";
+    let expected = "the agent wants \"head\" (an API key), or \"oidc\" (OpenID Connect); given: a name and password";
     assert!(error.message().contains(expected), "{error}");
     assert!(!format!("{error:?}").contains("hunter2"));
 }
@@ -121,11 +168,18 @@ async fn s30_credentials_stay_where_the_card_came_from() {
     let elsewhere = Peer::with(vec![task()]).await;
     let home = Peer::with(vec![card(&elsewhere.url, &schemes(), &wanted)]).await;
     let client = soon(Client::discover(&home.url)).await.unwrap();
-    let error = get(&client.clone().with_credentials(Bearer::new("tok"))).await.unwrap_err();
+    let error = get(&client.clone().with_credentials(Bearer::new("tok")))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthenticated);
-    assert!(error.message().contains(&elsewhere.url) && error.message().contains(&home.url), "{error}");
+    assert!(
+        error.message().contains(&elsewhere.url) && error.message().contains(&home.url),
+        "{error}"
+    );
     // Nothing was sent: the one answer is still there for who is trusted.
-    let trusted = client.with_credentials_for(&elsewhere.url, Bearer::new("tok")).unwrap();
+    let trusted = client
+        .with_credentials_for(&elsewhere.url, Bearer::new("tok"))
+        .unwrap();
     get(&trusted).await.unwrap();
     assert!(elsewhere.asked().await[0].head.contains("bearer tok"));
 }
@@ -134,7 +188,10 @@ async fn s30_credentials_stay_where_the_card_came_from() {
 async fn s30_an_agent_elsewhere_that_wants_nothing_gets_nothing() {
     let elsewhere = Peer::with(vec![task()]).await;
     let home = Peer::with(vec![card(&elsewhere.url, &json!({}), &json!([]))]).await;
-    let client = soon(Client::discover(&home.url)).await.unwrap().with_credentials(Bearer::new("tok"));
+    let client = soon(Client::discover(&home.url))
+        .await
+        .unwrap()
+        .with_credentials(Bearer::new("tok"));
     get(&client).await.unwrap();
     assert!(!elsewhere.asked().await[0].head.contains("tok"));
 }
@@ -144,7 +201,9 @@ async fn s31_a_redirect_gets_no_credentials() {
     let elsewhere = Peer::with(vec![task()]).await;
     let head = format!("Location: {}/tasks/t\r\n", elsewhere.url);
     let home = Peer::with(vec![reply(307, &head, "")]).await;
-    let error = get(&at(&home).with_credentials(Bearer::new("tok"))).await.unwrap_err();
+    let error = get(&at(&home).with_credentials(Bearer::new("tok")))
+        .await
+        .unwrap_err();
     assert!(error.message().contains("redirect"), "{error}");
     get(&at(&elsewhere)).await.unwrap();
     assert!(!elsewhere.asked().await[0].head.contains("tok"));
@@ -155,9 +214,14 @@ async fn credentials_are_not_sent_in_the_clear() {
     let client = Client::new("http://0.0.0.0:1/", Binding::HttpJson, Version::V1).unwrap();
     let client = client.with_credentials(Bearer::new("tok"));
     let error = get(&client).await.unwrap_err();
-    assert_eq!((error.kind(), error.violations()[0].field()), (ErrorKind::InvalidParams, "url"));
+    assert_eq!(
+        (error.kind(), error.violations()[0].field()),
+        (ErrorKind::InvalidParams, "url")
+    );
     // Allowed, it goes as far as the port that nobody has.
-    let error = get(&client.with_plain_http_credentials()).await.unwrap_err();
+    let error = get(&client.with_plain_http_credentials())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
@@ -165,7 +229,9 @@ async fn credentials_are_not_sent_in_the_clear() {
 async fn s32_what_would_break_out_of_a_header_is_refused() {
     async fn refusal(credentials: impl Credentials) -> Error {
         let client = Client::new("http://127.0.0.1:1/", Binding::HttpJson, Version::V1).unwrap();
-        get(&client.with_credentials(credentials)).await.unwrap_err()
+        get(&client.with_credentials(credentials))
+            .await
+            .unwrap_err()
     }
     for error in [
         refusal(Bearer::new("a\r\nX-Evil: 1")).await,

@@ -12,9 +12,20 @@ async fn discovered(interfaces: Value) -> (attache::Result<Client>, String) {
     let peer = Peer::with(vec![reply(404, "", ""), answer(200, &card)]).await;
     let url = peer.url.clone();
     let client = soon(Client::discover(&format!("{url}/agents/tides/"))).await;
-    let targets: Vec<_> = peer.asked().await.into_iter().map(|asked| asked.target).collect();
+    let targets: Vec<_> = peer
+        .asked()
+        .await
+        .into_iter()
+        .map(|asked| asked.target)
+        .collect();
     let base = "GET /agents/tides/.well-known";
-    assert_eq!(targets, [format!("{base}/agent-card.json"), format!("{base}/agent.json")]);
+    assert_eq!(
+        targets,
+        [
+            format!("{base}/agent-card.json"),
+            format!("{base}/agent.json")
+        ]
+    );
     (client, url)
 }
 
@@ -29,14 +40,21 @@ async fn the_first_interface_that_we_speak_is_taken_with_its_tenant() {
     .await;
     let client = client.unwrap();
     let wanted = AgentInterface::new("http://c/x", Binding::HttpJson, Version::V1);
-    assert_eq!(client.interface(), AgentInterface { tenant: Some("brest".to_owned()), ..wanted });
+    assert_eq!(
+        client.interface(),
+        AgentInterface {
+            tenant: Some("brest".to_owned()),
+            ..wanted
+        }
+    );
     assert_eq!(client.card().map(|card| &*card.name), Some("Tides"));
 }
 
 #[tokio::test]
 async fn an_interface_without_a_host_is_where_the_card_is() {
     for (url, path) in [("", "/a2a"), ("/rpc", "/rpc")] {
-        let interface = json!([{"url": url, "protocolBinding": "jsonrpc", "protocolVersion": "0.3.0"}]);
+        let interface =
+            json!([{"url": url, "protocolBinding": "jsonrpc", "protocolVersion": "0.3.0"}]);
         let (client, host) = discovered(interface).await;
         let wanted = AgentInterface::new(format!("{host}{path}"), Binding::JsonRpc, Version::V03);
         assert_eq!(client.unwrap().interface(), wanted);
@@ -50,7 +68,10 @@ async fn s21_what_we_cannot_speak_is_said() {
     let secure = Client::new("https://a/", Binding::JsonRpc, Version::V1);
     let refused = secure.err().map(|error| error.to_string());
     let expected = "Invalid parameters: url must begin with http://: https needs the feature `tls`";
-    assert_eq!(refused.as_deref(), (!cfg!(feature = "tls")).then_some(expected));
+    assert_eq!(
+        refused.as_deref(),
+        (!cfg!(feature = "tls")).then_some(expected)
+    );
     for url in ["", "127.0.0.1:1", "file:///etc/passwd", "/a2a"] {
         let error = Client::new(url, Binding::JsonRpc, Version::V1).unwrap_err();
         assert_eq!(error.violations()[0].field(), "url", "{url}");
@@ -66,19 +87,32 @@ async fn s48_a_card_that_is_none_is_refused() {
         (302, String::new(), ErrorKind::InvalidAgentResponse),
         (401, String::new(), ErrorKind::Unauthenticated),
     ] {
-        let peer = Peer::with(vec![reply(status, "Location: http://127.0.0.1:1/\r\n", &body)]).await;
+        let peer = Peer::with(vec![reply(
+            status,
+            "Location: http://127.0.0.1:1/\r\n",
+            &body,
+        )])
+        .await;
         let error = soon(Client::discover(&peer.url)).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{status}");
     }
     let peer = Peer::with(vec![reply(404, "", ""), reply(404, "", "")]).await;
     let error = soon(Client::discover(&peer.url)).await.unwrap_err();
-    assert!(error.message().contains("/.well-known/agent.json"), "{error}");
+    assert!(
+        error.message().contains("/.well-known/agent.json"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn our_own_card_leads_to_our_own_server() {
     let server = crate::harness::start(crate::harness::Echo).await;
-    let client = soon(Client::discover(&format!("http://{}", server.address))).await.unwrap();
+    let client = soon(Client::discover(&format!("http://{}", server.address)))
+        .await
+        .unwrap();
     assert_eq!(client.interface().binding(), Some(Binding::JsonRpc));
-    assert_eq!(client.card().map(|card: &AgentCard| &*card.name), Some("Echo"));
+    assert_eq!(
+        client.card().map(|card: &AgentCard| &*card.name),
+        Some("Echo")
+    );
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use attache::model::{Binding, ErrorKind, Message, SendMessageResponse, StreamResponse, TaskState, Version};
+use attache::model::{
+    Binding, ErrorKind, Message, SendMessageResponse, StreamResponse, TaskState, Version,
+};
 use attache::{Budgets, Client, ClientSettings, Outcome, Polling, Retries, TaskStream};
 use serde_json::{Value, json};
 
@@ -14,14 +16,22 @@ use crate::harness::{Puppet, soon, start};
 pub(super) fn quick() -> ClientSettings {
     let moment = Duration::from_millis(1);
     ClientSettings {
-        retries: Retries { first: moment, ..Retries::default() },
-        polling: Polling { first: moment, longest: moment },
+        retries: Retries {
+            first: moment,
+            ..Retries::default()
+        },
+        polling: Polling {
+            first: moment,
+            longest: moment,
+        },
         ..ClientSettings::default()
     }
 }
 
 pub(super) fn client(peer: &Peer) -> Client {
-    Client::new(&peer.url, Binding::JsonRpc, Version::V1).unwrap().with_settings(quick())
+    Client::new(&peer.url, Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_settings(quick())
 }
 
 pub(super) fn rpc(result: &Value) -> Value {
@@ -29,12 +39,16 @@ pub(super) fn rpc(result: &Value) -> Value {
 }
 
 pub(super) fn refusal(code: i32) -> Vec<u8> {
-    answer(200, &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no"}}))
+    answer(
+        200,
+        &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no"}}),
+    )
 }
 
 /// A task; its time has no zone, as one kind of server writes it.
 pub(super) fn task(state: &str) -> Value {
-    let status = json!({"state": format!("TASK_STATE_{state}"), "timestamp": "2026-11-16T10:00:00.123"});
+    let status =
+        json!({"state": format!("TASK_STATE_{state}"), "timestamp": "2026-11-16T10:00:00.123"});
     json!({"id": "t", "contextId": "c", "status": status})
 }
 
@@ -65,7 +79,12 @@ fn stream(list: &[(Option<u64>, Value)]) -> Vec<u8> {
 }
 
 fn unnumbered(list: &[Value]) -> Vec<u8> {
-    stream(&list.iter().map(|event| (None, event.clone())).collect::<Vec<_>>())
+    stream(
+        &list
+            .iter()
+            .map(|event| (None, event.clone()))
+            .collect::<Vec<_>>(),
+    )
 }
 
 async fn story(followed: &mut TaskStream) -> (Vec<String>, Option<ErrorKind>) {
@@ -82,7 +101,9 @@ async fn story(followed: &mut TaskStream) -> (Vec<String>, Option<ErrorKind>) {
 /// What is told of a message that is answered so, and what the peer was asked.
 async fn streamed(answers: Vec<Vec<u8>>) -> (Vec<String>, Option<ErrorKind>, Vec<String>) {
     let peer = Peer::with(answers).await;
-    let mut followed = soon(client(&peer).stream(Message::user("hi"))).await.unwrap();
+    let mut followed = soon(client(&peer).stream(Message::user("hi")))
+        .await
+        .unwrap();
     let (events, error) = story(&mut followed).await;
     let asked = peer.asked().await;
     let methods = asked.iter().map(|asked| {
@@ -101,11 +122,23 @@ async fn sent(answers: Vec<Vec<u8>>) -> attache::Result<SendMessageResponse> {
 
 #[tokio::test]
 async fn r02_a_clean_end_before_the_tasks_own_is_a_cut() {
-    let first = stream(&[(Some(1), json!({"task": task("WORKING")})), (Some(2), chunk("a", false))]);
+    let first = stream(&[
+        (Some(1), json!({"task": task("WORKING")})),
+        (Some(2), chunk("a", false)),
+    ]);
     let rest = stream(&[(Some(3), chunk("b", true)), (Some(4), status("COMPLETED"))]);
     let (events, error, methods) = streamed(vec![first, rest]).await;
-    assert_eq!(events, ["task active", "artifact a", "chunk b", "status completed"]);
-    assert_eq!((error, methods), (None, vec!["SendStreamingMessage".into(), "SubscribeToTask".into()]));
+    assert_eq!(
+        events,
+        ["task active", "artifact a", "chunk b", "status completed"]
+    );
+    assert_eq!(
+        (error, methods),
+        (
+            None,
+            vec!["SendStreamingMessage".into(), "SubscribeToTask".into()]
+        )
+    );
 }
 
 #[tokio::test]
@@ -118,8 +151,13 @@ async fn r03_what_was_told_is_not_told_again() {
     ];
     for cut in 1..all.len() {
         for from in 0..=cut {
-            let (events, error, _) = streamed(vec![stream(&all[..cut]), stream(&all[from..])]).await;
-            assert_eq!(events, ["task active", "artifact a", "chunk b", "status completed"], "{cut} {from}");
+            let (events, error, _) =
+                streamed(vec![stream(&all[..cut]), stream(&all[from..])]).await;
+            assert_eq!(
+                events,
+                ["task active", "artifact a", "chunk b", "status completed"],
+                "{cut} {from}"
+            );
             assert_eq!(error, None);
         }
     }
@@ -130,10 +168,24 @@ async fn r03_without_positions_the_task_as_it_stands_fills_the_gap() {
     let mut whole = task("WORKING");
     whole["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "ab"}]}]);
     let first = unnumbered(&[json!({"task": task("WORKING")}), chunk("a", false)]);
-    let rest = unnumbered(&[json!({"task": whole}), chunk("c", true), status("COMPLETED")]);
+    let rest = unnumbered(&[
+        json!({"task": whole}),
+        chunk("c", true),
+        status("COMPLETED"),
+    ]);
     let (events, ..) = streamed(vec![first.clone(), rest.clone()]).await;
-    assert_eq!(events, ["task active", "artifact a", "task active", "chunk c", "status completed"]);
-    let SendMessageResponse::Task(task) = sent(vec![refusal(-32601), first, rest]).await.unwrap() else {
+    assert_eq!(
+        events,
+        [
+            "task active",
+            "artifact a",
+            "task active",
+            "chunk c",
+            "status completed"
+        ]
+    );
+    let SendMessageResponse::Task(task) = sent(vec![refusal(-32601), first, rest]).await.unwrap()
+    else {
         panic!("no task");
     };
     assert_eq!(task.text(), "abc");
@@ -146,7 +198,16 @@ async fn r03_a_peer_that_goes_on_without_the_task_is_asked_for_it_at_the_end() {
     let first = unnumbered(&[json!({"task": task("WORKING")}), chunk("a", false)]);
     let rest = unnumbered(&[chunk("c", true), status("COMPLETED")]);
     let (events, ..) = streamed(vec![first, rest, answer(200, &rpc(&whole))]).await;
-    assert_eq!(events, ["task active", "artifact a", "chunk c", "status completed", "task completed"]);
+    assert_eq!(
+        events,
+        [
+            "task active",
+            "artifact a",
+            "chunk c",
+            "status completed",
+            "task completed"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -155,7 +216,10 @@ async fn r04_a_task_that_ended_while_nobody_looked_is_read() {
         let first = unnumbered(&[json!({"task": task("WORKING")})]);
         let (events, error, methods) = streamed(vec![first, refusal(code), got("FAILED")]).await;
         assert_eq!(events, ["task active", "task failed"]);
-        assert_eq!((error, methods.last().map(String::as_str)), (None, Some("GetTask")));
+        assert_eq!(
+            (error, methods.last().map(String::as_str)),
+            (None, Some("GetTask"))
+        );
     }
 }
 
@@ -164,20 +228,54 @@ async fn r36_an_early_answer_to_a_call_that_waits_is_not_the_end() {
     let subscribed = unnumbered(&[json!({"task": task("WORKING")}), status("COMPLETED")]);
     let answer = sent(vec![got("SUBMITTED"), subscribed]).await.unwrap();
     assert_eq!(answer.state(), TaskState::Completed);
-    let polled = vec![got("SUBMITTED"), refusal(-32004), got("WORKING"), got("WORKING"), got("COMPLETED")];
+    let polled = vec![
+        got("SUBMITTED"),
+        refusal(-32004),
+        got("WORKING"),
+        got("WORKING"),
+        got("COMPLETED"),
+    ];
     assert_eq!(sent(polled).await.unwrap().state(), TaskState::Completed);
 }
 
 #[tokio::test]
 async fn r37_who_only_streams_or_only_answers_is_understood() {
-    let whole = unnumbered(&[json!({"task": task("WORKING")}), chunk("a", false), status("COMPLETED")]);
+    let whole = unnumbered(&[
+        json!({"task": task("WORKING")}),
+        chunk("a", false),
+        status("COMPLETED"),
+    ]);
     let answer = sent(vec![refusal(-32601), whole]).await.unwrap();
-    assert_eq!((answer.state(), answer.text().as_str()), (TaskState::Completed, "a"));
-    let (events, error, methods) =
-        streamed(vec![refusal(-32004), got("WORKING"), refusal(-32004), got("COMPLETED")]).await;
-    assert_eq!((events, error), (vec!["task active".to_owned(), "task completed".to_owned()], None));
-    assert_eq!(methods, ["SendStreamingMessage", "SendMessage", "SubscribeToTask", "GetTask"]);
-    let neither = sent(vec![refusal(-32601), refusal(-32004)]).await.unwrap_err();
+    assert_eq!(
+        (answer.state(), answer.text().as_str()),
+        (TaskState::Completed, "a")
+    );
+    let (events, error, methods) = streamed(vec![
+        refusal(-32004),
+        got("WORKING"),
+        refusal(-32004),
+        got("COMPLETED"),
+    ])
+    .await;
+    assert_eq!(
+        (events, error),
+        (
+            vec!["task active".to_owned(), "task completed".to_owned()],
+            None
+        )
+    );
+    assert_eq!(
+        methods,
+        [
+            "SendStreamingMessage",
+            "SendMessage",
+            "SubscribeToTask",
+            "GetTask"
+        ]
+    );
+    let neither = sent(vec![refusal(-32601), refusal(-32004)])
+        .await
+        .unwrap_err();
     assert_eq!(neither.kind(), ErrorKind::UnsupportedOperation);
 }
 
@@ -189,7 +287,9 @@ async fn r37_a_task_that_cannot_be_read_is_told_as_far_as_it_is_known() {
         refusal(-32601),
     ])
     .await;
-    let mut followed = soon(client(&peer).stream(Message::user("hi"))).await.unwrap();
+    let mut followed = soon(client(&peer).stream(Message::user("hi")))
+        .await
+        .unwrap();
     let (events, error) = story(&mut followed).await;
     assert_eq!((events.len(), error), (2, Some(ErrorKind::MethodNotFound)));
     assert_eq!(followed.task().unwrap().text(), "a");
@@ -199,7 +299,13 @@ async fn r37_a_task_that_cannot_be_read_is_told_as_far_as_it_is_known() {
 #[tokio::test]
 async fn r38_a_stream_that_ends_early_is_followed_by_the_task() {
     let first = unnumbered(&[json!({"task": task("WORKING")})]);
-    let (events, ..) = streamed(vec![first, refusal(-32004), got("WORKING"), got("COMPLETED")]).await;
+    let (events, ..) = streamed(vec![
+        first,
+        refusal(-32004),
+        got("WORKING"),
+        got("COMPLETED"),
+    ])
+    .await;
     assert_eq!(events, ["task active", "task completed"]);
 }
 
@@ -210,23 +316,42 @@ async fn r39_dialects_may_be_mixed_within_a_stream() {
         "messageId": "m", "parts": [{"kind": "text", "text": "at it"}]}}});
     let made = json!({"kind": "artifact-update", "taskId": "t", "contextId": "c",
         "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "done"}]}});
-    let end =
-        json!({"kind": "status-update", "taskId": "t", "final": true, "status": {"state": "completed"}});
-    let (events, error, _) =
-        streamed(vec![unnumbered(&[json!({"task": task("SUBMITTED")}), old, made, end])]).await;
-    assert_eq!(events, ["task active", "status working: at it", "artifact done", "status completed"]);
+    let end = json!({"kind": "status-update", "taskId": "t", "final": true, "status": {"state": "completed"}});
+    let (events, error, _) = streamed(vec![unnumbered(&[
+        json!({"task": task("SUBMITTED")}),
+        old,
+        made,
+        end,
+    ])])
+    .await;
+    assert_eq!(
+        events,
+        [
+            "task active",
+            "status working: at it",
+            "artifact done",
+            "status completed"
+        ]
+    );
     assert_eq!(error, None);
 }
 
 #[tokio::test]
 async fn what_was_told_before_the_position_is_in_the_whole_task_and_not_told_again() {
-    let rest = || stream(&[(Some(6), chunk("two", false)), (Some(7), status("COMPLETED"))]);
+    let rest = || {
+        stream(&[
+            (Some(6), chunk("two", false)),
+            (Some(7), status("COMPLETED")),
+        ])
+    };
     let mut whole = task("COMPLETED");
     let artifact = |id: &str| json!({"artifactId": id, "parts": [{"text": id}]});
     whole["artifacts"] = json!([artifact("before"), artifact("a")]);
     let peer = Peer::with(vec![rest(), answer(200, &rpc(&whole))]).await;
     let followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
-    let SendMessageResponse::Task(found) = soon(followed.finish()).await.unwrap() else { panic!("a task") };
+    let SendMessageResponse::Task(found) = soon(followed.finish()).await.unwrap() else {
+        panic!("a task")
+    };
     assert_eq!(found.artifacts.len(), 2);
     let peer = Peer::with(vec![rest()]).await;
     let mut followed = client(&peer).follow("t", Some(attache::model::Seq(5)));
@@ -241,16 +366,38 @@ async fn s67_who_is_refused_as_too_much_pauses_before_the_next_try() {
     let mut settings = quick();
     settings.retries.first = Duration::from_millis(60);
     let began = Instant::now();
-    let mut followed = soon(client(&peer).with_settings(settings).stream(Message::user("hi"))).await.unwrap();
-    assert_eq!(story(&mut followed).await, (vec!["task completed".to_owned()], None));
+    let mut followed = soon(
+        client(&peer)
+            .with_settings(settings)
+            .stream(Message::user("hi")),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        story(&mut followed).await,
+        (vec!["task completed".to_owned()], None)
+    );
     // A half of 60 ms and of 120 ms at least.
-    assert!(began.elapsed() >= Duration::from_millis(90), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() >= Duration::from_millis(90),
+        "{:?}",
+        began.elapsed()
+    );
     // The peer knows better.
     let peer = Peer::with(vec![reply(429, "Retry-After: 1\r\n", ""), done]).await;
     let mut settings = quick();
     settings.budgets.wait = Some(Duration::from_millis(50));
-    let refused = soon(client(&peer).with_settings(settings).stream(Message::user("hi"))).await.err();
-    assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::DeadlineExceeded));
+    let refused = soon(
+        client(&peer)
+            .with_settings(settings)
+            .stream(Message::user("hi")),
+    )
+    .await
+    .err();
+    assert_eq!(
+        refused.map(|error| error.kind()),
+        Some(ErrorKind::DeadlineExceeded)
+    );
 }
 
 #[tokio::test]
@@ -265,7 +412,10 @@ async fn s74_events_of_another_task_are_not_ours() {
     let mut other = status("FAILED");
     other["statusUpdate"]["taskId"] = json!("somebody-elses");
     let list = [json!({"task": task("WORKING")}), other, status("COMPLETED")];
-    assert_eq!(streamed(vec![unnumbered(&list)]).await.0, ["task active", "status completed"]);
+    assert_eq!(
+        streamed(vec![unnumbered(&list)]).await.0,
+        ["task active", "status completed"]
+    );
 }
 
 #[tokio::test]
@@ -275,7 +425,10 @@ async fn r42_who_gives_up_knows_what_to_ask_for_later() {
     settings.budgets.wait = Some(Duration::from_millis(100));
     let client = client(&peer).with_settings(settings);
     let mut followed = soon(client.stream(Message::user("hi"))).await.unwrap();
-    assert!(matches!(soon(followed.next()).await, Some(Ok(StreamResponse::Task(_)))));
+    assert!(matches!(
+        soon(followed.next()).await,
+        Some(Ok(StreamResponse::Task(_)))
+    ));
     let error = soon(followed.next()).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
     assert_eq!(error.metadata().collect::<Vec<_>>(), [("taskId", "t")]);
@@ -294,7 +447,11 @@ async fn r52_a_reader_that_was_away_comes_back() {
     let mut answers = vec![first];
     answers.extend((0..4).map(|_| Vec::new()));
     let (events, error, _) = streamed(answers).await;
-    assert_eq!((events.len(), error), (1, Some(ErrorKind::Unavailable)), "it is given up in the end");
+    assert_eq!(
+        (events.len(), error),
+        (1, Some(ErrorKind::Unavailable)),
+        "it is given up in the end"
+    );
 }
 
 #[tokio::test]
@@ -304,28 +461,50 @@ async fn r02_silence_counts_as_a_cut() {
         unnumbered(&[json!({"task": task("WORKING")}), status("COMPLETED")]),
     ])
     .await;
-    let budgets = Budgets { idle: Duration::from_millis(100), ..Budgets::default() };
+    let budgets = Budgets {
+        idle: Duration::from_millis(100),
+        ..Budgets::default()
+    };
     let client = client(&peer).with_settings(ClientSettings { budgets, ..quick() });
     let mut followed = soon(client.stream(Message::user("hi"))).await.unwrap();
-    assert_eq!(story(&mut followed).await.0, ["task active", "status completed"]);
+    assert_eq!(
+        story(&mut followed).await.0,
+        ["task active", "status completed"]
+    );
     assert_eq!(followed.reconnects(), 1);
 }
 
 #[tokio::test]
 async fn a_task_that_waits_for_us_is_an_answer_and_a_failed_one_too() {
-    for state in ["INPUT_REQUIRED", "AUTH_REQUIRED", "FAILED", "REJECTED", "CANCELED"] {
+    for state in [
+        "INPUT_REQUIRED",
+        "AUTH_REQUIRED",
+        "FAILED",
+        "REJECTED",
+        "CANCELED",
+    ] {
         let answer = sent(vec![got(state)]).await.unwrap();
         assert_eq!(answer.state().as_str(), format!("TASK_STATE_{state}"));
     }
     let asking = unnumbered(&[json!({"task": task("WORKING")}), status("INPUT_REQUIRED")]);
     let (events, error, _) = streamed(vec![asking]).await;
-    assert_eq!((events.last().map(String::as_str), error), (Some("status input_required"), None));
+    assert_eq!(
+        (events.last().map(String::as_str), error),
+        (Some("status input_required"), None)
+    );
 }
 
 #[tokio::test]
 async fn a_handle_that_is_dropped_can_cancel_its_task() {
-    let peer = Peer::with(vec![unnumbered(&[json!({"task": task("WORKING")})]), got("CANCELED")]).await;
-    let mut followed = soon(client(&peer).stream(Message::user("hi"))).await.unwrap().cancel_on_drop();
+    let peer = Peer::with(vec![
+        unnumbered(&[json!({"task": task("WORKING")})]),
+        got("CANCELED"),
+    ])
+    .await;
+    let mut followed = soon(client(&peer).stream(Message::user("hi")))
+        .await
+        .unwrap()
+        .cancel_on_drop();
     soon(followed.next()).await.unwrap().unwrap();
     drop(followed);
     let asked = peer.asked().await;
@@ -336,21 +515,34 @@ async fn a_handle_that_is_dropped_can_cancel_its_task() {
 async fn r04_who_hangs_up_instead_of_saying_that_the_task_has_ended_is_asked() {
     let first = unnumbered(&[json!({"task": task("WORKING")})]);
     let (events, error, methods) = streamed(vec![first, events(b""), got("COMPLETED")]).await;
-    assert_eq!((events.last().map(String::as_str), error), (Some("task completed"), None));
+    assert_eq!(
+        (events.last().map(String::as_str), error),
+        (Some("task completed"), None)
+    );
     assert_eq!(methods[1..], ["SubscribeToTask", "GetTask"]);
 }
 
 #[tokio::test]
 async fn how_the_task_stood_before_the_message_is_not_the_answer() {
-    let list = [json!({"task": task("INPUT_REQUIRED")}), status("WORKING"), status("COMPLETED")];
+    let list = [
+        json!({"task": task("INPUT_REQUIRED")}),
+        status("WORKING"),
+        status("COMPLETED"),
+    ];
     let mut more = Message::user("more");
     more.task_id = Some("t".into());
     let peer = Peer::with(vec![unnumbered(&list)]).await;
     let followed = soon(client(&peer).stream(more.clone())).await.unwrap();
-    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::Completed);
+    assert_eq!(
+        soon(followed.finish()).await.unwrap().state(),
+        TaskState::Completed
+    );
     let peer = Peer::with(vec![unnumbered(&list[..1])]).await;
     let followed = soon(client(&peer).stream(more)).await.unwrap();
-    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::InputRequired);
+    assert_eq!(
+        soon(followed.finish()).await.unwrap().state(),
+        TaskState::InputRequired
+    );
 }
 
 #[tokio::test]
@@ -359,35 +551,67 @@ async fn a_task_is_followed_through_what_others_resolve() {
     let waits = || unnumbered(&[json!({"task": task("AUTH_REQUIRED")})]);
     let done = unnumbered(&[json!({"task": task("AUTH_REQUIRED")}), status("COMPLETED")]);
     let peer = Peer::with(vec![waits(), done]).await;
-    let followed = client(&peer).follow("t", None).through([TaskState::AuthRequired]);
-    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::Completed);
-    let peer = Peer::with(vec![got("AUTH_REQUIRED"), got("AUTH_REQUIRED"), got("COMPLETED")]).await;
-    let followed = client(&peer).follow("t", None).through([TaskState::AuthRequired]).by_looking();
-    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::Completed);
+    let followed = client(&peer)
+        .follow("t", None)
+        .through([TaskState::AuthRequired]);
+    assert_eq!(
+        soon(followed.finish()).await.unwrap().state(),
+        TaskState::Completed
+    );
+    let peer = Peer::with(vec![
+        got("AUTH_REQUIRED"),
+        got("AUTH_REQUIRED"),
+        got("COMPLETED"),
+    ])
+    .await;
+    let followed = client(&peer)
+        .follow("t", None)
+        .through([TaskState::AuthRequired])
+        .by_looking();
+    assert_eq!(
+        soon(followed.finish()).await.unwrap().state(),
+        TaskState::Completed
+    );
     let peer = Peer::with(vec![waits()]).await;
     let followed = client(&peer).follow("t", None);
-    assert_eq!(soon(followed.finish()).await.unwrap().state(), TaskState::AuthRequired);
+    assert_eq!(
+        soon(followed.finish()).await.unwrap().state(),
+        TaskState::AuthRequired
+    );
 }
 
 #[tokio::test]
 async fn r04_a_refusal_counts_where_that_is_asked_for_until_something_was_told() {
     let peer = Peer::with(vec![refusal(-32004)]).await;
     let mut followed = client(&peer).follow("t", None).or_refused();
-    assert_eq!(story(&mut followed).await, (vec![], Some(ErrorKind::UnsupportedOperation)));
+    assert_eq!(
+        story(&mut followed).await,
+        (vec![], Some(ErrorKind::UnsupportedOperation))
+    );
     let first = unnumbered(&[json!({"task": task("WORKING")})]);
     let peer = Peer::with(vec![first, refusal(-32004), got("COMPLETED")]).await;
     let mut followed = client(&peer).follow("t", None).or_refused();
-    assert_eq!(story(&mut followed).await.0, ["task active", "task completed"]);
+    assert_eq!(
+        story(&mut followed).await.0,
+        ["task active", "task completed"]
+    );
 }
 
 #[tokio::test]
 async fn a_task_that_has_ended_is_not_sent_the_same_message_in_another_way() {
-    let card = serde_json::from_value(json!({"name": "A", "capabilities": {"streaming": true}})).unwrap();
+    let card =
+        serde_json::from_value(json!({"name": "A", "capabilities": {"streaming": true}})).unwrap();
     let mut more = Message::user("more");
     more.task_id = Some("t".into());
     let peer = Peer::with(vec![refusal(-32004)]).await;
-    let refused = soon(client(&peer).with_card(card).stream(more)).await.err().unwrap();
-    assert_eq!((refused.kind(), peer.asked().await.len()), (ErrorKind::UnsupportedOperation, 1));
+    let refused = soon(client(&peer).with_card(card).stream(more))
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        (refused.kind(), peer.asked().await.len()),
+        (ErrorKind::UnsupportedOperation, 1)
+    );
 }
 
 #[tokio::test]
@@ -397,7 +621,9 @@ async fn r42_what_is_finished_after_the_caller_gave_up_is_read_later() {
     let at = format!("http://{}/", server.address);
     let mut settings = quick();
     settings.budgets.wait = Some(Duration::from_millis(100));
-    let impatient = Client::new(&at, Binding::JsonRpc, Version::V1).unwrap().with_settings(settings);
+    let impatient = Client::new(&at, Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_settings(settings);
     let mut followed = soon(impatient.stream(Message::user("go"))).await.unwrap();
     strings.began().await;
     let (_, error) = story(&mut followed).await;
@@ -406,7 +632,12 @@ async fn r42_what_is_finished_after_the_caller_gave_up_is_read_later() {
     drop(followed);
     strings.write("late").await;
     strings.end(Outcome::Completed).await;
-    let patient = Client::new(&at, Binding::JsonRpc, Version::V1).unwrap().with_settings(quick());
+    let patient = Client::new(&at, Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_settings(quick());
     let answer = soon(patient.follow(id, None).finish()).await.unwrap();
-    assert_eq!((answer.state(), answer.text().as_str()), (TaskState::Completed, "late"));
+    assert_eq!(
+        (answer.state(), answer.text().as_str()),
+        (TaskState::Completed, "late")
+    );
 }

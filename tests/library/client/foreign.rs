@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use attache::model::{
-    Binding, CancelTaskRequest, ErrorKind, GetTaskRequest, ListTasksRequest, Message, StreamResponse,
-    TaskState, Version,
+    Binding, CancelTaskRequest, ErrorKind, GetTaskRequest, ListTasksRequest, Message,
+    StreamResponse, TaskState, Version,
 };
 use attache::{Budgets, Choice, Client, ClientSettings, TaskStream};
 
@@ -31,9 +31,13 @@ impl Foreign {
             // They tell at length of everything that a client does to them.
             .stderr(Stdio::null())
             .spawn()
-            .unwrap_or_else(|fault| panic!("{}: {fault}; run tests/judges/setup", program.display()));
+            .unwrap_or_else(|fault| {
+                panic!("{}: {fault}; run tests/judges/setup", program.display())
+            });
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let url = line
             .trim()
             .strip_prefix("Listening on ")
@@ -44,11 +48,22 @@ impl Foreign {
 
     /// Our only way to talk there.
     async fn client(&self, binding: Binding, version: Version) -> Client {
-        let choice =
-            Choice { bindings: vec![binding], only: true, version: Some(version), no_fallback: true };
+        let choice = Choice {
+            bindings: vec![binding],
+            only: true,
+            version: Some(version),
+            no_fallback: true,
+        };
         // 0.3.26 does not tell a stream that its task was canceled from elsewhere, and leaves it open.
-        let budgets = Budgets { idle: Duration::from_secs(3), ..Budgets::default() };
-        let settings = ClientSettings { choice, budgets, ..ClientSettings::default() };
+        let budgets = Budgets {
+            idle: Duration::from_secs(3),
+            ..Budgets::default()
+        };
+        let settings = ClientSettings {
+            choice,
+            budgets,
+            ..ClientSettings::default()
+        };
         let builder = Client::builder().settings(settings);
         let client = soon(builder.discover(&self.url)).await.unwrap();
         assert_eq!(client.card().unwrap().name, "Echo");
@@ -69,7 +84,9 @@ fn judges() -> &'static Path {
         if let Some(folder) = std::env::var_os("ATTACHE_JUDGES") {
             return folder.into();
         }
-        let made = Command::new(here().join("setup")).stdout(Stdio::null()).status();
+        let made = Command::new(here().join("setup"))
+            .stdout(Stdio::null())
+            .status();
         assert!(
             made.is_ok_and(|status| status.success()),
             "the judges are not there; run tests/judges/setup"
@@ -105,16 +122,34 @@ async fn until(followed: &mut TaskStream, is_it: impl Fn(&StreamResponse) -> boo
 /// Every operation, and a stream that is cut in the middle.
 async fn all_of_it(client: &Client) {
     let answer = soon(client.send(Message::user("hello"))).await.unwrap();
-    assert_eq!((answer.text().as_str(), answer.state()), ("hello", TaskState::Completed));
+    assert_eq!(
+        (answer.text().as_str(), answer.state()),
+        ("hello", TaskState::Completed)
+    );
     let done = answer.task().unwrap();
 
-    let got =
-        soon(client.get_task(GetTaskRequest { id: done.id.clone(), ..Default::default() })).await.unwrap();
-    assert_eq!((got.text().as_str(), got.status.state), ("hello", TaskState::Completed));
-    let ended = soon(client.follow(done.id.clone(), None).finish()).await.unwrap();
+    let got = soon(client.get_task(GetTaskRequest {
+        id: done.id.clone(),
+        ..Default::default()
+    }))
+    .await
+    .unwrap();
+    assert_eq!(
+        (got.text().as_str(), got.status.state),
+        ("hello", TaskState::Completed)
+    );
+    let ended = soon(client.follow(done.id.clone(), None).finish())
+        .await
+        .unwrap();
     assert_eq!(ended.text(), "hello", "a task that has ended is read");
-    let nobody = GetTaskRequest { id: "nobody".into(), ..Default::default() };
-    assert_eq!(soon(client.get_task(nobody)).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
+    let nobody = GetTaskRequest {
+        id: "nobody".into(),
+        ..Default::default()
+    };
+    assert_eq!(
+        soon(client.get_task(nobody)).await.unwrap_err().kind(),
+        ErrorKind::TaskNotFound
+    );
 
     let asked = soon(client.send(Message::user("ask"))).await.unwrap();
     assert_eq!(asked.state(), TaskState::InputRequired);
@@ -124,7 +159,10 @@ async fn all_of_it(client: &Client) {
     assert_eq!(soon(client.send(more)).await.unwrap().text(), "more");
 
     let mut cut = soon(client.stream(Message::user("drip"))).await.unwrap();
-    until(&mut cut, |event| matches!(event, StreamResponse::ArtifactUpdate(_))).await;
+    until(&mut cut, |event| {
+        matches!(event, StreamResponse::ArtifactUpdate(_))
+    })
+    .await;
     let id = cut.task().unwrap().id.clone();
     drop(cut);
     let whole = soon(client.follow(id, None).finish()).await.unwrap();
@@ -138,9 +176,17 @@ async fn all_of_it(client: &Client) {
     let mut slow = soon(client.stream(Message::user("slow"))).await.unwrap();
     until(&mut slow, |_| true).await;
     let id = slow.task().unwrap().id.clone();
-    let canceled = soon(client.cancel_task(CancelTaskRequest { id, ..Default::default() })).await.unwrap();
+    let canceled = soon(client.cancel_task(CancelTaskRequest {
+        id,
+        ..Default::default()
+    }))
+    .await
+    .unwrap();
     assert_eq!(canceled.status.state, TaskState::Canceled);
-    assert_eq!(soon(slow.finish()).await.unwrap().state(), TaskState::Canceled);
+    assert_eq!(
+        soon(slow.finish()).await.unwrap().state(),
+        TaskState::Canceled
+    );
 
     match soon(client.list_tasks(ListTasksRequest::default())).await {
         Ok(page) => assert!(page.tasks.iter().any(|task| task.id == done.id)),
@@ -152,7 +198,9 @@ async fn all_of_it(client: &Client) {
 }
 
 fn bindings() -> impl Iterator<Item = Binding> {
-    Binding::ALL.into_iter().filter(|binding| *binding != Binding::Grpc || cfg!(feature = "grpc"))
+    Binding::ALL
+        .into_iter()
+        .filter(|binding| *binding != Binding::Grpc || cfg!(feature = "grpc"))
 }
 
 #[tokio::test]
@@ -187,7 +235,10 @@ async fn a2a_js_1_is_understood() {
         return;
     }
     let (script, packages) = (here().join("servers/sdk10.mjs"), judges().join("js"));
-    let server = Foreign::start(Path::new("node"), &[script.to_str().unwrap(), packages.to_str().unwrap()]);
+    let server = Foreign::start(
+        Path::new("node"),
+        &[script.to_str().unwrap(), packages.to_str().unwrap()],
+    );
     for binding in bindings() {
         eprintln!("{binding}");
         all_of_it(&server.client(binding, Version::V1).await).await;

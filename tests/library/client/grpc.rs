@@ -5,9 +5,10 @@ mod peer;
 use attache::Client;
 use attache::model::{
     Binding, CancelTaskRequest, DeletePushConfigRequest, ErrorKind, GetExtendedAgentCardRequest,
-    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListPushConfigsResponse, ListTasksRequest,
-    ListTasksResponse, Message, PushConfig, Request, Response, SendMessageRequest, SendMessageResponse, Seq,
-    StreamResponse, SubscribeToTaskRequest, Task, TaskState, TaskStatus, TaskStatusUpdateEvent, Version,
+    GetPushConfigRequest, GetTaskRequest, ListPushConfigsRequest, ListPushConfigsResponse,
+    ListTasksRequest, ListTasksResponse, Message, PushConfig, Request, Response,
+    SendMessageRequest, SendMessageResponse, Seq, StreamResponse, SubscribeToTaskRequest, Task,
+    TaskState, TaskStatus, TaskStatusUpdateEvent, Version,
 };
 use attache::{AgentCard, Error};
 use tokio::io::AsyncWriteExt;
@@ -18,19 +19,43 @@ use super::{Got, ask};
 use crate::harness::soon;
 
 fn task() -> Task {
-    let status = TaskStatus { state: TaskState::Working, ..TaskStatus::default() };
-    Task { id: "t".into(), context_id: "c".into(), status, ..Task::default() }
+    let status = TaskStatus {
+        state: TaskState::Working,
+        ..TaskStatus::default()
+    };
+    Task {
+        id: "t".into(),
+        context_id: "c".into(),
+        status,
+        ..Task::default()
+    }
 }
 
 fn events() -> Vec<StreamResponse> {
-    let status = TaskStatus { state: TaskState::Completed, ..TaskStatus::default() };
-    let ended = TaskStatusUpdateEvent { task_id: "t".into(), context_id: "c".into(), status, metadata: None };
-    vec![StreamResponse::Task(task()), StreamResponse::StatusUpdate(ended)]
+    let status = TaskStatus {
+        state: TaskState::Completed,
+        ..TaskStatus::default()
+    };
+    let ended = TaskStatusUpdateEvent {
+        task_id: "t".into(),
+        context_id: "c".into(),
+        status,
+        metadata: None,
+    };
+    vec![
+        StreamResponse::Task(task()),
+        StreamResponse::StatusUpdate(ended),
+    ]
 }
 
 fn config() -> PushConfig {
     let url = "https://example.com/hook".to_owned();
-    PushConfig { id: Some("p".into()), task_id: Some("t".into()), url, ..PushConfig::default() }
+    PushConfig {
+        id: Some("p".into()),
+        task_id: Some("t".into()),
+        url,
+        ..PushConfig::default()
+    }
 }
 
 fn card(version: Version) -> AgentCard {
@@ -43,17 +68,43 @@ fn calls(version: Version) -> Vec<(Request, Response)> {
         configuration: Some(Default::default()),
         ..SendMessageRequest::new(Message::user("hi"))
     };
-    let page = ListTasksResponse { tasks: vec![task()], page_size: 50, total_size: 1, ..Default::default() };
-    let list = ListPushConfigsResponse { configs: vec![config()], ..Default::default() };
+    let page = ListTasksResponse {
+        tasks: vec![task()],
+        page_size: 50,
+        total_size: 1,
+        ..Default::default()
+    };
+    let list = ListPushConfigsResponse {
+        configs: vec![config()],
+        ..Default::default()
+    };
     vec![
-        (Request::SendMessage(Box::new(send)), Response::SendMessage(SendMessageResponse::Task(task()))),
-        (Request::GetTask(GetTaskRequest { id: "t".into(), ..Default::default() }), Response::Task(task())),
-        (Request::ListTasks(ListTasksRequest::default()), Response::ListTasks(page)),
         (
-            Request::CancelTask(CancelTaskRequest { id: "t".into(), ..Default::default() }),
+            Request::SendMessage(Box::new(send)),
+            Response::SendMessage(SendMessageResponse::Task(task())),
+        ),
+        (
+            Request::GetTask(GetTaskRequest {
+                id: "t".into(),
+                ..Default::default()
+            }),
             Response::Task(task()),
         ),
-        (Request::CreatePushConfig(Box::new(config())), Response::PushConfig(config())),
+        (
+            Request::ListTasks(ListTasksRequest::default()),
+            Response::ListTasks(page),
+        ),
+        (
+            Request::CancelTask(CancelTaskRequest {
+                id: "t".into(),
+                ..Default::default()
+            }),
+            Response::Task(task()),
+        ),
+        (
+            Request::CreatePushConfig(Box::new(config())),
+            Response::PushConfig(config()),
+        ),
         (
             Request::GetPushConfig(GetPushConfigRequest {
                 task_id: "t".into(),
@@ -63,7 +114,10 @@ fn calls(version: Version) -> Vec<(Request, Response)> {
             Response::PushConfig(config()),
         ),
         (
-            Request::ListPushConfigs(ListPushConfigsRequest { task_id: "t".into(), ..Default::default() }),
+            Request::ListPushConfigs(ListPushConfigsRequest {
+                task_id: "t".into(),
+                ..Default::default()
+            }),
             Response::ListPushConfigs(list),
         ),
         (
@@ -106,7 +160,10 @@ async fn every_call_reaches_the_server_and_its_answer_comes_back() {
 #[tokio::test]
 async fn events_come_one_by_one_and_the_stream_ends() {
     let requests = [
-        Request::SubscribeToTask(SubscribeToTaskRequest { id: "t".into(), ..Default::default() }),
+        Request::SubscribeToTask(SubscribeToTaskRequest {
+            id: "t".into(),
+            ..Default::default()
+        }),
         Request::SendStreamingMessage(Box::new(SendMessageRequest {
             configuration: Some(Default::default()),
             ..SendMessageRequest::new(Message::user("hi"))
@@ -125,13 +182,25 @@ async fn events_come_one_by_one_and_the_stream_ends() {
 #[tokio::test]
 async fn an_error_comes_back_as_it_was_before_and_inside_a_stream() {
     let error = || Error::new(ErrorKind::TaskNotFound).with_message("no such t\u{e2}che");
-    let subscribe =
-        || Request::SubscribeToTask(SubscribeToTaskRequest { id: "t".into(), ..Default::default() });
+    let subscribe = || {
+        Request::SubscribeToTask(SubscribeToTaskRequest {
+            id: "t".into(),
+            ..Default::default()
+        })
+    };
     for version in Version::ALL {
         let peer = Peer::start(version, Said::Error(error())).await;
         let (request, _) = calls(version).swap_remove(1);
-        assert_eq!(ask(&client(&peer, version), request).await.unwrap_err(), error(), "{version}");
-        assert_eq!(ask(&client(&peer, version), subscribe()).await.unwrap_err(), error(), "{version}");
+        assert_eq!(
+            ask(&client(&peer, version), request).await.unwrap_err(),
+            error(),
+            "{version}"
+        );
+        assert_eq!(
+            ask(&client(&peer, version), subscribe()).await.unwrap_err(),
+            error(),
+            "{version}"
+        );
         let peer = Peer::start(version, Said::Events(events(), Some(error()))).await;
         let got = ask(&client(&peer, version), subscribe()).await;
         assert_eq!(got, Ok(Got::Events(events(), Some(error()))), "{version}");
@@ -145,8 +214,13 @@ async fn what_goes_with_a_request_is_metadata() {
         .with_extensions(["urn:a"])
         .and_then(|client| client.with_bearer(&"hunter2".into()))
         .unwrap();
-    let request = SubscribeToTaskRequest { id: "t".into(), ..Default::default() };
-    soon(client.subscribe_to_task(request, Some(Seq(4)))).await.unwrap();
+    let request = SubscribeToTaskRequest {
+        id: "t".into(),
+        ..Default::default()
+    };
+    soon(client.subscribe_to_task(request, Some(Seq(4))))
+        .await
+        .unwrap();
     let heard = peer.heard();
     for (name, value) in [
         ("x-a2a-extensions", "urn:a"),
@@ -164,25 +238,38 @@ async fn s25_a_message_beyond_the_limit_is_not_read() {
     large.context_id = "c".repeat(5000).into();
     let peer = Peer::start(Version::V1, Said::Answer(Response::Task(large))).await;
     let (request, _) = calls(Version::V1).swap_remove(1);
-    let error = ask(&client(&peer, Version::V1).with_max_bytes(1000), request).await.unwrap_err();
-    assert_eq!(error.message(), "Invalid agent response: larger than 1000 bytes");
+    let error = ask(&client(&peer, Version::V1).with_max_bytes(1000), request)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.message(),
+        "Invalid agent response: larger than 1000 bytes"
+    );
 }
 
 #[tokio::test]
 async fn an_unknown_rpc_and_a_server_of_something_else_are_errors() {
     let (request, response) = calls(Version::V1).swap_remove(1);
     let peer = Peer::start(Version::V03, Said::Answer(response)).await;
-    let error = ask(&client(&peer, Version::V1), request.clone()).await.unwrap_err();
+    let error = ask(&client(&peer, Version::V1), request.clone())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::MethodNotFound);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("grpc://{}", listener.local_addr().unwrap());
     let client = Client::new(&url, Binding::Grpc, Version::V1).unwrap();
     let html = async {
         let (mut stream, _) = soon(listener.accept()).await.unwrap();
-        stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+            .await
+            .unwrap();
     };
     let (error, ()) = tokio::join!(ask(&client, request.clone()), html);
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Unavailable);
     drop(listener);
-    assert_eq!(ask(&client, request).await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(
+        ask(&client, request).await.unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
 }

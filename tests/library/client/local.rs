@@ -8,7 +8,9 @@ use attache::{AgentCard, Failure, Local, Outcome, Server, Turn};
 use crate::harness::{Echo, soon};
 
 async fn local(agent: impl attache::Agent) -> Local {
-    soon(Server::new(AgentCard::new("Echo", "Says it back"), agent).local()).await.unwrap()
+    soon(Server::new(AgentCard::new("Echo", "Says it back"), agent).local())
+        .await
+        .unwrap()
 }
 
 fn hello() -> SendMessageRequest {
@@ -23,7 +25,10 @@ async fn clients_of_one_server_see_the_same_tasks() {
     let SendMessageResponse::Task(task) = soon(old.send_message(hello())).await.unwrap() else {
         panic!("no task");
     };
-    let request = GetTaskRequest { id: task.id.clone(), ..Default::default() };
+    let request = GetTaskRequest {
+        id: task.id.clone(),
+        ..Default::default()
+    };
     assert_eq!(soon(new.get_task(request)).await.unwrap(), task);
 }
 
@@ -38,5 +43,8 @@ async fn calls_and_turns_end_with_the_server() {
     // Ended or cut, whichever comes first; what was on its way may still arrive.
     while let Some(Ok(_)) = soon(stream.next()).await {}
     let gone = soon(client.send_message(hello())).await.unwrap_err();
-    assert_eq!((gone.kind(), gone.message()), (ErrorKind::Unavailable, "cannot connect to the agent"));
+    assert_eq!(
+        (gone.kind(), gone.message()),
+        (ErrorKind::Unavailable, "cannot connect to the agent")
+    );
 }

@@ -23,7 +23,12 @@ fn endpoints(server: &Peer) -> Endpoints {
 }
 
 fn tokens(asked: &[Asked]) -> Vec<&str> {
-    let token = |asked: &Asked| asked.head.split_once("authorization: bearer ").map(|(_, rest)| rest.len());
+    let token = |asked: &Asked| {
+        asked
+            .head
+            .split_once("authorization: bearer ")
+            .map(|(_, rest)| rest.len())
+    };
     asked
         .iter()
         .map(|one| {
@@ -37,7 +42,8 @@ fn tokens(asked: &[Asked]) -> Vec<&str> {
 async fn a_token_is_fetched_once_and_again_when_it_is_refused() {
     let server = Peer::with(vec![given("one", None, 3600), given("two", None, 3600)]).await;
     let agent = Peer::with(vec![task(), reply(401, "", ""), task(), task()]).await;
-    let oauth = OAuth::client_credentials(endpoints(&server), "me", "s&cret").scopes(["read", "write"]);
+    let oauth =
+        OAuth::client_credentials(endpoints(&server), "me", "s&cret").scopes(["read", "write"]);
     let client = at(&agent).with_credentials(oauth);
     for _ in 0..3 {
         get(&client).await.unwrap();
@@ -45,25 +51,46 @@ async fn a_token_is_fetched_once_and_again_when_it_is_refused() {
     assert_eq!(tokens(&agent.asked().await), ["one", "one", "two", "two"]);
     let asked = server.asked().await;
     assert_eq!(asked[0].target, "POST /token");
-    assert_eq!(asked[0].body, b"grant_type=client_credentials&scope=read+write");
+    assert_eq!(
+        asked[0].body,
+        b"grant_type=client_credentials&scope=read+write"
+    );
     // "me:s%26cret", as RFC 6749 has it; heads are in lower case here.
-    assert!(asked[0].head.contains("authorization: basic bwu6cyuynmnyzxq=\r\n"), "{}", asked[0].head);
+    assert!(
+        asked[0]
+            .head
+            .contains("authorization: basic bwu6cyuynmnyzxq=\r\n"),
+        "{}",
+        asked[0].head
+    );
 }
 
 #[tokio::test]
 async fn a_second_refusal_stands() {
     let server = Peer::with(vec![given("one", None, 3600), given("two", None, 3600)]).await;
     let agent = Peer::with(vec![reply(401, "", ""), reply(401, "", "")]).await;
-    let client = at(&agent).with_credentials(OAuth::client_credentials(endpoints(&server), "me", "s"));
-    assert_eq!(get(&client).await.unwrap_err().kind(), ErrorKind::Unauthenticated);
+    let client =
+        at(&agent).with_credentials(OAuth::client_credentials(endpoints(&server), "me", "s"));
+    assert_eq!(
+        get(&client).await.unwrap_err().kind(),
+        ErrorKind::Unauthenticated
+    );
     assert_eq!(tokens(&agent.asked().await), ["one", "two"]);
 }
 
 #[tokio::test]
 async fn a_token_that_ends_is_renewed_before_it_is_shown() {
-    let server = Peer::with(vec![given("two", None, 1), given("three", Some("r3"), 3600)]).await;
+    let server = Peer::with(vec![
+        given("two", None, 1),
+        given("three", Some("r3"), 3600),
+    ])
+    .await;
     let agent = Peer::with(vec![task(), task(), task()]).await;
-    let old = Token { access: "one".into(), refresh: Some("r1".into()), expires_in: Some(5) };
+    let old = Token {
+        access: "one".into(),
+        refresh: Some("r1".into()),
+        expires_in: Some(5),
+    };
     let oauth = OAuth::with_token(endpoints(&server), "me", old);
     let client = at(&agent).with_credentials(oauth);
     for _ in 0..3 {
@@ -71,16 +98,26 @@ async fn a_token_that_ends_is_renewed_before_it_is_shown() {
     }
     assert_eq!(tokens(&agent.asked().await), ["two", "three", "three"]);
     for asked in server.asked().await {
-        assert_eq!(asked.body, b"grant_type=refresh_token&refresh_token=r1&client_id=me");
+        assert_eq!(
+            asked.body,
+            b"grant_type=refresh_token&refresh_token=r1&client_id=me"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_token_without_the_means_to_renew_it_says_so() {
     let agent = Peer::with(vec![]).await;
-    let old = Token { access: "one".into(), refresh: None, expires_in: Some(5) };
-    let client =
-        at(&agent).with_credentials(OAuth::with_token(Endpoints::new("https://t.invalid/"), "me", old));
+    let old = Token {
+        access: "one".into(),
+        refresh: None,
+        expires_in: Some(5),
+    };
+    let client = at(&agent).with_credentials(OAuth::with_token(
+        Endpoints::new("https://t.invalid/"),
+        "me",
+        old,
+    ));
     let error = get(&client).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthenticated);
     assert!(error.message().contains("log in again"), "{error}");
@@ -88,7 +125,10 @@ async fn a_token_without_the_means_to_renew_it_says_so() {
 
 #[tokio::test]
 async fn what_the_authorization_server_says_is_told_and_its_secrets_are_not() {
-    let refusal = answer(400, &json!({"error": "invalid_client", "error_description": "hunter2 is wrong"}));
+    let refusal = answer(
+        400,
+        &json!({"error": "invalid_client", "error_description": "hunter2 is wrong"}),
+    );
     let server = Peer::with(vec![refusal]).await;
     let oauth = OAuth::client_credentials(endpoints(&server), "me", "hunter2");
     let error = soon(oauth.show(None, &[])).await.unwrap_err();
@@ -101,13 +141,19 @@ async fn what_the_authorization_server_says_is_told_and_its_secrets_are_not() {
 async fn s25_an_endless_token_is_cut_off() {
     let server = Peer::with(vec![reply(200, "", &" ".repeat(100 << 10))]).await;
     let oauth = OAuth::client_credentials(endpoints(&server), "me", "s");
-    assert_eq!(soon(oauth.show(None, &[])).await.unwrap_err().kind(), ErrorKind::InvalidAgentResponse);
+    assert_eq!(
+        soon(oauth.show(None, &[])).await.unwrap_err().kind(),
+        ErrorKind::InvalidAgentResponse
+    );
 }
 
 #[tokio::test]
 async fn tokens_do_not_travel_in_the_clear() {
     let oauth = OAuth::client_credentials(Endpoints::new("http://t.invalid/"), "me", "s");
-    assert_eq!(soon(oauth.show(None, &[])).await.unwrap_err().kind(), ErrorKind::InvalidParams);
+    assert_eq!(
+        soon(oauth.show(None, &[])).await.unwrap_err().kind(),
+        ErrorKind::InvalidParams
+    );
 }
 
 #[tokio::test]
@@ -124,14 +170,36 @@ async fn a_person_logs_in_on_another_device() {
         given("tok", Some("r"), 60),
     ])
     .await;
-    let login = soon(DeviceLogin::begin(endpoints(&server), "me", &["read".to_owned()])).await.unwrap();
-    assert_eq!((login.user_code(), login.url(), login.complete_url()), ("WDJB", "https://v.example/", None));
+    let login = soon(DeviceLogin::begin(
+        endpoints(&server),
+        "me",
+        &["read".to_owned()],
+    ))
+    .await
+    .unwrap();
+    assert_eq!(
+        (login.user_code(), login.url(), login.complete_url()),
+        ("WDJB", "https://v.example/", None)
+    );
     let token = soon(login.wait()).await.unwrap();
-    assert_eq!(token, Token { access: "tok".into(), refresh: Some("r".into()), expires_in: Some(60) });
+    assert_eq!(
+        token,
+        Token {
+            access: "tok".into(),
+            refresh: Some("r".into()),
+            expires_in: Some(60)
+        }
+    );
     let asked = server.asked().await;
-    assert_eq!((&*asked[0].target, &*asked[0].body), ("POST /device", &b"client_id=me&scope=read"[..]));
+    assert_eq!(
+        (&*asked[0].target, &*asked[0].body),
+        ("POST /device", &b"client_id=me&scope=read"[..])
+    );
     let body = String::from_utf8(asked[3].body.clone()).unwrap();
-    assert!(body.ends_with("device_code&device_code=dev&client_id=me"), "{body}");
+    assert!(
+        body.ends_with("device_code&device_code=dev&client_id=me"),
+        "{body}"
+    );
 }
 
 #[tokio::test]
@@ -139,7 +207,9 @@ async fn no_server_makes_us_wait_beyond_all_time() {
     let code = json!({"device_code": "dev", "user_code": "W", "verification_uri": "https://v.example/",
         "expires_in": 60, "interval": u64::MAX});
     let server = Peer::with(vec![answer(200, &code)]).await;
-    let login = soon(DeviceLogin::begin(endpoints(&server), "me", &[])).await.unwrap();
+    let login = soon(DeviceLogin::begin(endpoints(&server), "me", &[]))
+        .await
+        .unwrap();
     let error = soon(login.wait()).await.unwrap_err();
     assert!(error.message().contains("in time"), "{error}");
 }
@@ -150,7 +220,9 @@ async fn a_person_may_say_no() {
         "expires_in": 60, "interval": 0});
     let denied = answer(400, &json!({"error": "access_denied"}));
     let server = Peer::with(vec![answer(200, &code), denied]).await;
-    let login = soon(DeviceLogin::begin(endpoints(&server), "me", &[])).await.unwrap();
+    let login = soon(DeviceLogin::begin(endpoints(&server), "me", &[]))
+        .await
+        .unwrap();
     let error = soon(login.wait()).await.unwrap_err();
     assert!(error.message().contains("access_denied"), "{error}");
 }
@@ -176,7 +248,9 @@ async fn an_issuer_says_where_its_endpoints_are_and_only_its_own() {
 /// The parameters of a query.
 fn parameters(url: &str) -> std::collections::BTreeMap<String, String> {
     let query = url.split_once('?').unwrap().1;
-    form_urlencoded::parse(query.as_bytes()).into_owned().collect()
+    form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect()
 }
 
 #[tokio::test]
@@ -184,36 +258,71 @@ async fn a_person_logs_in_in_a_browser_and_only_that_login_is_taken() {
     let server = Peer::with(vec![given("tok", Some("r"), 60)]).await;
     let endpoints = endpoints(&server).authorization(format!("{}/authorize?x=1", server.url));
     let scopes = ["openid".to_owned(), "read".to_owned()];
-    let login = CodeLogin::begin(endpoints.clone(), "me", None, &scopes, "http://127.0.0.1:9/cb").unwrap();
+    let login = CodeLogin::begin(
+        endpoints.clone(),
+        "me",
+        None,
+        &scopes,
+        "http://127.0.0.1:9/cb",
+    )
+    .unwrap();
     let asked = parameters(login.url());
-    assert_eq!((asked["x"].as_str(), asked["scope"].as_str()), ("1", "openid read"));
-    assert_eq!((asked["response_type"].as_str(), asked["code_challenge_method"].as_str()), ("code", "S256"));
+    assert_eq!(
+        (asked["x"].as_str(), asked["scope"].as_str()),
+        ("1", "openid read")
+    );
+    assert_eq!(
+        (
+            asked["response_type"].as_str(),
+            asked["code_challenge_method"].as_str()
+        ),
+        ("code", "S256")
+    );
     assert!(!login.is_ours("code=c&state=guessed") && !login.is_ours("code=c"));
     let twice = format!("code=c&state={0}&state={0}", asked["state"]);
     assert!(!login.is_ours(&twice));
-    let token = soon(login.finish(&format!("code=c%2F1&state={}", asked["state"]))).await.unwrap();
+    let token = soon(login.finish(&format!("code=c%2F1&state={}", asked["state"])))
+        .await
+        .unwrap();
     assert_eq!(token.access, "tok".into());
     let body = String::from_utf8(server.asked().await[0].body.clone()).unwrap();
     let sent = parameters(&format!("?{body}"));
-    assert_eq!((sent["code"].as_str(), sent["redirect_uri"].as_str()), ("c/1", "http://127.0.0.1:9/cb"));
+    assert_eq!(
+        (sent["code"].as_str(), sent["redirect_uri"].as_str()),
+        ("c/1", "http://127.0.0.1:9/cb")
+    );
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(sent["code_verifier"].as_bytes()));
     assert_eq!(challenge, asked["code_challenge"]);
-    assert_eq!((sent["client_id"].as_str(), sent["grant_type"].as_str()), ("me", "authorization_code"));
+    assert_eq!(
+        (sent["client_id"].as_str(), sent["grant_type"].as_str()),
+        ("me", "authorization_code")
+    );
 }
 
 #[tokio::test]
 async fn a_login_in_a_browser_may_be_refused_and_is_not_begun_in_the_clear() {
     let endpoints = |url: &str| Endpoints::new("https://t.invalid/").authorization(url);
-    let begin = |url: &str| CodeLogin::begin(endpoints(url), "me", None, &[], "http://127.0.0.1:9/cb");
+    let begin =
+        |url: &str| CodeLogin::begin(endpoints(url), "me", None, &[], "http://127.0.0.1:9/cb");
     let login = begin("https://t.invalid/authorize").unwrap();
     let state = parameters(login.url())["state"].clone();
-    let error = soon(login.finish(&format!("error=access_denied&state={state}"))).await.unwrap_err();
+    let error = soon(login.finish(&format!("error=access_denied&state={state}")))
+        .await
+        .unwrap_err();
     assert!(
         error.kind() == ErrorKind::Unauthenticated && error.message().contains("access_denied"),
         "{error}"
     );
-    assert_eq!(begin("http://t.invalid/authorize").unwrap_err().kind(), ErrorKind::InvalidParams);
-    let nowhere =
-        CodeLogin::begin(Endpoints::new("https://t.invalid/"), "me", None, &[], "http://127.0.0.1:9/");
+    assert_eq!(
+        begin("http://t.invalid/authorize").unwrap_err().kind(),
+        ErrorKind::InvalidParams
+    );
+    let nowhere = CodeLogin::begin(
+        Endpoints::new("https://t.invalid/"),
+        "me",
+        None,
+        &[],
+        "http://127.0.0.1:9/",
+    );
     assert_eq!(nowhere.unwrap_err().kind(), ErrorKind::InvalidParams);
 }

@@ -74,18 +74,23 @@ impl Peer {
 /// A whole answer.
 pub(super) fn reply(status: u16, head: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n{head}\r\n{body}")
-        .into_bytes()
+    format!(
+        "HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n{head}\r\n{body}"
+    )
+    .into_bytes()
 }
 
 pub(super) fn json(status: u16, body: &Value) -> Vec<u8> {
-    reply(status, "Content-Type: application/json\r\n", &body.to_string())
+    reply(
+        status,
+        "Content-Type: application/json\r\n",
+        &body.to_string(),
+    )
 }
 
 /// A stream that ends with its connection.
 pub(super) fn events(body: &[u8]) -> Vec<u8> {
-    let head =
-        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
     [head.as_bytes(), body].concat()
 }
 
@@ -96,15 +101,28 @@ pub(super) async fn read(stream: &mut TcpStream) -> Asked {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break end + 4;
         }
-        assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "a whole head");
+        assert!(
+            stream.read_buf(&mut bytes).await.unwrap() > 0,
+            "a whole head"
+        );
     };
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let target = head.split(' ').take(2).collect::<Vec<_>>().join(" ");
     let head = head.to_ascii_lowercase();
-    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+    let length = head
+        .split("content-length: ")
+        .nth(1)
+        .and_then(|rest| rest.split("\r\n").next());
     let whole = end + length.map_or(0, |length| length.parse().unwrap());
     while bytes.len() < whole {
-        assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "a whole body");
+        assert!(
+            stream.read_buf(&mut bytes).await.unwrap() > 0,
+            "a whole body"
+        );
     }
-    Asked { head, target, body: bytes.split_off(end) }
+    Asked {
+        head,
+        target,
+        body: bytes.split_off(end),
+    }
 }

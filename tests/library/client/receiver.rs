@@ -64,11 +64,17 @@ async fn both_generations_of_bodies_are_taken() {
     }
     let mut next = async || soon(taken.next()).await.unwrap();
     let first = next().await;
-    assert_eq!(first.task_id().unwrap().as_str(), "e0370734-9313-4e6f-8f2b-94c9a2b1d002");
+    assert_eq!(
+        first.task_id().unwrap().as_str(),
+        "e0370734-9313-4e6f-8f2b-94c9a2b1d002"
+    );
     assert!(
         matches!(first.event, StreamResponse::StatusUpdate(it) if it.status.state == TaskState::Completed)
     );
-    assert!(matches!(next().await.event, StreamResponse::ArtifactUpdate(_)));
+    assert!(matches!(
+        next().await.event,
+        StreamResponse::ArtifactUpdate(_)
+    ));
     assert!(matches!(next().await.event, StreamResponse::Task(it) if it.artifacts.len() == 1));
 }
 
@@ -95,7 +101,9 @@ async fn who_does_not_know_the_token_and_the_credentials_is_not_listened_to() {
     // Either name of the token will do, and so does any case of the scheme.
     let mut request = recorded(STATUS);
     request.headers_mut().remove("a2a-notification-token");
-    request.headers_mut().insert("authorization", "bearer s3cr3t".parse().unwrap());
+    request
+        .headers_mut()
+        .insert("authorization", "bearer s3cr3t".parse().unwrap());
     assert_eq!(post(&receiver, request).await, 200);
     assert!(!is_empty(&mut taken));
 }
@@ -105,10 +113,17 @@ async fn what_comes_again_is_dropped() {
     let (receiver, mut taken) = PushReceiver::new(settings());
     let named = |golden, id: &str| {
         let mut request = recorded(golden);
-        request.headers_mut().insert("a2a-event-id", id.parse().unwrap());
+        request
+            .headers_mut()
+            .insert("a2a-event-id", id.parse().unwrap());
         request
     };
-    for request in [recorded(STATUS), recorded(STATUS), named(STATUS, "1"), named(ARTIFACT, "1")] {
+    for request in [
+        recorded(STATUS),
+        recorded(STATUS),
+        named(STATUS, "1"),
+        named(ARTIFACT, "1"),
+    ] {
         assert_eq!(post(&receiver, request).await, 200);
     }
     assert_eq!(soon(taken.next()).await.unwrap().id, None);
@@ -122,7 +137,9 @@ async fn two_chunks_that_are_alike_are_two() {
     let chunk = json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "append": true,
         "artifact": {"artifactId": "a", "parts": [{"text": "ha"}]}}});
     for _ in 0..2 {
-        let request = Request::post("/").body(Full::from(chunk.to_string())).unwrap();
+        let request = Request::post("/")
+            .body(Full::from(chunk.to_string()))
+            .unwrap();
         assert_eq!(post(&receiver, request).await, 200);
         assert!(soon(taken.next()).await.is_some());
     }
@@ -134,8 +151,14 @@ struct Vouches;
 #[attache::auth::async_trait]
 impl PushCheck for Vouches {
     async fn check(&self, headers: &http::HeaderMap, _: &[u8]) -> Result<Vouched, NotVouched> {
-        let request_id = headers.get("x-request").and_then(|id| id.to_str().ok()).map(str::to_owned);
-        Ok(Vouched { request_id, ..Vouched::default() })
+        let request_id = headers
+            .get("x-request")
+            .and_then(|id| id.to_str().ok())
+            .map(str::to_owned);
+        Ok(Vouched {
+            request_id,
+            ..Vouched::default()
+        })
     }
 }
 
@@ -143,7 +166,10 @@ impl PushCheck for Vouches {
 #[tokio::test]
 async fn r13_what_is_older_than_the_window_is_taken_from_whom_vouches_for_it_now() {
     let window = Duration::from_secs(60);
-    let settings = || PushReceiverSettings { window, ..settings() };
+    let settings = || PushReceiverSettings {
+        window,
+        ..settings()
+    };
     let (receiver, mut taken) = PushReceiver::new(settings());
     let (vouched, mut vouched_taken) = PushReceiver::new(settings());
     let vouched = vouched.checked_by(Vouches);
@@ -155,8 +181,13 @@ async fn r13_what_is_older_than_the_window_is_taken_from_whom_vouches_for_it_now
     assert_eq!(post(&receiver, request.clone()).await, 200);
     assert!(is_empty(&mut taken));
     assert_eq!(post(&vouched, request.clone()).await, 200);
-    assert!(is_empty(&mut vouched_taken), "nobody vouches for the time of this one");
-    request.headers_mut().insert("x-request", "r-1".parse().unwrap());
+    assert!(
+        is_empty(&mut vouched_taken),
+        "nobody vouches for the time of this one"
+    );
+    request
+        .headers_mut()
+        .insert("x-request", "r-1".parse().unwrap());
     for _ in 0..2 {
         assert_eq!(post(&vouched, request.clone()).await, 200);
     }
@@ -166,18 +197,31 @@ async fn r13_what_is_older_than_the_window_is_taken_from_whom_vouches_for_it_now
 
 #[tokio::test]
 async fn s25_everything_is_bounded() {
-    let bounds = PushReceiverSettings { max_bytes: 1000, max_waiting: 1, ..settings() };
+    let bounds = PushReceiverSettings {
+        max_bytes: 1000,
+        max_waiting: 1,
+        ..settings()
+    };
     let (receiver, mut taken) = PushReceiver::new(bounds);
     let mut large = recorded(STATUS);
     *large.body_mut() = Full::from("x".repeat(1001));
     assert_eq!(post(&receiver, large).await, 413);
     assert_eq!(post(&receiver, recorded(STATUS)).await, 200);
     let busy = soon(receiver.answer(recorded(ARTIFACT))).await;
-    assert_eq!((busy.status().as_u16(), busy.headers()["retry-after"].as_bytes()), (503, &b"5"[..]));
+    assert_eq!(
+        (
+            busy.status().as_u16(),
+            busy.headers()["retry-after"].as_bytes()
+        ),
+        (503, &b"5"[..])
+    );
     // It was not taken, so it may come again.
     soon(taken.next()).await.unwrap();
     assert_eq!(post(&receiver, recorded(ARTIFACT)).await, 200);
-    assert!(matches!(soon(taken.next()).await.unwrap().event, StreamResponse::ArtifactUpdate(_)));
+    assert!(matches!(
+        soon(taken.next()).await.unwrap().event,
+        StreamResponse::ArtifactUpdate(_)
+    ));
 }
 
 #[tokio::test]
@@ -232,22 +276,29 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
     let signer = Signer::from_pem(&pem, "k").unwrap();
     let peer = Peer::with(vec![answer(200, &json!({"keys": [signer.public_key()]}))]).await;
     let keys = PublishedKeys::at(&format!("{}/keys", peer.url)).unwrap();
-    let (receiver, mut taken) =
-        PushReceiver::new(PushReceiverSettings { window: LONG, ..Default::default() });
-    let receiver = receiver.checked_by(attache::PushSignatures::by(keys).audience("https://me.example/hook"));
+    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings {
+        window: LONG,
+        ..Default::default()
+    });
+    let receiver =
+        receiver.checked_by(attache::PushSignatures::by(keys).audience("https://me.example/hook"));
     let golden: Value = serde_json::from_str(STATUS).unwrap();
     let body = golden["request"]["body"].to_string();
-    let digest: String = sha2::Digest::finalize(<sha2::Sha256 as sha2::Digest>::new_with_prefix(&body))
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let digest: String =
+        sha2::Digest::finalize(<sha2::Sha256 as sha2::Digest>::new_with_prefix(&body))
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
     let now = jiff::Timestamp::now().as_second();
     let mut number = 0;
     let mut token = |change: Value| {
         number += 1;
         let mut claims = json!({"iss": "https://a.example", "aud": "https://me.example/hook", "iat": now,
             "exp": now + 300, "jti": number.to_string(), "request_body_sha256": digest});
-        claims.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        claims
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
         signer.token(&claims).unwrap()
     };
     let posted = |token: String| {
@@ -256,8 +307,14 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
     };
     for (why, change) in [
         ("expired", json!({"iat": now - 500, "exp": now - 120})),
-        ("old, however long it is good", json!({"iat": now - 3600, "exp": now + 3600})),
-        ("from tomorrow", json!({"iat": now + 3600, "exp": now + 7200})),
+        (
+            "old, however long it is good",
+            json!({"iat": now - 3600, "exp": now + 3600}),
+        ),
+        (
+            "from tomorrow",
+            json!({"iat": now + 3600, "exp": now + 7200}),
+        ),
         ("for others", json!({"aud": ["https://other.example/"]})),
         ("for nobody", json!({"aud": null})),
         ("without a name", json!({"jti": ""})),
@@ -268,10 +325,25 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
     }
     let forged = token(json!({})).replace("eyJ", "eyK");
     assert_eq!(post(&receiver, posted(forged)).await, 401);
-    let stranger = Signer::from_pem(&rcgen::KeyPair::generate().unwrap().serialize_pem(), "k").unwrap();
-    assert_eq!(post(&receiver, posted(stranger.token(&json!({"jti": "x"})).unwrap())).await, 401);
+    let stranger =
+        Signer::from_pem(&rcgen::KeyPair::generate().unwrap().serialize_pem(), "k").unwrap();
+    assert_eq!(
+        post(
+            &receiver,
+            posted(stranger.token(&json!({"jti": "x"})).unwrap())
+        )
+        .await,
+        401
+    );
     assert!(is_empty(&mut taken));
-    assert_eq!(post(&receiver, posted(token(json!({"aud": ["x", "https://me.example/hook"]})))).await, 200);
+    assert_eq!(
+        post(
+            &receiver,
+            posted(token(json!({"aud": ["x", "https://me.example/hook"]})))
+        )
+        .await,
+        200
+    );
     assert!(soon(taken.next()).await.is_some());
     assert_eq!(peer.asked().await.len(), 1, "the keys were read once");
 }
@@ -280,16 +352,29 @@ async fn s73_a_token_says_when_and_for_whom_and_has_a_name() {
 #[tokio::test]
 async fn s74_a_task_is_what_its_agent_says_and_not_what_was_posted() {
     use super::peer::{Peer, json as answer};
-    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings { window: LONG, ..settings() });
+    let (receiver, mut taken) = PushReceiver::new(PushReceiverSettings {
+        window: LONG,
+        ..settings()
+    });
     assert_eq!(post(&receiver, recorded(STATUS)).await, 200);
     let notification = soon(taken.next()).await.unwrap();
     let id = notification.task_id().unwrap().clone();
-    let now = json!({"id": id.as_str(), "contextId": "c", "status": {"state": "TASK_STATE_REJECTED"}});
-    let missing = json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "Task not found"}});
+    let now =
+        json!({"id": id.as_str(), "contextId": "c", "status": {"state": "TASK_STATE_REJECTED"}});
+    let missing =
+        json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "Task not found"}});
     let peer = Peer::with(vec![answer(200, &now), answer(404, &missing)]).await;
     let client = Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap();
     let task = soon(notification.task(&client)).await.unwrap().unwrap();
     assert_eq!(task.status.state, TaskState::Rejected);
-    assert_eq!(soon(notification.task(&client)).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
-    assert!(peer.asked().await.iter().all(|asked| asked.target == format!("GET /tasks/{id}")));
+    assert_eq!(
+        soon(notification.task(&client)).await.unwrap_err().kind(),
+        ErrorKind::TaskNotFound
+    );
+    assert!(
+        peer.asked()
+            .await
+            .iter()
+            .all(|asked| asked.target == format!("GET /tasks/{id}"))
+    );
 }

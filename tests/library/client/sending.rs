@@ -17,7 +17,9 @@ fn key(asked: &Asked) -> String {
 #[tokio::test]
 async fn r15_a_message_that_may_have_arrived_is_not_sent_again() {
     let peer = Peer::with(vec![Vec::new()]).await;
-    let error = soon(client(&peer).send(Message::user("hi"))).await.unwrap_err();
+    let error = soon(client(&peer).send(Message::user("hi")))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(peer.asked().await.len(), 1);
 }
@@ -30,11 +32,19 @@ async fn r15_under_a_key_that_is_honoured_it_is_the_same_message_again() {
     let client = client(&peer).with_settings(settings);
     soon(client.send(Message::user("hi"))).await.unwrap();
     let asked = peer.asked().await;
-    assert!(asked.iter().all(|one| key(one) == key(&asked[0]) && one.body == asked[0].body));
+    assert!(
+        asked
+            .iter()
+            .all(|one| key(one) == key(&asked[0]) && one.body == asked[0].body)
+    );
     let other = Peer::with(vec![got("COMPLETED")]).await;
     let there = super::following::client(&other);
     soon(there.send(Message::user("hi"))).await.unwrap();
-    assert_ne!(key(&other.asked().await[0]), key(&asked[0]), "another message has another key");
+    assert_ne!(
+        key(&other.asked().await[0]),
+        key(&asked[0]),
+        "another message has another key"
+    );
 }
 
 #[tokio::test]
@@ -43,14 +53,22 @@ async fn what_was_refused_for_being_too_much_is_sent_again_when_the_peer_says() 
     soon(client(&peer).send(Message::user("hi"))).await.unwrap();
     assert_eq!(peer.asked().await.len(), 2);
     let peer = Peer::with(vec![reply(429, "Retry-After: 3600\r\n", "")]).await;
-    let error = soon(client(&peer).send(Message::user("hi"))).await.unwrap_err();
-    assert_eq!(error.retry_after(), Some(Duration::from_secs(3600)), "nobody waits that long");
+    let error = soon(client(&peer).send(Message::user("hi")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.retry_after(),
+        Some(Duration::from_secs(3600)),
+        "nobody waits that long"
+    );
 }
 
 #[tokio::test]
 async fn an_error_of_the_agent_is_an_error_at_once() {
     let peer = Peer::with(vec![refusal(-32602)]).await;
-    let error = soon(client(&peer).send(Message::user("hi"))).await.unwrap_err();
+    let error = soon(client(&peer).send(Message::user("hi")))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidParams);
 }
 
@@ -66,8 +84,15 @@ async fn s25_nobody_waits_for_ever() {
     for (said, message) in [(Vec::new(), "did not answer within"), (head, "went silent")] {
         let peer = Peer::holding(vec![said]).await;
         let client = Client::new(&peer.url, Binding::HttpJson, Version::V1).unwrap();
-        let client = client.with_settings(ClientSettings { budgets: budgets.clone(), ..quick() });
-        let error = soon(client.get_task(GetTaskRequest { id: "t".into(), ..Default::default() })).await;
+        let client = client.with_settings(ClientSettings {
+            budgets: budgets.clone(),
+            ..quick()
+        });
+        let error = soon(client.get_task(GetTaskRequest {
+            id: "t".into(),
+            ..Default::default()
+        }))
+        .await;
         let error = error.unwrap_err();
         assert!(error.message().contains(message), "{error}");
         assert!(std::error::Error::source(&error).is_some());
@@ -89,12 +114,27 @@ async fn s25_a_stream_of_nothing_but_comments_ends_with_the_time_allowed() {
 async fn a_wrong_media_type_does_no_harm() {
     let task = rpc(&task("COMPLETED")).to_string();
     for kind in ["text/html", "text/plain", "application/octet-stream"] {
-        let peer = Peer::with(vec![reply(200, &format!("Content-Type: {kind}\r\n"), &task)]).await;
-        assert!(soon(client(&peer).send(Message::user("hi"))).await.is_ok(), "{kind}");
+        let peer = Peer::with(vec![reply(
+            200,
+            &format!("Content-Type: {kind}\r\n"),
+            &task,
+        )])
+        .await;
+        assert!(
+            soon(client(&peer).send(Message::user("hi"))).await.is_ok(),
+            "{kind}"
+        );
     }
     let stream = format!("data: {task}\n\n");
-    let peer = Peer::with(vec![reply(200, "Content-Type: application/json\r\n", &stream)]).await;
-    let error = soon(client(&peer).stream(Message::user("hi"))).await.unwrap_err();
+    let peer = Peer::with(vec![reply(
+        200,
+        "Content-Type: application/json\r\n",
+        &stream,
+    )])
+    .await;
+    let error = soon(client(&peer).stream(Message::user("hi")))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidAgentResponse);
 }
 
@@ -103,5 +143,11 @@ async fn a_plain_message_is_an_answer() {
     let message = serde_json::json!({"message": {"messageId": "m", "role": "ROLE_AGENT",
         "parts": [{"text": "yes"}]}});
     let peer = Peer::with(vec![answer(200, &rpc(&message))]).await;
-    assert_eq!(soon(client(&peer).send(Message::user("hi"))).await.unwrap().text(), "yes");
+    assert_eq!(
+        soon(client(&peer).send(Message::user("hi")))
+            .await
+            .unwrap()
+            .text(),
+        "yes"
+    );
 }

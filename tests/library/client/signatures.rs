@@ -11,11 +11,9 @@ use crate::harness::soon;
 fn signed(keys_at: &str, kid: &str) -> (AgentCard, serde_json::Value) {
     let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
     let signer = Signer::from_pem(&pem, kid).unwrap().key_set_url(keys_at);
-    let mut card = AgentCard::new("n", "d").skill(AgentSkill::new("a", "b", "c")).interface(
-        "https://a.example/",
-        Binding::JsonRpc,
-        Version::V1,
-    );
+    let mut card = AgentCard::new("n", "d")
+        .skill(AgentSkill::new("a", "b", "c"))
+        .interface("https://a.example/", Binding::JsonRpc, Version::V1);
     signer.sign(&mut card).unwrap();
     (card, signer.public_key())
 }
@@ -38,7 +36,12 @@ async fn s43_keys_are_read_where_the_caller_said_and_nowhere_else() {
     );
     let verifier = CardVerifier::default().trust(format!("{}/keys", peer.url));
     let verdict = soon(verifier.verify(&card, None)).await;
-    assert_eq!(verdict, Verdict::Verified { kid: "k1".to_owned() });
+    assert_eq!(
+        verdict,
+        Verdict::Verified {
+            kid: "k1".to_owned()
+        }
+    );
     assert_eq!(peer.asked().await[0].target, "GET /keys");
 }
 
@@ -54,7 +57,12 @@ async fn s25_a_key_set_is_bounded_and_redirects_lead_nowhere() {
         assert!(soon(KeySet::fetch(&peer.url)).await.is_err());
     }
     let (card, _) = signed("http://127.0.0.1:1/", "k1");
-    let verdict = soon(CardVerifier::default().trust("http://127.0.0.1:1/").verify(&card, None)).await;
+    let verdict = soon(
+        CardVerifier::default()
+            .trust("http://127.0.0.1:1/")
+            .verify(&card, None),
+    )
+    .await;
     assert!(
         matches!(&verdict, Verdict::Unverifiable { reason } if reason.contains("cannot be read")),
         "{verdict:?}"
@@ -72,18 +80,48 @@ async fn s43_a_client_takes_cards_by_their_signatures_if_it_is_told_to() {
     plain.as_object_mut().unwrap().remove("signatures");
     let other = CardVerifier::default();
     for (shown, verifier, policy, is_taken) in [
-        (&shown, CardVerifier::new(keys()), SignaturePolicy::Required, true),
-        (&shown, CardVerifier::new(keys()), SignaturePolicy::IfPresent, true),
+        (
+            &shown,
+            CardVerifier::new(keys()),
+            SignaturePolicy::Required,
+            true,
+        ),
+        (
+            &shown,
+            CardVerifier::new(keys()),
+            SignaturePolicy::IfPresent,
+            true,
+        ),
         (&shown, other.clone(), SignaturePolicy::IfPresent, false),
-        (&forged, CardVerifier::new(keys()), SignaturePolicy::Required, false),
-        (&forged, CardVerifier::new(keys()), SignaturePolicy::IfPresent, false),
-        (&plain, CardVerifier::new(keys()), SignaturePolicy::Required, false),
+        (
+            &forged,
+            CardVerifier::new(keys()),
+            SignaturePolicy::Required,
+            false,
+        ),
+        (
+            &forged,
+            CardVerifier::new(keys()),
+            SignaturePolicy::IfPresent,
+            false,
+        ),
+        (
+            &plain,
+            CardVerifier::new(keys()),
+            SignaturePolicy::Required,
+            false,
+        ),
         (&plain, other, SignaturePolicy::IfPresent, true),
     ] {
         let peer = Peer::with(vec![answer(200, shown)]).await;
         // Not even as something that only completes chats.
-        let settings = ClientSettings { chat_completions: Some("m".to_owned()), ..ClientSettings::default() };
-        let builder = Client::builder().settings(settings).signatures(verifier, policy);
+        let settings = ClientSettings {
+            chat_completions: Some("m".to_owned()),
+            ..ClientSettings::default()
+        };
+        let builder = Client::builder()
+            .settings(settings)
+            .signatures(verifier, policy);
         let found = soon(builder.discover(&peer.url)).await;
         match found {
             Ok(client) => assert!(is_taken && client.card().is_some(), "{policy:?} {shown}"),

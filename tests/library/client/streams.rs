@@ -21,9 +21,18 @@ fn wrapped(binding: Binding, event: &Value) -> String {
     }
 }
 
-async fn subscribe(binding: Binding, peer: &Peer, after: Option<u64>) -> attache::Result<EventStream> {
-    let client = Client::new(&peer.url, binding, Version::V1).unwrap().with_max_bytes(1000);
-    let request = SubscribeToTaskRequest { id: "t".into(), ..Default::default() };
+async fn subscribe(
+    binding: Binding,
+    peer: &Peer,
+    after: Option<u64>,
+) -> attache::Result<EventStream> {
+    let client = Client::new(&peer.url, binding, Version::V1)
+        .unwrap()
+        .with_max_bytes(1000);
+    let request = SubscribeToTaskRequest {
+        id: "t".into(),
+        ..Default::default()
+    };
     soon(client.subscribe_to_task(request, after.map(Seq))).await
 }
 
@@ -42,14 +51,20 @@ async fn positions(stream: &mut EventStream) -> (Vec<Option<u64>>, Option<ErrorK
 async fn positions_come_with_the_events_and_go_back_to_resume() {
     for binding in BINDINGS {
         let event = wrapped(binding, &task());
-        let body =
-            format!("data: {event}\n\nid: 7\ndata: {event}\n\n: hi\n\nid: 9f-uuid\r\ndata: {event}\r\n\r\n");
+        let body = format!(
+            "data: {event}\n\nid: 7\ndata: {event}\n\n: hi\n\nid: 9f-uuid\r\ndata: {event}\r\n\r\n"
+        );
         let peer = Peer::with(vec![events(body.as_bytes())]).await;
         let mut stream = subscribe(binding, &peer, Some(5)).await.unwrap();
-        assert_eq!(positions(&mut stream).await, (vec![None, Some(7), None], None), "{binding}");
+        assert_eq!(
+            positions(&mut stream).await,
+            (vec![None, Some(7), None], None),
+            "{binding}"
+        );
         let head = &peer.asked().await[0].head;
         assert!(
-            head.contains("\r\nlast-event-id: 5\r\n") && head.contains("\r\naccept: text/event-stream\r\n")
+            head.contains("\r\nlast-event-id: 5\r\n")
+                && head.contains("\r\naccept: text/event-stream\r\n")
         );
     }
 }
@@ -62,8 +77,14 @@ async fn a_cut_stream_is_told_from_one_that_ended() {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
         for (bytes, end) in [
             (format!("{head}{chunk}0\r\n\r\n").into_bytes(), None),
-            (format!("{head}{chunk}").into_bytes(), Some(ErrorKind::Unavailable)),
-            (events(format!("{event}data: {{").as_bytes()), Some(ErrorKind::Unavailable)),
+            (
+                format!("{head}{chunk}").into_bytes(),
+                Some(ErrorKind::Unavailable),
+            ),
+            (
+                events(format!("{event}data: {{").as_bytes()),
+                Some(ErrorKind::Unavailable),
+            ),
         ] {
             let peer = Peer::with(vec![bytes]).await;
             let mut stream = subscribe(binding, &peer, None).await.unwrap();
@@ -76,10 +97,16 @@ async fn a_cut_stream_is_told_from_one_that_ended() {
 #[tokio::test]
 async fn s25_an_event_without_end_is_given_up() {
     for binding in BINDINGS {
-        let peer = Peer::with(vec![events(format!("data: {}", "x".repeat(5000)).as_bytes())]).await;
+        let peer = Peer::with(vec![events(
+            format!("data: {}", "x".repeat(5000)).as_bytes(),
+        )])
+        .await;
         let mut stream = subscribe(binding, &peer, None).await.unwrap();
         let error = soon(stream.next()).await.unwrap().unwrap_err();
-        assert_eq!(error.message(), "Invalid agent response: larger than 1000 bytes");
+        assert_eq!(
+            error.message(),
+            "Invalid agent response: larger than 1000 bytes"
+        );
     }
 }
 
@@ -89,7 +116,10 @@ async fn r39_each_event_is_read_on_its_own_merits() {
         "status": {"state": "completed"}});
     for binding in BINDINGS {
         let (new, old) = (wrapped(binding, &task()), wrapped(binding, &old));
-        let peer = Peer::with(vec![events(format!("data: {new}\n\ndata: {old}\n\n").as_bytes())]).await;
+        let peer = Peer::with(vec![events(
+            format!("data: {new}\n\ndata: {old}\n\n").as_bytes(),
+        )])
+        .await;
         let mut stream = subscribe(binding, &peer, None).await.unwrap();
         let mut states = Vec::new();
         while let Some(event) = soon(stream.next()).await {
@@ -110,15 +140,29 @@ async fn a_refusal_comes_in_place_of_the_stream_or_inside_it() {
     let info = json!({"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "TASK_NOT_FOUND",
         "domain": "a2a-protocol.org"});
     let rest = json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "gone", "details": [info]}});
-    for (binding, body, status) in [(Binding::JsonRpc, jsonrpc, 200), (Binding::HttpJson, rest, 404)] {
+    for (binding, body, status) in [
+        (Binding::JsonRpc, jsonrpc, 200),
+        (Binding::HttpJson, rest, 404),
+    ] {
         let named = format!("event: error\ndata: {body}\n\n");
         let plain = format!("data: {body}\n\n");
-        let peer =
-            Peer::with(vec![answer(status, &body), events(named.as_bytes()), events(plain.as_bytes())]).await;
-        assert_eq!(subscribe(binding, &peer, None).await.unwrap_err().kind(), ErrorKind::TaskNotFound);
+        let peer = Peer::with(vec![
+            answer(status, &body),
+            events(named.as_bytes()),
+            events(plain.as_bytes()),
+        ])
+        .await;
+        assert_eq!(
+            subscribe(binding, &peer, None).await.unwrap_err().kind(),
+            ErrorKind::TaskNotFound
+        );
         for _ in 0..2 {
             let mut stream = subscribe(binding, &peer, None).await.unwrap();
-            assert_eq!(positions(&mut stream).await, (vec![], Some(ErrorKind::TaskNotFound)), "{binding}");
+            assert_eq!(
+                positions(&mut stream).await,
+                (vec![], Some(ErrorKind::TaskNotFound)),
+                "{binding}"
+            );
         }
     }
 }

@@ -30,7 +30,9 @@ impl Authority {
     pub(super) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "an authority of this test");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "an authority of this test");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
@@ -42,7 +44,10 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
-        Issued { certificate: certificate.pem(), key: key.serialize_pem() }
+        Issued {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
     }
 
     pub(super) fn trusted(&self) -> ClientTls {
@@ -56,7 +61,12 @@ async fn start(issued: &Issued) -> Running {
 }
 
 fn client(server: &Running, binding: Binding) -> Client {
-    Client::new(&format!("https://{}/", server.address), binding, Version::V1).unwrap()
+    Client::new(
+        &format!("https://{}/", server.address),
+        binding,
+        Version::V1,
+    )
+    .unwrap()
 }
 
 async fn echo(client: &Client) -> Result<TaskState, attache::Error> {
@@ -72,7 +82,10 @@ async fn every_binding_is_spoken_within_tls() {
     let authority = Authority::new();
     let server = start(&authority.issue("127.0.0.1")).await;
     let bindings = [Binding::JsonRpc, Binding::HttpJson, Binding::Grpc];
-    for binding in bindings.into_iter().filter(|one| cfg!(feature = "grpc") || *one != Binding::Grpc) {
+    for binding in bindings
+        .into_iter()
+        .filter(|one| cfg!(feature = "grpc") || *one != Binding::Grpc)
+    {
         let client = client(&server, binding).with_tls(&authority.trusted());
         assert_eq!(echo(&client).await, Ok(TaskState::Completed), "{binding:?}");
     }
@@ -83,8 +96,12 @@ async fn every_binding_is_spoken_within_tls() {
 async fn a_card_that_came_by_tls_leads_to_grpc_within_tls() {
     let authority = Authority::new();
     let server = start(&authority.issue("127.0.0.1")).await;
-    let builder = Client::builder().bindings([Binding::Grpc]).tls(authority.trusted());
-    let client = soon(builder.discover(&format!("https://{}/", server.address))).await.unwrap();
+    let builder = Client::builder()
+        .bindings([Binding::Grpc])
+        .tls(authority.trusted());
+    let client = soon(builder.discover(&format!("https://{}/", server.address)))
+        .await
+        .unwrap();
     assert_eq!(client.interface().binding(), Some(Binding::Grpc));
     assert_eq!(echo(&client).await, Ok(TaskState::Completed));
 }
@@ -96,7 +113,12 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_until_that_is_asked_fo
     let stranger = client(&server, Binding::JsonRpc).with_tls(&Authority::new().trusted());
     let error = echo(&stranger).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.message().contains("certificate of the agent is not trusted"), "{error}");
+    assert!(
+        error
+            .message()
+            .contains("certificate of the agent is not trusted"),
+        "{error}"
+    );
     let insecure = client(&server, Binding::JsonRpc).with_tls(&ClientTls::new().insecure());
     assert_eq!(echo(&insecure).await, Ok(TaskState::Completed));
 }
@@ -105,8 +127,15 @@ async fn a_certificate_that_nobody_vouches_for_is_refused_until_that_is_asked_fo
 async fn a_certificate_of_another_name_is_refused() {
     let authority = Authority::new();
     let server = start(&authority.issue("other.example")).await;
-    let error = echo(&client(&server, Binding::JsonRpc).with_tls(&authority.trusted())).await.unwrap_err();
-    assert!(error.message().contains("certificate of the agent is not trusted"), "{error}");
+    let error = echo(&client(&server, Binding::JsonRpc).with_tls(&authority.trusted()))
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .message()
+            .contains("certificate of the agent is not trusted"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -114,13 +143,23 @@ async fn a_server_that_asks_sees_our_certificate() {
     let authority = Authority::new();
     let (ours, theirs) = (authority.issue("caller"), authority.issue("127.0.0.1"));
     let (address, mut seen) = mutual(&authority, &theirs).await;
-    let client = Client::new(&format!("https://{address}/"), Binding::JsonRpc, Version::V1).unwrap();
-    let shown = authority.trusted().certificate(ours.certificate.as_bytes(), ours.key.as_bytes()).unwrap();
+    let client = Client::new(
+        &format!("https://{address}/"),
+        Binding::JsonRpc,
+        Version::V1,
+    )
+    .unwrap();
+    let shown = authority
+        .trusted()
+        .certificate(ours.certificate.as_bytes(), ours.key.as_bytes())
+        .unwrap();
     // The answer is no A2A; only what the server saw counts.
     let _ = echo(&client.clone().with_tls(&shown)).await;
     let expected = CertificateDer::from_pem_slice(ours.certificate.as_bytes()).unwrap();
     assert_eq!(soon(seen.recv()).await.unwrap(), Some(expected));
-    let error = echo(&client.with_tls(&authority.trusted())).await.unwrap_err();
+    let error = echo(&client.with_tls(&authority.trusted()))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(soon(seen.recv()).await.unwrap(), None);
 }
@@ -130,20 +169,30 @@ type Seen = tokio::sync::mpsc::Receiver<Option<CertificateDer<'static>>>;
 /// A server that lets in only whom the authority knows, and tells whom it saw.
 async fn mutual(authority: &Authority, own: &Issued) -> (std::net::SocketAddr, Seen) {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    roots
+        .add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap())
+        .unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .unwrap();
     let chain = vec![CertificateDer::from_pem_slice(own.certificate.as_bytes()).unwrap()];
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
-    let builder =
-        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = builder.with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap();
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let config = builder
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (tell, seen) = tokio::sync::mpsc::channel(4);
-    #[expect(clippy::disallowed_methods, reason = "ends with the runtime of the test")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "ends with the runtime of the test"
+    )]
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let Ok(mut stream) = acceptor.accept(stream).await else {
@@ -151,9 +200,13 @@ async fn mutual(authority: &Authority, own: &Issued) -> (std::net::SocketAddr, S
                 continue;
             };
             let certificates = stream.get_ref().1.peer_certificates().unwrap();
-            tell.send(Some(certificates[0].clone().into_owned())).await.unwrap();
+            tell.send(Some(certificates[0].clone().into_owned()))
+                .await
+                .unwrap();
             let _ = stream.read(&mut [0; 4096]).await;
-            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").await;
+            let _ = stream
+                .write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+                .await;
             let _ = stream.shutdown().await;
         }
     });
@@ -171,9 +224,19 @@ fn what_is_no_certificate_is_refused_by_name() {
         (one.certificate.as_str(), "", "key"),
         (one.certificate.as_str(), other.key.as_str(), "key"),
     ] {
-        let error = ClientTls::new().certificate(certificate.as_bytes(), key.as_bytes()).unwrap_err();
-        assert_eq!((error.kind(), error.violations()[0].field()), (ErrorKind::InvalidParams, field));
+        let error = ClientTls::new()
+            .certificate(certificate.as_bytes(), key.as_bytes())
+            .unwrap_err();
+        assert_eq!(
+            (error.kind(), error.violations()[0].field()),
+            (ErrorKind::InvalidParams, field)
+        );
     }
-    let tls = ClientTls::new().certificate(one.certificate.as_bytes(), one.key.as_bytes()).unwrap();
-    assert_eq!(format!("{tls:?}"), "ClientTls { authorities: 0, certificate: true, insecure: false }");
+    let tls = ClientTls::new()
+        .certificate(one.certificate.as_bytes(), one.key.as_bytes())
+        .unwrap();
+    assert_eq!(
+        format!("{tls:?}"),
+        "ClientTls { authorities: 0, certificate: true, insecure: false }"
+    );
 }

@@ -46,7 +46,9 @@ async fn open_tasks(
         let mut message = message(&text, json!({}));
         message["messageId"] = json!(id);
         let params = json!({"message": message, "configuration": {"returnImmediately": true}});
-        let Some(answer) = call(address, "SendMessage", &params, Some(&id)).await else { break };
+        let Some(answer) = call(address, "SendMessage", &params, Some(&id)).await else {
+            break;
+        };
         opened.insert(answer["task"]["id"].as_str().unwrap().to_owned(), text);
         answers.try_send(()).unwrap_or(());
     }
@@ -55,11 +57,18 @@ async fn open_tasks(
 
 /// How often the agent has begun to wait, as far as the task tells.
 fn waits(task: &Value) -> usize {
-    said(task).iter().filter(|message| message["parts"][0]["text"] == "waiting").count()
+    said(task)
+        .iter()
+        .filter(|message| message["parts"][0]["text"] == "waiting")
+        .count()
 }
 
 /// Ready when every turn that was cut off has begun again, or its task has ended; says whether all have.
-async fn begun_again(address: SocketAddr, opened: &Opened, known: &mut HashMap<String, usize>) -> bool {
+async fn begun_again(
+    address: SocketAddr,
+    opened: &Opened,
+    known: &mut HashMap<String, usize>,
+) -> bool {
     let mut all = true;
     for (id, text) in opened {
         let before = known.get(id).copied().unwrap_or_default();
@@ -68,7 +77,9 @@ async fn begun_again(address: SocketAddr, opened: &Opened, known: &mut HashMap<S
         }
         let task = soon(async {
             loop {
-                let task = call(address, "GetTask", &json!({"id": id}), None).await.unwrap();
+                let task = call(address, "GetTask", &json!({"id": id}), None)
+                    .await
+                    .unwrap();
                 if is_terminal(&task) || (text == "wait" && waits(&task) > before) {
                     return task;
                 }
@@ -76,7 +87,14 @@ async fn begun_again(address: SocketAddr, opened: &Opened, known: &mut HashMap<S
         })
         .await;
         all &= is_terminal(&task);
-        known.insert(id.clone(), if is_terminal(&task) { ENDED } else { waits(&task) });
+        known.insert(
+            id.clone(),
+            if is_terminal(&task) {
+                ENDED
+            } else {
+                waits(&task)
+            },
+        );
     }
     all
 }
@@ -116,7 +134,10 @@ async fn a_turn_that_is_killed_runs_again_as_often_as_allowed_and_ends_once() {
     let mut most = 0;
     let heads = store.ended(Timestamp::MAX, ALL).await.unwrap();
     for (id, text) in &opened {
-        let head = heads.iter().find(|head| head.id.as_str() == id).expect("what was acknowledged is there");
+        let head = heads
+            .iter()
+            .find(|head| head.id.as_str() == id)
+            .expect("what was acknowledged is there");
         most = most.max(check_log(&resumed(&store, head).await, text));
     }
     assert_eq!(most, TRIES, "no turn has used all its tries");
@@ -125,13 +146,19 @@ async fn a_turn_that_is_killed_runs_again_as_often_as_allowed_and_ends_once() {
 
 /// The log of one task: tries within bounds, one end, and a whole result of the last try. Gives the tries.
 fn check_log(entries: &[Entry], text: &str) -> u32 {
-    let count = |event: fn(&Event) -> bool| entries.iter().filter(|entry| event(&entry.event)).count();
+    let count =
+        |event: fn(&Event) -> bool| entries.iter().filter(|entry| event(&entry.event)).count();
     let tries = u32::try_from(count(|event| *event == Event::TurnStarted)).unwrap();
     assert!((1..=TRIES).contains(&tries), "{entries:?}");
     assert_eq!(count(|event| *event == Event::TurnEnded), 1, "{entries:?}");
-    let ends = count(|event| matches!(event, Event::Status { status, .. } if status.state.is_terminal()));
+    let ends =
+        count(|event| matches!(event, Event::Status { status, .. } if status.state.is_terminal()));
     assert_eq!(ends, 1, "{entries:?}");
-    assert_eq!(count(|event| matches!(event, Event::Message(_))), 1, "{entries:?}");
+    assert_eq!(
+        count(|event| matches!(event, Event::Message(_))),
+        1,
+        "{entries:?}"
+    );
     let task = serde_json::to_value(Task::fold(entries).unwrap().unwrap()).unwrap();
     match state(&task) {
         COMPLETED => {

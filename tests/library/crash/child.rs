@@ -9,7 +9,9 @@ use std::time::Duration;
 use attache::model::Part;
 use attache::store::Sqlite;
 use attache::store::sqlite::Options;
-use attache::{AgentCard, AgentSettings, Failure, Outcome, Restart, Served, Server, Settings, Turn};
+use attache::{
+    AgentCard, AgentSettings, Failure, Outcome, Restart, Served, Server, Settings, Turn,
+};
 use tokio::sync::oneshot;
 
 use super::number;
@@ -50,8 +52,15 @@ async fn obey(turn: Turn) -> Result<Outcome, Failure> {
 /// Writes the numbers up to the one in the message, a thousand in a second, and goes on behind those that are there.
 async fn count(turn: Turn) -> Result<Outcome, Failure> {
     let end = turn.text().parse::<usize>()?;
-    let parts = turn.task().artifacts.iter().flat_map(|artifact| &artifact.parts);
-    let done = parts.filter_map(Part::as_text).flat_map(str::split_whitespace).count();
+    let parts = turn
+        .task()
+        .artifacts
+        .iter()
+        .flat_map(|artifact| &artifact.parts);
+    let done = parts
+        .filter_map(Part::as_text)
+        .flat_map(str::split_whitespace)
+        .count();
     let mut writer = turn.writer("numbers");
     let mut beat = tokio::time::interval(Duration::from_millis(1));
     for number in done..end {
@@ -65,7 +74,9 @@ async fn count(turn: Turn) -> Result<Outcome, Failure> {
 /// The server, in a process of its own. Run by itself it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn serve() {
-    let Some(folder) = std::env::var_os(CHILD) else { return };
+    let Some(folder) = std::env::var_os(CHILD) else {
+        return;
+    };
     // It never outlives the one who started it.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -74,15 +85,24 @@ async fn serve() {
     let store = Sqlite::open(Path::new(&folder).join(FILE), Options::default()).unwrap();
     let attempts = number(ATTEMPTS).map(|attempts| u32::try_from(attempts).unwrap());
     let on_restart = attempts.map_or(Restart::Fail, |attempts| Restart::RunAgain { attempts });
-    let settings = Settings { on_restart, ..Settings::default() };
+    let settings = Settings {
+        on_restart,
+        ..Settings::default()
+    };
     let server = Server::new(AgentCard::new("Obeys", "Does as it is told"), obey);
     let again = AgentSettings {
         on_restart: Some(Restart::RunAgain { attempts: u32::MAX }),
         ..AgentSettings::default()
     };
-    let server = server
-        .agent(Served::new(COUNTER, AgentCard::new("Counts", "Goes on counting"), count).settings(again));
-    let bound = server.settings(settings).store(store).bind("127.0.0.1:0").await.unwrap();
+    let server = server.agent(
+        Served::new(COUNTER, AgentCard::new("Counts", "Goes on counting"), count).settings(again),
+    );
+    let bound = server
+        .settings(settings)
+        .store(store)
+        .bind("127.0.0.1:0")
+        .await
+        .unwrap();
     println!("\n{ADDRESS}{}", bound.local_addr());
     bound.serve().await.unwrap();
 }
@@ -101,10 +121,19 @@ impl Process {
     pub(super) fn start_with(folder: &Path, attempts: Option<u32>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "crash::child::serve", "--nocapture", "--test-threads", "1"])
+            .args([
+                "--exact",
+                "crash::child::serve",
+                "--nocapture",
+                "--test-threads",
+                "1",
+            ])
             .env(CHILD, folder);
         command.envs(attempts.map(|attempts| (ATTEMPTS, attempts.to_string())));
-        command.env_remove("RUST_LOG").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (found, address) = oneshot::channel();
@@ -114,11 +143,16 @@ impl Process {
             let _ = address.map(|address| found.send(address));
             lines.for_each(drop);
         });
-        Self { child, address: Some(address) }
+        Self {
+            child,
+            address: Some(address),
+        }
     }
 
     pub(super) async fn address(&mut self) -> SocketAddr {
-        soon(self.address.take().expect("asked once")).await.expect("the server starts")
+        soon(self.address.take().expect("asked once"))
+            .await
+            .expect("the server starts")
     }
 
     /// SIGKILL: nothing is finished, nothing is tidied.

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use attache::Client;
 use attache::model::{
-    Binding, ContextId, Entry, Message, SendMessageConfiguration, SendMessageRequest, SendMessageResponse,
-    Seq, StreamResponse, SubscribeToTaskRequest, TaskId, Version,
+    Binding, ContextId, Entry, Message, SendMessageConfiguration, SendMessageRequest,
+    SendMessageResponse, Seq, StreamResponse, SubscribeToTaskRequest, TaskId, Version,
 };
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,9 +31,15 @@ pub(super) struct Followed {
 impl Followed {
     /// No gap, no duplicate, and nothing that the log does not have.
     pub(super) fn assert_is(&self, log: &[Entry], context_id: &ContextId) {
-        let told = log.iter().filter_map(|entry| Some((entry.seq, entry.update(&self.id, context_id)?)));
+        let told = log
+            .iter()
+            .filter_map(|entry| Some((entry.seq, entry.update(&self.id, context_id)?)));
         assert_eq!(self.seen, told.collect::<Vec<_>>());
-        let numbers: String = self.seen.iter().flat_map(|(_, event)| text(event)).collect();
+        let numbers: String = self
+            .seen
+            .iter()
+            .flat_map(|(_, event)| text(event))
+            .collect();
         let expected: String = (0..NUMBERS).map(|number| format!("{number} ")).collect();
         assert_eq!(numbers, expected, "the agent goes on where the log ends");
     }
@@ -57,7 +63,13 @@ impl Follower {
     pub(super) fn start() -> Self {
         let (addresses, seen) = watch::channel((None, false));
         let mut work = JoinSet::new();
-        work.spawn(Work { addresses: seen, address: None }.run());
+        work.spawn(
+            Work {
+                addresses: seen,
+                address: None,
+            }
+            .run(),
+        );
         Self { addresses, work }
     }
 
@@ -69,7 +81,10 @@ impl Follower {
     /// The server stays: what was begun comes to its end, and nothing new begins.
     pub(super) async fn finish(mut self, address: SocketAddr, kills: u64) -> Vec<Followed> {
         self.addresses.send_replace((Some(address), true));
-        let followed = soon(self.work.join_next()).await.expect("it works").unwrap();
+        let followed = soon(self.work.join_next())
+            .await
+            .expect("it works")
+            .unwrap();
         let cuts: usize = followed.iter().map(|followed| followed.cuts).sum();
         assert!(cuts as u64 >= kills / 3, "it came back {cuts} times");
         assert!(
@@ -100,22 +115,35 @@ impl Work {
     /// Waits for the server that comes after the one that was known.
     async fn next_server(&mut self) {
         let known = self.address;
-        let next = soon(self.addresses.wait_for(|(address, _)| *address != known)).await.unwrap();
+        let next = soon(self.addresses.wait_for(|(address, _)| *address != known))
+            .await
+            .unwrap();
         self.address = next.0;
     }
 
     fn client(&self) -> Client {
-        let url = format!("http://{}/agents/{COUNTER}", self.address.expect("a server was there"));
+        let url = format!(
+            "http://{}/agents/{COUNTER}",
+            self.address.expect("a server was there")
+        );
         Client::new(&url, Binding::JsonRpc, Version::V1).unwrap()
     }
 
     /// Opens a task; the same one however often it takes.
     async fn open(&mut self, number: usize) -> TaskId {
         let key = format!("followed-{number}");
-        let message = Message { message_id: key.as_str().into(), ..Message::user(NUMBERS.to_string()) };
-        let configuration = SendMessageConfiguration { return_immediately: true, ..Default::default() };
-        let request =
-            SendMessageRequest { configuration: Some(configuration), ..SendMessageRequest::new(message) };
+        let message = Message {
+            message_id: key.as_str().into(),
+            ..Message::user(NUMBERS.to_string())
+        };
+        let configuration = SendMessageConfiguration {
+            return_immediately: true,
+            ..Default::default()
+        };
+        let request = SendMessageRequest {
+            configuration: Some(configuration),
+            ..SendMessageRequest::new(message)
+        };
         loop {
             let client = self.client().with_header("Idempotency-Key", &key).unwrap();
             match soon(client.send_message(request.clone())).await {
@@ -127,7 +155,11 @@ impl Work {
     }
 
     async fn follow(&mut self, id: TaskId) -> Followed {
-        let mut followed = Followed { id, seen: Vec::new(), cuts: 0 };
+        let mut followed = Followed {
+            id,
+            seen: Vec::new(),
+            cuts: 0,
+        };
         while !self.read(&mut followed).await {
             followed.cuts += usize::from(!followed.seen.is_empty());
             self.next_server().await;
@@ -137,7 +169,10 @@ impl Work {
 
     /// Reads on behind the last position; whether that came to the end of the task.
     async fn read(&self, followed: &mut Followed) -> bool {
-        let request = SubscribeToTaskRequest { id: followed.id.clone(), ..Default::default() };
+        let request = SubscribeToTaskRequest {
+            id: followed.id.clone(),
+            ..Default::default()
+        };
         let at = followed.seen.last().map_or(BEGINNING, |(at, _)| *at);
         let Ok(mut stream) = soon(self.client().subscribe_to_task(request, Some(at))).await else {
             return false;
@@ -145,11 +180,14 @@ impl Work {
         let mut over = false;
         while let Some(event) = soon(stream.next()).await {
             let Ok((at, event)) = event else { return false };
-            over =
-                matches!(&event, StreamResponse::StatusUpdate(update) if update.status.state.is_terminal());
+            over = matches!(&event, StreamResponse::StatusUpdate(update) if update.status.state.is_terminal());
             followed.seen.push((at.expect("a position"), event));
         }
-        assert!(over, "the server has ended the stream in good order, before the task: {:?}", followed.id);
+        assert!(
+            over,
+            "the server has ended the stream in good order, before the task: {:?}",
+            followed.id
+        );
         true
     }
 }

@@ -46,15 +46,26 @@ impl Ledger {
             };
             soon(rests).await;
         }
-        let all = call(address, "ListTasks", &json!({"pageSize": 1}), None).await.unwrap();
-        assert!(all["totalSize"].as_u64().unwrap() >= self.opened.len() as u64, "{all}");
+        let all = call(address, "ListTasks", &json!({"pageSize": 1}), None)
+            .await
+            .unwrap();
+        assert!(
+            all["totalSize"].as_u64().unwrap() >= self.opened.len() as u64,
+            "{all}"
+        );
     }
 
     /// Sends again what was not answered: what comes of it is there once.
     pub(super) async fn send_again(&mut self, address: SocketAddr) {
         for Unanswered { key, params } in std::mem::take(&mut self.unanswered) {
-            let task = call(address, "SendMessage", &params, Some(&key)).await.unwrap()["task"].clone();
-            assert!(ids_said(&task).contains(&&params["message"]["messageId"]), "{task}");
+            let task = call(address, "SendMessage", &params, Some(&key))
+                .await
+                .unwrap()["task"]
+                .clone();
+            assert!(
+                ids_said(&task).contains(&&params["message"]["messageId"]),
+                "{task}"
+            );
             let id = task["id"].as_str().unwrap().to_owned();
             if let Some(known) = self.known.get(&id) {
                 assert_follows(&known.task, &task);
@@ -69,16 +80,28 @@ impl Ledger {
         if state(&task) == ASKS {
             self.parked.push(id.clone());
         }
-        self.known.insert(id, Known { task, unsure: false });
+        self.known.insert(
+            id,
+            Known {
+                task,
+                unsure: false,
+            },
+        );
     }
 
     /// Reads tasks again after a restart.
-    pub(super) async fn check(&mut self, address: SocketAddr, ids: impl IntoIterator<Item = String>) {
+    pub(super) async fn check(
+        &mut self,
+        address: SocketAddr,
+        ids: impl IntoIterator<Item = String>,
+    ) {
         for id in ids {
             let before = self.known[&id].clone();
             let read = async {
                 loop {
-                    let task = call(address, "GetTask", &json!({"id": id}), None).await.unwrap();
+                    let task = call(address, "GetTask", &json!({"id": id}), None)
+                        .await
+                        .unwrap();
                     assert_follows(&before.task, &task);
                     // A question that was answered as the server died is worked on, or was never answered.
                     let rests = is_terminal(&task) || task == before.task || !before.unsure;
@@ -105,19 +128,35 @@ pub(super) async fn check_file(path: &Path, ledger: &Ledger, followed: &[Followe
     let ids: HashSet<_> = heads.iter().map(|head| head.id.as_str()).collect();
     assert_eq!(ids.len(), heads.len());
     assert!(ledger.known.keys().all(|id| ids.contains(id.as_str())));
-    assert!(followed.iter().all(|followed| ids.contains(followed.id.as_str())));
+    assert!(
+        followed
+            .iter()
+            .all(|followed| ids.contains(followed.id.as_str()))
+    );
     let mut messages = HashSet::new();
     for head in &heads {
         let entries = resumed(&store, head).await;
-        let task = Task::fold(&entries).unwrap().expect("a log begins with the task");
+        let task = Task::fold(&entries)
+            .unwrap()
+            .expect("a log begins with the task");
         assert_eq!((&task.id, task.status.state), (&head.id, head.state));
-        assert!(head.state.is_terminal() || head.state.is_interrupted(), "{head:?}");
+        assert!(
+            head.state.is_terminal() || head.state.is_interrupted(),
+            "{head:?}"
+        );
         let ends = entries.iter().filter(
             |entry| matches!(&entry.event, Event::Status { status, .. } if status.state.is_terminal()),
         );
-        assert_eq!(ends.count(), usize::from(head.state.is_terminal()), "{entries:?}");
+        assert_eq!(
+            ends.count(),
+            usize::from(head.state.is_terminal()),
+            "{entries:?}"
+        );
         for message in entries.iter().filter_map(message_of) {
-            assert!(messages.insert(message.message_id.clone()), "{message:?} is there twice");
+            assert!(
+                messages.insert(message.message_id.clone()),
+                "{message:?} is there twice"
+            );
         }
         if let Some(followed) = followed.iter().find(|followed| followed.id == head.id) {
             followed.assert_is(&entries, &head.context_id);
@@ -137,7 +176,13 @@ pub(super) async fn resumed(store: &Sqlite, head: &Head) -> Vec<Entry> {
         let more = store.read(head, at, 50).await.unwrap();
         if more.is_empty() {
             assert_eq!(at, head.position);
-            assert!(entries.iter().zip(1..).all(|(entry, place)| entry.seq == Seq(place)), "{entries:?}");
+            assert!(
+                entries
+                    .iter()
+                    .zip(1..)
+                    .all(|(entry, place)| entry.seq == Seq(place)),
+                "{entries:?}"
+            );
             return entries;
         }
         entries.extend(more);

@@ -20,7 +20,9 @@ pub(super) async fn call(
     key: Option<&str>,
 ) -> Option<Value> {
     let body = request(method, params);
-    let key = key.map(|key| format!("Idempotency-Key: {key}\r\n")).unwrap_or_default();
+    let key = key
+        .map(|key| format!("Idempotency-Key: {key}\r\n"))
+        .unwrap_or_default();
     let head = format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n{key}Content-Length: {}\r\n\r\n",
         body.len()
@@ -168,6 +170,12 @@ impl Client {
 
     fn learn(&mut self, task: Value) {
         let id = task["id"].as_str().unwrap().to_owned();
-        self.known.insert(id, Known { task, unsure: false });
+        self.known.insert(
+            id,
+            Known {
+                task,
+                unsure: false,
+            },
+        );
     }
 }

@@ -13,9 +13,9 @@ pub(super) const ASKS: &str = "TASK_STATE_INPUT_REQUIRED";
 pub(super) fn result_of(text: &str) -> String {
     let mut words = text.split(' ');
     match words.next() {
-        Some("stream") => {
-            (0..words.next().unwrap().parse::<u32>().unwrap()).map(|number| format!("{number} ")).collect()
-        }
+        Some("stream") => (0..words.next().unwrap().parse::<u32>().unwrap())
+            .map(|number| format!("{number} "))
+            .collect(),
         _ => text.to_owned(),
     }
 }
@@ -39,7 +39,10 @@ pub(super) fn said(task: &Value) -> Vec<&Value> {
 }
 
 pub(super) fn ids_said(task: &Value) -> Vec<&Value> {
-    said(task).into_iter().map(|message| &message["messageId"]).collect()
+    said(task)
+        .into_iter()
+        .map(|message| &message["messageId"])
+        .collect()
 }
 
 /// The artifacts, each with its id and its text.
@@ -49,7 +52,9 @@ pub(super) fn written(task: &Value) -> Vec<(&Value, String)> {
         let parts = artifact["parts"].as_array().into_iter().flatten();
         parts.map(|part| part["text"].as_str().unwrap()).collect()
     };
-    artifacts.map(|artifact| (&artifact["artifactId"], text(artifact))).collect()
+    artifacts
+        .map(|artifact| (&artifact["artifactId"], text(artifact)))
+        .collect()
 }
 
 /// A later reading has everything of an earlier one, in its place.
@@ -57,7 +62,10 @@ pub(super) fn assert_follows(before: &Value, after: &Value) {
     if is_terminal(before) {
         return assert_eq!(before, after);
     }
-    assert_eq!((&before["id"], &before["contextId"]), (&after["id"], &after["contextId"]));
+    assert_eq!(
+        (&before["id"], &before["contextId"]),
+        (&after["id"], &after["contextId"])
+    );
     assert!(said(after).starts_with(&said(before)), "{before} {after}");
     let (old, new) = (written(before), written(after));
     assert!(old.len() <= new.len(), "{before} {after}");
@@ -69,15 +77,23 @@ pub(super) fn assert_follows(before: &Value, after: &Value) {
 /// A task is right in itself: nothing twice, nothing left out, and a failure says why.
 pub(super) fn assert_whole(task: &Value) {
     let ids = ids_said(task);
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "{task}");
+    assert_eq!(
+        ids.iter().collect::<HashSet<_>>().len(),
+        ids.len(),
+        "{task}"
+    );
     if state(task) == FAILED {
         assert_eq!(task["metadata"]["attache.reason"], "interrupted", "{task}");
     }
-    let texts = said(task).into_iter().filter(|message| message["role"] == "ROLE_USER");
+    let texts = said(task)
+        .into_iter()
+        .filter(|message| message["role"] == "ROLE_USER");
     let texts = texts.map(|message| message["parts"][0]["text"].as_str().unwrap());
     // A question is answered by an echo; a task that waits writes nothing.
-    let results: Vec<_> =
-        texts.filter(|text| !text.starts_with("ask") && !text.starts_with("wait")).map(result_of).collect();
+    let results: Vec<_> = texts
+        .filter(|text| !text.starts_with("ask") && !text.starts_with("wait"))
+        .map(result_of)
+        .collect();
     let written = written(task);
     match state(task) {
         COMPLETED => {
@@ -87,7 +103,10 @@ pub(super) fn assert_whole(task: &Value) {
         _ => {
             assert!(written.len() <= results.len(), "{task}");
             let mut pairs = written.iter().zip(&results);
-            assert!(pairs.all(|((_, written), result)| result.starts_with(written)), "{task}");
+            assert!(
+                pairs.all(|((_, written), result)| result.starts_with(written)),
+                "{task}"
+            );
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use attache::model::{
-    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface, AgentProvider,
-    AgentSkill, ApiKeySecurityScheme, AuthorizationCodeFlow, ClientCredentialsFlow, DeviceCodeFlow,
-    HttpAuthSecurityScheme, ImplicitFlow, MutualTlsSecurityScheme, OAuth2SecurityScheme, OAuthFlows,
-    OpenIdConnectSecurityScheme, PasswordFlow, SecurityRequirement, SecurityScheme,
+    AgentCapabilities, AgentCard, AgentCardSignature, AgentExtension, AgentInterface,
+    AgentProvider, AgentSkill, ApiKeySecurityScheme, AuthorizationCodeFlow, ClientCredentialsFlow,
+    DeviceCodeFlow, HttpAuthSecurityScheme, ImplicitFlow, MutualTlsSecurityScheme,
+    OAuth2SecurityScheme, OAuthFlows, OpenIdConnectSecurityScheme, PasswordFlow,
+    SecurityRequirement, SecurityScheme,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -17,37 +18,50 @@ use super::{Fit, metadata, some_text, tenant, text, texts};
 
 /// A card; its requirements name schemes that it has.
 pub(crate) fn card(fit: Fit) -> BoxedStrategy<AgentCard> {
-    let words = (text(), text(), text(), option::of(text()), option::of(text()));
-    let provider =
-        option::of((text(), text()).prop_map(|(url, organization)| AgentProvider { url, organization }));
+    let words = (
+        text(),
+        text(),
+        text(),
+        option::of(text()),
+        option::of(text()),
+    );
+    let provider = option::of(
+        (text(), text()).prop_map(|(url, organization)| AgentProvider { url, organization }),
+    );
     let modes = (texts(), texts());
-    let lists = (vec(interface(), 0..4), vec(skill(), 0..3), vec(signature(fit), 0..2));
+    let lists = (
+        vec(interface(), 0..4),
+        vec(skill(), 0..3),
+        vec(signature(fit), 0..2),
+    );
     let security = (btree_map(some_text(), scheme(fit), 0..4), wishes());
     (words, provider, modes, lists, capabilities(fit), security)
-        .prop_map(|(words, provider, modes, (interfaces, skills, signatures), capabilities, security)| {
-            let (schemes, wishes) = security;
-            let (name, description, version, documentation_url, icon_url) = words;
-            let skills = skills.into_iter().map(|(skill, wishes)| AgentSkill {
-                security_requirements: requirements(&schemes, wishes),
-                ..skill
-            });
-            AgentCard {
-                name,
-                description,
-                supported_interfaces: interfaces,
-                provider,
-                version,
-                documentation_url,
-                capabilities,
-                security_requirements: requirements(&schemes, wishes),
-                default_input_modes: modes.0,
-                default_output_modes: modes.1,
-                skills: skills.collect(),
-                signatures,
-                icon_url,
-                security_schemes: schemes,
-            }
-        })
+        .prop_map(
+            |(words, provider, modes, (interfaces, skills, signatures), capabilities, security)| {
+                let (schemes, wishes) = security;
+                let (name, description, version, documentation_url, icon_url) = words;
+                let skills = skills.into_iter().map(|(skill, wishes)| AgentSkill {
+                    security_requirements: requirements(&schemes, wishes),
+                    ..skill
+                });
+                AgentCard {
+                    name,
+                    description,
+                    supported_interfaces: interfaces,
+                    provider,
+                    version,
+                    documentation_url,
+                    capabilities,
+                    security_requirements: requirements(&schemes, wishes),
+                    default_input_modes: modes.0,
+                    default_output_modes: modes.1,
+                    skills: skills.collect(),
+                    signatures,
+                    icon_url,
+                    security_schemes: schemes,
+                }
+            },
+        )
         .boxed()
 }
 
@@ -58,20 +72,32 @@ fn wishes() -> BoxedStrategy<Wishes> {
     vec(vec((any::<Index>(), texts()), 0..3), 0..3).boxed()
 }
 
-fn requirements(schemes: &BTreeMap<String, SecurityScheme>, wishes: Wishes) -> Vec<SecurityRequirement> {
+fn requirements(
+    schemes: &BTreeMap<String, SecurityScheme>,
+    wishes: Wishes,
+) -> Vec<SecurityRequirement> {
     let names: Vec<_> = schemes.keys().collect();
     let named = |(at, scopes): (Index, Vec<String>)| {
         Some((names.get(at.index(names.len().max(1)))?.to_string(), scopes))
     };
     wishes
         .into_iter()
-        .map(|wish| SecurityRequirement { schemes: wish.into_iter().filter_map(named).collect() })
+        .map(|wish| SecurityRequirement {
+            schemes: wish.into_iter().filter_map(named).collect(),
+        })
         .collect()
 }
 
 fn interface() -> BoxedStrategy<AgentInterface> {
-    let binding = select(vec!["JSONRPC", "GRPC", "HTTP+JSON", "https://example.org/own"]);
-    let version = select(vec!["1.0", "1.0", "0.3", "0.3", "0.3", "0.2.5", "", "0.3.0", "2.1"]);
+    let binding = select(vec![
+        "JSONRPC",
+        "GRPC",
+        "HTTP+JSON",
+        "https://example.org/own",
+    ]);
+    let version = select(vec![
+        "1.0", "1.0", "0.3", "0.3", "0.3", "0.2.5", "", "0.3.0", "2.1",
+    ]);
     (text(), binding, option::weighted(0.3, tenant()), version)
         .prop_map(|(url, binding, tenant, version)| AgentInterface {
             url,
@@ -85,15 +111,17 @@ fn interface() -> BoxedStrategy<AgentInterface> {
 fn capabilities(fit: Fit) -> BoxedStrategy<AgentCapabilities> {
     let flag = || option::of(any::<bool>());
     (flag(), flag(), vec(extension(fit), 0..3), flag(), flag())
-        .prop_map(|(streaming, push_notifications, extensions, extended_agent_card, history)| {
-            AgentCapabilities {
-                streaming,
-                push_notifications,
-                extensions,
-                extended_agent_card,
-                state_transition_history: history,
-            }
-        })
+        .prop_map(
+            |(streaming, push_notifications, extensions, extended_agent_card, history)| {
+                AgentCapabilities {
+                    streaming,
+                    push_notifications,
+                    extensions,
+                    extended_agent_card,
+                    state_transition_history: history,
+                }
+            },
+        )
         .boxed()
 }
 
@@ -102,7 +130,12 @@ fn extension(fit: Fit) -> BoxedStrategy<AgentExtension> {
         Fit::Json => option::of(any::<bool>()).boxed(),
         Fit::Protobuf | Fit::Official => select(vec![None, Some(true)]).boxed(),
     };
-    (some_text(), option::of(some_text()), required, metadata(fit))
+    (
+        some_text(),
+        option::of(some_text()),
+        required,
+        metadata(fit),
+    )
         .prop_map(|(uri, description, required, params)| AgentExtension {
             uri,
             description,
@@ -115,26 +148,32 @@ fn extension(fit: Fit) -> BoxedStrategy<AgentExtension> {
 fn skill() -> BoxedStrategy<(AgentSkill, Wishes)> {
     let lists = (texts(), texts(), texts(), texts());
     (text(), text(), text(), lists, wishes())
-        .prop_map(|(id, name, description, (tags, examples, input_modes, output_modes), wishes)| {
-            let security_requirements = Vec::new();
-            let skill = AgentSkill {
-                id,
-                name,
-                description,
-                tags,
-                examples,
-                input_modes,
-                output_modes,
-                security_requirements,
-            };
-            (skill, wishes)
-        })
+        .prop_map(
+            |(id, name, description, (tags, examples, input_modes, output_modes), wishes)| {
+                let security_requirements = Vec::new();
+                let skill = AgentSkill {
+                    id,
+                    name,
+                    description,
+                    tags,
+                    examples,
+                    input_modes,
+                    output_modes,
+                    security_requirements,
+                };
+                (skill, wishes)
+            },
+        )
         .boxed()
 }
 
 fn signature(fit: Fit) -> BoxedStrategy<AgentCardSignature> {
     (text(), text(), metadata(fit))
-        .prop_map(|(protected, signature, header)| AgentCardSignature { protected, signature, header })
+        .prop_map(|(protected, signature, header)| AgentCardSignature {
+            protected,
+            signature,
+            header,
+        })
         .boxed()
 }
 
@@ -142,7 +181,9 @@ fn scheme(fit: Fit) -> BoxedStrategy<SecurityScheme> {
     let about = || option::of(some_text());
     let place = match fit {
         Fit::Json | Fit::Protobuf => text(),
-        Fit::Official => select(vec!["cookie", "header", "query"]).prop_map(str::to_owned).boxed(),
+        Fit::Official => select(vec!["cookie", "header", "query"])
+            .prop_map(str::to_owned)
+            .boxed(),
     };
     prop_oneof![
         1 => (about(), place, text()).prop_map(|(description, location, name)| {
@@ -166,24 +207,45 @@ fn scheme(fit: Fit) -> BoxedStrategy<SecurityScheme> {
 
 fn flow() -> BoxedStrategy<OAuthFlows> {
     let scopes = btree_map(text(), text(), 0..3);
-    (0..5, (text(), text()), option::of(some_text()), scopes, any::<bool>())
-        .prop_map(|(kind, (authorization_url, token_url), refresh_url, scopes, pkce_required)| match kind {
-            0 => OAuthFlows::AuthorizationCode(AuthorizationCodeFlow {
-                authorization_url,
-                token_url,
-                refresh_url,
-                scopes,
-                pkce_required,
-            }),
-            1 => OAuthFlows::ClientCredentials(ClientCredentialsFlow { token_url, refresh_url, scopes }),
-            2 => OAuthFlows::Implicit(ImplicitFlow { authorization_url, refresh_url, scopes }),
-            3 => OAuthFlows::Password(PasswordFlow { token_url, refresh_url, scopes }),
-            _ => OAuthFlows::DeviceCode(DeviceCodeFlow {
-                device_authorization_url: authorization_url,
-                token_url,
-                refresh_url,
-                scopes,
-            }),
-        })
+    (
+        0..5,
+        (text(), text()),
+        option::of(some_text()),
+        scopes,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(kind, (authorization_url, token_url), refresh_url, scopes, pkce_required)| match kind
+            {
+                0 => OAuthFlows::AuthorizationCode(AuthorizationCodeFlow {
+                    authorization_url,
+                    token_url,
+                    refresh_url,
+                    scopes,
+                    pkce_required,
+                }),
+                1 => OAuthFlows::ClientCredentials(ClientCredentialsFlow {
+                    token_url,
+                    refresh_url,
+                    scopes,
+                }),
+                2 => OAuthFlows::Implicit(ImplicitFlow {
+                    authorization_url,
+                    refresh_url,
+                    scopes,
+                }),
+                3 => OAuthFlows::Password(PasswordFlow {
+                    token_url,
+                    refresh_url,
+                    scopes,
+                }),
+                _ => OAuthFlows::DeviceCode(DeviceCodeFlow {
+                    device_authorization_url: authorization_url,
+                    token_url,
+                    refresh_url,
+                    scopes,
+                }),
+            },
+        )
         .boxed()
 }

@@ -14,7 +14,9 @@ const CASES: u32 = 300;
 fn requests_are_read_from_the_message_of_their_rpc() {
     generate::check(CASES, generate::request(Fit::Protobuf), |request| {
         for version in Version::ALL {
-            let Some((_, bytes)) = write_request(&request, version) else { continue };
+            let Some((_, bytes)) = write_request(&request, version) else {
+                continue;
+            };
             let read = read_grpc(request.operation(), version, &bytes);
             prop_assert_eq!(read, read_request(&request, version, &bytes));
         }

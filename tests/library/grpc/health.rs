@@ -17,7 +17,9 @@ use crate::harness::{Echo, Running, soon, start, start_with};
 use crate::operations::Held;
 
 fn of(service: &str) -> HealthCheckRequest {
-    HealthCheckRequest { service: service.to_owned() }
+    HealthCheckRequest {
+        service: service.to_owned(),
+    }
 }
 
 #[tokio::test]
@@ -28,7 +30,10 @@ async fn the_server_and_its_services_are_well() {
         let answer = soon(health.check(of(service))).await.unwrap().into_inner();
         assert_eq!(answer.status(), ServingStatus::Serving, "{service}");
     }
-    assert_eq!(soon(health.check(of("other"))).await.unwrap_err().code(), Code::NotFound);
+    assert_eq!(
+        soon(health.check(of("other"))).await.unwrap_err().code(),
+        Code::NotFound
+    );
     let mut watch = soon(health.watch(of("other"))).await.unwrap().into_inner();
     let told = soon(watch.message()).await.unwrap().unwrap();
     assert_eq!(told.status(), ServingStatus::ServiceUnknown);
@@ -41,7 +46,10 @@ async fn a_watcher_is_told_that_the_server_stops() {
     let mut server = start(held.clone()).await;
     let mut health = HealthClient::new(channel(&server));
     let mut watch = soon(health.watch(of(""))).await.unwrap().into_inner();
-    assert_eq!(soon(watch.message()).await.unwrap().unwrap().status(), ServingStatus::Serving);
+    assert_eq!(
+        soon(watch.message()).await.unwrap().unwrap().status(),
+        ServingStatus::Serving
+    );
     // A call that is under way keeps the server until it is answered.
     let mut v1 = clients(&server).v1;
     let call = async { v1.send_message(say("hi")).await };
@@ -56,14 +64,25 @@ async fn a_watcher_is_told_that_the_server_stops() {
     };
     let (answer, (told, end)) = soon(async { tokio::join!(call, stop) }).await;
     answer.unwrap();
-    assert_eq!(told.iter().map(|told| told.status()).collect::<Vec<_>>(), [ServingStatus::NotServing]);
+    assert_eq!(
+        told.iter().map(|told| told.status()).collect::<Vec<_>>(),
+        [ServingStatus::NotServing]
+    );
     assert_eq!(end.unwrap_err().code(), Code::Unavailable);
 }
 
-async fn reflect(server: &Running, what: MessageRequest) -> Result<ServerReflectionResponse, tonic::Status> {
-    let request = ServerReflectionRequest { message_request: Some(what), ..Default::default() };
+async fn reflect(
+    server: &Running,
+    what: MessageRequest,
+) -> Result<ServerReflectionResponse, tonic::Status> {
+    let request = ServerReflectionRequest {
+        message_request: Some(what),
+        ..Default::default()
+    };
     let mut client = ServerReflectionClient::new(channel(server));
-    let mut stream = soon(client.server_reflection_info(Once(Some(request)))).await?.into_inner();
+    let mut stream = soon(client.server_reflection_info(Once(Some(request))))
+        .await?
+        .into_inner();
     Ok(soon(stream.message()).await?.expect("one answer"))
 }
 
@@ -85,7 +104,10 @@ impl<T: Unpin> tonic::codegen::tokio_stream::Stream for Once<T> {
 async fn s70_reflection_is_there_only_when_asked_for() {
     let list = MessageRequest::ListServices(String::new());
     let server = start(Echo).await;
-    assert_eq!(reflect(&server, list.clone()).await.unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(
+        reflect(&server, list.clone()).await.unwrap_err().code(),
+        Code::Unimplemented
+    );
 
     let mut settings = ServerSettings::default();
     settings.grpc_reflection = true;
@@ -99,7 +121,10 @@ async fn s70_reflection_is_there_only_when_asked_for() {
         assert!(names.contains(&name), "{names:?}");
         let symbol = MessageRequest::FileContainingSymbol(name.to_owned());
         let answer = reflect(&server, symbol).await.unwrap().message_response;
-        assert!(matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))), "{answer:?}");
+        assert!(
+            matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))),
+            "{answer:?}"
+        );
     }
     let request = v1alpha::ServerReflectionRequest {
         message_request: Some(
@@ -107,7 +132,11 @@ async fn s70_reflection_is_there_only_when_asked_for() {
         ),
         ..Default::default()
     };
-    let mut older = v1alpha::server_reflection_client::ServerReflectionClient::new(channel(&server));
-    let mut stream = soon(older.server_reflection_info(Once(Some(request)))).await.unwrap().into_inner();
+    let mut older =
+        v1alpha::server_reflection_client::ServerReflectionClient::new(channel(&server));
+    let mut stream = soon(older.server_reflection_info(Once(Some(request))))
+        .await
+        .unwrap()
+        .into_inner();
     assert!(soon(stream.message()).await.unwrap().is_some());
 }

@@ -29,10 +29,17 @@ async fn start_set(set: impl FnOnce(&mut ServerSettings)) -> Running {
 async fn s70_a_giant_message_is_refused_and_others_are_served() {
     let server = start_set(|settings| settings.max_body_bytes = 64 << 10).await;
     let mut v1 = clients(&server).v1;
-    let status = soon(v1.send_message(say(&"x".repeat(65 << 10)))).await.unwrap_err();
+    let status = soon(v1.send_message(say(&"x".repeat(65 << 10))))
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.message().contains("max_body_bytes"), "{status:?}");
-    let fits = task(soon(v1.send_message(say(&"x".repeat(60 << 10)))).await.unwrap().into_inner());
+    let fits = task(
+        soon(v1.send_message(say(&"x".repeat(60 << 10))))
+            .await
+            .unwrap()
+            .into_inner(),
+    );
     assert_eq!(fits.status.unwrap().state(), v1::TaskState::Completed);
 }
 
@@ -40,7 +47,11 @@ async fn s70_a_giant_message_is_refused_and_others_are_served() {
 async fn s62_a_million_parts_are_refused_before_they_are_decoded() {
     let server = start(Echo).await;
     let mut raw = Raw::new(&server).await;
-    let mut message = v1::Message { message_id: "m".to_owned(), ..Default::default() }.encode_to_vec();
+    let mut message = v1::Message {
+        message_id: "m".to_owned(),
+        ..Default::default()
+    }
+    .encode_to_vec();
     message.extend([0x2a, 0x00].repeat(1_000_000));
     let mut request = vec![0x12];
     prost::encoding::encode_varint(message.len() as u64, &mut request);
@@ -56,9 +67,13 @@ async fn s70_giant_metadata_is_refused_and_others_are_served() {
     let server = start_set(|settings| settings.max_header_bytes = 16 << 10).await;
     let mut raw = Raw::new(&server).await;
     let giant = "x".repeat(32 << 10);
-    let answer = raw.post(SEND, &[GRPC, ("x-giant", &giant)], framed(b"")).await;
+    let answer = raw
+        .post(SEND, &[GRPC, ("x-giant", &giant)], framed(b""))
+        .await;
     assert_eq!(answer.status, 431);
-    let answer = raw.post(SEND, &[GRPC], framed(&say("hi").encode_to_vec())).await;
+    let answer = raw
+        .post(SEND, &[GRPC], framed(&say("hi").encode_to_vec()))
+        .await;
     assert_eq!(answer.code(), Code::Ok);
 }
 
@@ -67,7 +82,11 @@ async fn s62_s67_calls_that_cannot_be_read_are_counted_too() {
     for (path, body, code) in [
         (SEND, framed(b"\xff"), Code::InvalidArgument),
         (SEND, b"x".to_vec(), Code::InvalidArgument),
-        ("/lf.a2a.v1.A2AService/Nothing", framed(b""), Code::Unimplemented),
+        (
+            "/lf.a2a.v1.A2AService/Nothing",
+            framed(b""),
+            Code::Unimplemented,
+        ),
     ] {
         let mut allowance = attache::auth::Allowance::default();
         allowance.calls_per_second = NonZeroU32::new(1);
@@ -101,8 +120,10 @@ impl Body for Silent {
 async fn s63_a_message_that_does_not_come_is_not_waited_for() {
     let server = start_set(|settings| settings.body_timeout = Duration::from_millis(20)).await;
     let (mut sender, _connection) = connect(&server).await;
-    let request =
-        http::Request::post(format!("http://localhost{SEND}")).header(GRPC.0, GRPC.1).body(Silent).unwrap();
+    let request = http::Request::post(format!("http://localhost{SEND}"))
+        .header(GRPC.0, GRPC.1)
+        .body(Silent)
+        .unwrap();
     let answer = soon(sender.send_request(request)).await.unwrap();
     assert_eq!(Heard::read(answer).await.code(), Code::DeadlineExceeded);
 }
@@ -115,7 +136,10 @@ async fn a_deadline_ends_the_call_and_not_the_task() {
     let mut raw = Raw::new(&server).await;
     let headers = [GRPC, ("grpc-timeout", "1S")];
     let body = framed(&say("hi").encode_to_vec());
-    assert_eq!(raw.post(SEND, &headers, body.clone()).await.code(), Code::DeadlineExceeded);
+    assert_eq!(
+        raw.post(SEND, &headers, body.clone()).await.code(),
+        Code::DeadlineExceeded
+    );
     let id = soon(heard.recv()).await.unwrap();
     let stream = "/lf.a2a.v1.A2AService/SendStreamingMessage";
     let answer = raw.post(stream, &headers, body).await;
@@ -123,9 +147,18 @@ async fn a_deadline_ends_the_call_and_not_the_task() {
     assert!(!answer.body.is_empty(), "the task came before the end");
     soon(heard.recv()).await.unwrap();
     let mut v1 = clients(&server).v1;
-    let subscribe = v1::SubscribeToTaskRequest { id, ..Default::default() };
-    let mut stream = soon(v1.subscribe_to_task(subscribe)).await.unwrap().into_inner();
-    assert!(soon(stream.message()).await.unwrap().is_some(), "it goes on");
+    let subscribe = v1::SubscribeToTaskRequest {
+        id,
+        ..Default::default()
+    };
+    let mut stream = soon(v1.subscribe_to_task(subscribe))
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(
+        soon(stream.message()).await.unwrap().is_some(),
+        "it goes on"
+    );
     held.release();
     held.release();
     while soon(stream.message()).await.unwrap().is_some() {}

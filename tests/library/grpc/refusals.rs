@@ -15,23 +15,42 @@ use crate::harness::{Echo, message, request, soon, start, start_with};
 async fn errors_have_details_in_1_0_and_names_in_0_3() {
     let server = start(Echo).await;
     let mut both = clients(&server);
-    let get = v1::GetTaskRequest { id: "gone".to_owned(), ..Default::default() };
+    let get = v1::GetTaskRequest {
+        id: "gone".to_owned(),
+        ..Default::default()
+    };
     let status = soon(both.v1.get_task(get)).await.unwrap_err();
     let error = from_status(&status);
-    assert_eq!((status.code(), error.kind()), (Code::NotFound, ErrorKind::TaskNotFound));
+    assert_eq!(
+        (status.code(), error.kind()),
+        (Code::NotFound, ErrorKind::TaskNotFound)
+    );
     assert_eq!(error.metadata().collect::<Vec<_>>(), [("taskId", "gone")]);
     let mut nothing = say("");
     nothing.message.as_mut().unwrap().parts.clear();
     let status = soon(both.v1.send_message(nothing)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
-    let fields: Vec<_> = from_status(&status).violations().iter().map(|one| one.field().to_owned()).collect();
+    let fields: Vec<_> = from_status(&status)
+        .violations()
+        .iter()
+        .map(|one| one.field().to_owned())
+        .collect();
     assert!(fields.contains(&"message.parts".to_owned()), "{fields:?}");
 
-    let get = v03::GetTaskRequest { name: "tasks/gone".to_owned(), ..Default::default() };
+    let get = v03::GetTaskRequest {
+        name: "tasks/gone".to_owned(),
+        ..Default::default()
+    };
     let status = soon(both.v03.get_task(get)).await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::NotFound, "TaskNotFoundError: Task not found"));
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::NotFound, "TaskNotFoundError: Task not found")
+    );
     assert!(status.details().is_empty());
-    let get = v03::GetTaskRequest { name: "gone".to_owned(), ..Default::default() };
+    let get = v03::GetTaskRequest {
+        name: "gone".to_owned(),
+        ..Default::default()
+    };
     let status = soon(both.v03.get_task(get)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
 }
@@ -49,15 +68,31 @@ async fn what_is_not_offered_is_refused_whatever_it_is_about() {
         url: "https://example.com/".to_owned(),
         ..Default::default()
     };
-    let status = soon(both.v1.create_task_push_notification_config(config)).await.unwrap_err();
-    assert_eq!(from_status(&status).kind(), ErrorKind::PushNotificationNotSupported);
-    let status = soon(both.v1.send_streaming_message(say("hi"))).await.unwrap_err();
+    let status = soon(both.v1.create_task_push_notification_config(config))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        from_status(&status).kind(),
+        ErrorKind::PushNotificationNotSupported
+    );
+    let status = soon(both.v1.send_streaming_message(say("hi")))
+        .await
+        .unwrap_err();
     assert_eq!(from_status(&status).kind(), ErrorKind::UnsupportedOperation);
-    let subscribe = v03::TaskSubscriptionRequest { name: "tasks/gone".to_owned() };
-    let status = soon(both.v03.task_subscription(subscribe)).await.unwrap_err();
+    let subscribe = v03::TaskSubscriptionRequest {
+        name: "tasks/gone".to_owned(),
+    };
+    let status = soon(both.v03.task_subscription(subscribe))
+        .await
+        .unwrap_err();
     assert_eq!(from_status(&status).kind(), ErrorKind::UnsupportedOperation);
-    let status = soon(both.v03.get_agent_card(v03::GetAgentCardRequest {})).await.unwrap_err();
-    assert_eq!(from_status(&status).kind(), ErrorKind::ExtendedAgentCardNotConfigured);
+    let status = soon(both.v03.get_agent_card(v03::GetAgentCardRequest {}))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        from_status(&status).kind(),
+        ErrorKind::ExtendedAgentCardNotConfigured
+    );
 }
 
 /// 01 §2, the two rows of gRPC: what metadata says, and what comes of it.
@@ -77,13 +112,23 @@ async fn the_version_matrix() {
             (&[("a2a-version", "1.0.1")], true, false),
             (&[("a2a-version", "1.1")], false, false),
             (&[("a2a-version", "latest")], false, false),
-            (&[("a2a-version", "1.0"), ("a2a-version", "0.3")], false, false),
+            (
+                &[("a2a-version", "1.0"), ("a2a-version", "0.3")],
+                false,
+                false,
+            ),
         ] {
             let Clients { mut v1, mut v03 } = clients(&server);
-            let v1 = soon(v1.send_message(with(say("hi"), version))).await.map(|_| ());
-            let v03 = soon(v03.send_message(with(say_v03("hi"), version))).await.map(|_| ());
+            let v1 = soon(v1.send_message(with(say("hi"), version)))
+                .await
+                .map(|_| ());
+            let v03 = soon(v03.send_message(with(say_v03("hi"), version)))
+                .await
+                .map(|_| ());
             for (answer, served) in [(v1, in_v1), (v03, in_v03)] {
-                let code = answer.err().map(|status| (status.code(), from_status(&status).kind()));
+                let code = answer
+                    .err()
+                    .map(|status| (status.code(), from_status(&status).kind()));
                 let refused = (Code::FailedPrecondition, ErrorKind::VersionNotSupported);
                 assert_eq!(code, (!served).then_some(refused), "{version:?}");
             }
@@ -105,11 +150,20 @@ async fn what_nobody_serves_is_unimplemented() {
         "/grpc.health.v1.Health/Nope",
         "/",
     ] {
-        let answer = raw.post(path, &[("content-type", "application/grpc")], framed(b"")).await;
-        assert_eq!((answer.status, answer.code()), (200, Code::Unimplemented), "{path}");
+        let answer = raw
+            .post(path, &[("content-type", "application/grpc")], framed(b""))
+            .await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (200, Code::Unimplemented),
+            "{path}"
+        );
         assert_eq!(answer.headers["content-type"], "application/grpc");
     }
-    let encoded = [("content-type", "application/grpc"), ("grpc-encoding", "gzip")];
+    let encoded = [
+        ("content-type", "application/grpc"),
+        ("grpc-encoding", "gzip"),
+    ];
     let answer = raw.post(SEND, &encoded, framed(b"")).await;
     assert_eq!(
         (answer.code(), &answer.headers["grpc-accept-encoding"]),
@@ -121,8 +175,11 @@ async fn what_nobody_serves_is_unimplemented() {
 async fn a_request_is_exactly_one_message_that_can_be_read() {
     let server = start(Echo).await;
     let mut raw = Raw::new(&server).await;
-    let headers =
-        [("content-type", "application/grpc+proto"), ("te", "trailers"), ("grpc-timeout", "99999999H")];
+    let headers = [
+        ("content-type", "application/grpc+proto"),
+        ("te", "trailers"),
+        ("grpc-timeout", "99999999H"),
+    ];
     let good = framed(&say("hi").encode_to_vec());
     let compressed = [&[1], &good[1..]].concat();
     for body in [
@@ -148,15 +205,35 @@ async fn the_other_bindings_are_on_the_same_port() {
     let mut raw = Raw::new(&server).await;
     let body = request("SendMessage", &json!({"message": message("hi", json!({}))}));
     // One connection, both bindings.
-    let answer = raw.post("/", &[("content-type", "application/json")], body.clone().into_bytes()).await;
-    assert!(String::from_utf8_lossy(&answer.body).contains("TASK_STATE_COMPLETED"), "{answer:?}");
+    let answer = raw
+        .post(
+            "/",
+            &[("content-type", "application/json")],
+            body.clone().into_bytes(),
+        )
+        .await;
+    assert!(
+        String::from_utf8_lossy(&answer.body).contains("TASK_STATE_COMPLETED"),
+        "{answer:?}"
+    );
     let headers = [("content-type", "application/grpc")];
-    let answer = raw.post(SEND, &headers, framed(&say("hi").encode_to_vec())).await;
+    let answer = raw
+        .post(SEND, &headers, framed(&say("hi").encode_to_vec()))
+        .await;
     assert_eq!(answer.code(), Code::Ok);
-    assert_eq!(server.say("hi", json!({})).await["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(
+        server.say("hi", json!({})).await["status"]["state"],
+        "TASK_STATE_COMPLETED"
+    );
     // What is no gRPC is answered as any other path.
-    for media_type in ["application/json", "application/grpc-web", "application/grpc+json"] {
-        let answer = raw.post(SEND, &[("content-type", media_type)], b"{}".to_vec()).await;
+    for media_type in [
+        "application/json",
+        "application/grpc-web",
+        "application/grpc+json",
+    ] {
+        let answer = raw
+            .post(SEND, &[("content-type", media_type)], b"{}".to_vec())
+            .await;
         assert_eq!(answer.status, 404, "{media_type}");
     }
     let head = format!("POST {SEND} HTTP/1.1\r\nContent-Type: application/grpc");

@@ -47,7 +47,10 @@ pub(crate) enum Seen {
 }
 
 pub(crate) fn task(state: &str, texts: &[&str]) -> Seen {
-    Seen::Task(state.to_owned(), texts.iter().map(|text| (*text).to_owned()).collect())
+    Seen::Task(
+        state.to_owned(),
+        texts.iter().map(|text| (*text).to_owned()).collect(),
+    )
 }
 
 impl Form {
@@ -92,14 +95,22 @@ impl Form {
             Self::Rpc03 => json!({
                 "kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": text}]
             }),
-            Self::Rest03 => json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": text}]}),
+            Self::Rest03 => {
+                json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": text}]})
+            }
         };
-        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        message
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         message
     }
 
     pub(crate) fn stream(self, text: &str, more: Value) -> Ask {
-        self.ask("SendStreamingMessage", json!({"message": self.message(text, more)}))
+        self.ask(
+            "SendStreamingMessage",
+            json!({"message": self.message(text, more)}),
+        )
     }
 
     pub(crate) fn subscribe(self, id: &str) -> Ask {
@@ -117,8 +128,12 @@ impl Form {
     }
 
     fn post(self, path: &str, method: &str, params: &Value) -> Ask {
-        let body = json!({"jsonrpc": "2.0", "id": "call-1", "method": method, "params": params}).to_string();
-        self.versioned(Ask { head: format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"), body })
+        let body = json!({"jsonrpc": "2.0", "id": "call-1", "method": method, "params": params})
+            .to_string();
+        self.versioned(Ask {
+            head: format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"),
+            body,
+        })
     }
 
     fn rest(self, base: &str, operation: &str, mut params: Value) -> Ask {
@@ -134,15 +149,28 @@ impl Form {
             "ListTasks" => ("GET", "/tasks".to_owned()),
             "CancelTask" => ("POST", format!("/tasks/{}:cancel", take("id"))),
             "SubscribeToTask" => ("GET", format!("/tasks/{}:subscribe", take("id"))),
-            "CreateTaskPushNotificationConfig" => {
-                ("POST", format!("/tasks/{}/pushNotificationConfigs", take("taskId")))
-            }
-            "ListTaskPushNotificationConfigs" => {
-                ("GET", format!("/tasks/{}/pushNotificationConfigs", take("taskId")))
-            }
+            "CreateTaskPushNotificationConfig" => (
+                "POST",
+                format!("/tasks/{}/pushNotificationConfigs", take("taskId")),
+            ),
+            "ListTaskPushNotificationConfigs" => (
+                "GET",
+                format!("/tasks/{}/pushNotificationConfigs", take("taskId")),
+            ),
             "GetTaskPushNotificationConfig" | "DeleteTaskPushNotificationConfig" => {
-                let method = if operation.starts_with("Get") { "GET" } else { "DELETE" };
-                (method, format!("/tasks/{}/pushNotificationConfigs/{}", take("taskId"), take("id")))
+                let method = if operation.starts_with("Get") {
+                    "GET"
+                } else {
+                    "DELETE"
+                };
+                (
+                    method,
+                    format!(
+                        "/tasks/{}/pushNotificationConfigs/{}",
+                        take("taskId"),
+                        take("id")
+                    ),
+                )
             }
             "GetExtendedAgentCard" if self == Self::Rest03 => ("GET", "/card".to_owned()),
             "GetExtendedAgentCard" => ("GET", "/extendedAgentCard".to_owned()),
@@ -150,15 +178,25 @@ impl Form {
         };
         if method == "POST" {
             let head = format!("POST {base}{path} HTTP/1.1\r\nContent-Type: application/json");
-            return self.versioned(Ask { head, body: params.to_string() });
+            return self.versioned(Ask {
+                head,
+                body: params.to_string(),
+            });
         }
         let query = query(params.as_object().unwrap());
-        self.versioned(Ask { head: format!("{method} {base}{path}{query} HTTP/1.1"), body: String::new() })
+        self.versioned(Ask {
+            head: format!("{method} {base}{path}{query} HTTP/1.1"),
+            body: String::new(),
+        })
     }
 
     /// A client of 1.0 says so, one of 0.3 may be silent.
     fn versioned(self, ask: Ask) -> Ask {
-        if self.is_v1() { ask.with("A2A-Version", "1.0") } else { ask }
+        if self.is_v1() {
+            ask.with("A2A-Version", "1.0")
+        } else {
+            ask
+        }
     }
 
     /// What a JSON document of an answer or of an event holds, without what stands around it.
@@ -170,15 +208,25 @@ impl Form {
         let mut keys: Vec<_> = value.as_object().unwrap().keys().collect();
         keys.sort();
         assert_eq!(keys, ["id", "jsonrpc", "result"], "{text}");
-        assert_eq!((&value["jsonrpc"], &value["id"]), (&json!("2.0"), &json!("call-1")));
+        assert_eq!(
+            (&value["jsonrpc"], &value["id"]),
+            (&json!("2.0"), &json!("call-1"))
+        );
         value["result"].clone()
     }
 
     /// What an event says. Members that do not belong into this form are no event of it.
     pub(crate) fn seen(self, text: &str) -> Seen {
         let payload = self.payload(text);
-        assert_eq!(self == Self::Rpc03, contains_key(&payload, "kind"), "{payload}");
-        assert!(!(self.is_v1() && contains_key(&payload, "final")), "{payload}");
+        assert_eq!(
+            self == Self::Rpc03,
+            contains_key(&payload, "kind"),
+            "{payload}"
+        );
+        assert!(
+            !(self.is_v1() && contains_key(&payload, "final")),
+            "{payload}"
+        );
         if self == Self::Rpc03 {
             return self.read(payload["kind"].as_str().unwrap(), &payload);
         }
@@ -191,17 +239,24 @@ impl Form {
     fn read(self, name: &str, value: &Value) -> Seen {
         match name {
             "task" => {
-                let history = value["history"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let history = value["history"]
+                    .as_array()
+                    .map(Vec::as_slice)
+                    .unwrap_or_default();
                 let texts = history.iter().map(|message| self.text(message)).collect();
                 Seen::Task(state(&value["status"]), texts)
             }
             "statusUpdate" | "status-update" => {
-                let text = value["status"].get("message").map(|message| self.text(message));
+                let text = value["status"]
+                    .get("message")
+                    .map(|message| self.text(message));
                 let closes = value.get("final").map(|closes| closes.as_bool().unwrap());
                 Seen::Status(state(&value["status"]), text.unwrap_or_default(), closes)
             }
             "artifactUpdate" | "artifact-update" => {
-                let append = value.get("append").is_some_and(|append| append.as_bool().unwrap());
+                let append = value
+                    .get("append")
+                    .is_some_and(|append| append.as_bool().unwrap());
                 Seen::Artifact(texts(&value["artifact"]["parts"]), append)
             }
             "message" => Seen::Message(self.text(value)),
@@ -210,20 +265,36 @@ impl Form {
     }
 
     fn text(self, message: &Value) -> String {
-        texts(&message[if self == Self::Rest03 { "content" } else { "parts" }])
+        texts(
+            &message[if self == Self::Rest03 {
+                "content"
+            } else {
+                "parts"
+            }],
+        )
     }
 
     /// The error of an answer, as its code in JSON-RPC, and its words. The answer is checked to be in this form.
     pub(crate) fn refusal(self, answer: &Answer) -> (i64, String) {
-        let text = answer.body.strip_prefix("data: ").unwrap_or(&answer.body).trim_end();
+        let text = answer
+            .body
+            .strip_prefix("data: ")
+            .unwrap_or(&answer.body)
+            .trim_end();
         let body: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("{answer:?}"));
         let error = &body["error"];
-        let words = error["message"].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned();
+        let words = error["message"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer:?}"))
+            .to_owned();
         let code = match self {
             Self::Rpc1 => {
                 let reason = error["data"][0]["reason"].as_str().unwrap();
                 assert_eq!(error["data"][0]["domain"], "a2a-protocol.org", "{body}");
-                assert!(code_of(reason).is_none_or(|code| code == error["code"]), "{body}");
+                assert!(
+                    code_of(reason).is_none_or(|code| code == error["code"]),
+                    "{body}"
+                );
                 error["code"].as_i64()
             }
             Self::Rpc03 => {
@@ -285,17 +356,28 @@ fn code_of(reason: &str) -> Option<i64> {
 /// `TASK_STATE_INPUT_REQUIRED` and `input-required` alike.
 fn state(status: &Value) -> String {
     let text = status["state"].as_str().unwrap();
-    let plain = text.strip_prefix("TASK_STATE_").unwrap_or(text).to_ascii_lowercase().replace('_', "-");
+    let plain = text
+        .strip_prefix("TASK_STATE_")
+        .unwrap_or(text)
+        .to_ascii_lowercase()
+        .replace('_', "-");
     plain.replace("cancelled", "canceled")
 }
 
 fn texts(parts: &Value) -> String {
-    parts.as_array().unwrap().iter().map(|part| part["text"].as_str().unwrap()).collect()
+    parts
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["text"].as_str().unwrap())
+        .collect()
 }
 
 fn contains_key(value: &Value, key: &str) -> bool {
     match value {
-        Value::Object(map) => map.contains_key(key) || map.values().any(|value| contains_key(value, key)),
+        Value::Object(map) => {
+            map.contains_key(key) || map.values().any(|value| contains_key(value, key))
+        }
         Value::Array(items) => items.iter().any(|value| contains_key(value, key)),
         _ => false,
     }
@@ -309,5 +391,9 @@ fn query(params: &Map<String, Value>) -> String {
             other => format!("{name}={other}"),
         })
         .collect();
-    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+    if pairs.is_empty() {
+        String::new()
+    } else {
+        format!("?{}", pairs.join("&"))
+    }
 }

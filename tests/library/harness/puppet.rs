@@ -36,7 +36,16 @@ impl Puppet {
     pub(crate) fn new() -> (Self, Strings) {
         let (started, heard) = mpsc::channel(64);
         let (steps, taken) = mpsc::channel(64);
-        (Self { started, steps: Arc::new(Mutex::new(taken)) }, Strings { started: heard, steps })
+        (
+            Self {
+                started,
+                steps: Arc::new(Mutex::new(taken)),
+            },
+            Strings {
+                started: heard,
+                steps,
+            },
+        )
     }
 }
 
@@ -84,6 +93,9 @@ impl Strings {
     }
 
     async fn pull(&self, step: Step) {
-        assert!(soon(self.steps.send(step)).await.is_ok(), "the agent is there");
+        assert!(
+            soon(self.steps.send(step)).await.is_ok(),
+            "the agent is there"
+        );
     }
 }

@@ -27,15 +27,26 @@ impl Reader {
         let head = soon(async {
             loop {
                 if let Some(end) = find(&raw, b"\r\n\r\n") {
-                    let head = String::from_utf8(raw[..end].to_vec()).unwrap().to_ascii_lowercase();
+                    let head = String::from_utf8(raw[..end].to_vec())
+                        .unwrap()
+                        .to_ascii_lowercase();
                     raw.drain(..end + 4);
                     return head;
                 }
-                assert_ne!(stream.read_buf(&mut raw).await.unwrap(), 0, "cut off in the head");
+                assert_ne!(
+                    stream.read_buf(&mut raw).await.unwrap(),
+                    0,
+                    "cut off in the head"
+                );
             }
         })
         .await;
-        let status = head.split(' ').nth(1).expect("a status line").parse().unwrap();
+        let status = head
+            .split(' ')
+            .nth(1)
+            .expect("a status line")
+            .parse()
+            .unwrap();
         let chunked = head.contains("transfer-encoding: chunked");
         Self {
             stream,
@@ -68,7 +79,9 @@ impl Reader {
 
     /// The next event, which must be there.
     pub(crate) async fn one(&mut self) -> Event {
-        self.next().await.unwrap_or_else(|| panic!("one more event after {}", self.text))
+        self.next()
+            .await
+            .unwrap_or_else(|| panic!("one more event after {}", self.text))
     }
 
     /// Everything up to the end.
@@ -103,7 +116,11 @@ impl Reader {
     async fn read_more(&mut self) {
         while !self.unchunk() {
             if self.stream.read_buf(&mut self.raw).await.unwrap() == 0 {
-                assert!(!self.chunked, "the connection was cut after {:?}", self.text);
+                assert!(
+                    !self.chunked,
+                    "the connection was cut after {:?}",
+                    self.text
+                );
                 self.over = true;
                 return;
             }
@@ -117,8 +134,11 @@ impl Reader {
             self.take(&piece);
             return !piece.is_empty();
         }
-        let Some(end) = find(&self.raw, b"\r\n") else { return false };
-        let size = usize::from_str_radix(std::str::from_utf8(&self.raw[..end]).unwrap(), 16).unwrap();
+        let Some(end) = find(&self.raw, b"\r\n") else {
+            return false;
+        };
+        let size =
+            usize::from_str_radix(std::str::from_utf8(&self.raw[..end]).unwrap(), 16).unwrap();
         let (start, whole) = (end + 2, end + 2 + size + 2);
         if self.raw.len() < whole {
             return false;
@@ -138,7 +158,9 @@ impl Reader {
 
 /// The value of a header in a head that is in lower case.
 pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines().skip(1).find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    head.lines()
+        .skip(1)
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {

@@ -34,15 +34,27 @@ impl Drop for Program {
 
 impl Program {
     fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (send, lines) = sync_channel(64);
-        thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)));
+        thread::spawn(move || {
+            stdout
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| send.send(line))
+        });
         Self { child, lines }
     }
 
     fn next(&self) -> Value {
-        let line = self.lines.recv_timeout(DEADLINE).expect("a line within the deadline");
+        let line = self
+            .lines
+            .recv_timeout(DEADLINE)
+            .expect("a line within the deadline");
         serde_json::from_str(&line).unwrap_or_else(|fault| panic!("{fault}: {line}"))
     }
 }
@@ -57,7 +69,9 @@ fn program(name: &str, args: &[&str]) -> Program {
         }
         python => {
             let mut command = Command::new(folder().join(python).join("bin/python"));
-            command.arg(here.join("receiver.py")).env("PYTHONDONTWRITEBYTECODE", "1");
+            command
+                .arg(here.join("receiver.py"))
+                .env("PYTHONDONTWRITEBYTECODE", "1");
             command
         }
     };
@@ -65,7 +79,10 @@ fn program(name: &str, args: &[&str]) -> Program {
 }
 
 fn skill() -> AgentSkill {
-    AgentSkill { tags: vec!["say".to_owned()], ..AgentSkill::new("e", "Echo", "Echoes") }
+    AgentSkill {
+        tags: vec!["say".to_owned()],
+        ..AgentSkill::new("e", "Echo", "Echoes")
+    }
 }
 
 /// S44: the signature is good for those SDKs that can check one, in both forms a card is written in.
@@ -74,7 +91,8 @@ async fn s44_s74_official_sdks_verify_our_cards_and_take_our_notifications() {
     if quick() {
         return;
     }
-    let signer = || Signer::named_by_its_key(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let signer =
+        || Signer::named_by_its_key(&rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
     let card = AgentCard::new("Écho", "Says it back: «ça va»").skill(skill());
     let server = Server::new(card, Echo)
         .push(local_webhooks())
@@ -84,7 +102,10 @@ async fn s44_s74_official_sdks_verify_our_cards_and_take_our_notifications() {
         .sign_notifications(signer());
     let server = run(server).await;
     let at = |path: &str| format!("http://{}{path}", server.address);
-    let (keys, card) = (at("/.well-known/jwks.json"), at("/.well-known/agent-card.json"));
+    let (keys, card) = (
+        at("/.well-known/jwks.json"),
+        at("/.well-known/agent-card.json"),
+    );
     for (name, version, args) in [
         ("v10", Version::V1, vec![&*keys, &card]),
         ("js", Version::V1, vec![&keys, &card]),
@@ -106,7 +127,9 @@ async fn s44_s74_official_sdks_verify_our_cards_and_take_our_notifications() {
             ..SendMessageRequest::new(Message::user("hi"))
         };
         let answer = soon(client.send_message(request)).await.unwrap();
-        let attache::model::SendMessageResponse::Task(task) = answer else { panic!("{name}: {answer:?}") };
+        let attache::model::SendMessageResponse::Task(task) = answer else {
+            panic!("{name}: {answer:?}")
+        };
         loop {
             let told = receiver.next();
             assert_eq!(told["task"], task.id.as_str(), "{name}: {told}");

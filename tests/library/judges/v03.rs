@@ -43,17 +43,22 @@ fn the_official_models_of_0_3_understand_every_call() {
     }
     generate::check(8 * CASES, generate::request(Fit::Official), |request| {
         let operation = operation(&request);
-        let Some(model) = model_name(operation) else { return Ok(()) };
+        let Some(model) = model_name(operation) else {
+            return Ok(());
+        };
         let mut params = Vec::new();
         said(wire::write_params(&mut params, &request, Version::V03))?;
         let mut body = Vec::new();
         let method_name = name(operation, Version::V03).unwrap();
-        jsonrpc::write_request(&mut body, &Id::from(7), method_name, |out| out.extend(params));
+        jsonrpc::write_request(&mut body, &Id::from(7), method_name, |out| {
+            out.extend(params)
+        });
         let kept = ask(&V03, &format!("{model}Request"), "json", &body)?.json;
         let call = jsonrpc::read_request(kept.as_bytes())
             .map_err(|refused| TestCaseError::fail(format!("{:?}", refused.error)))?;
         prop_assert_eq!((&call.id, &*call.method), (&Id::from(7), method_name));
-        let read = wire::read_params(method(&call.method).unwrap(), call.params).map(|(request, _)| request);
+        let read = wire::read_params(method(&call.method).unwrap(), call.params)
+            .map(|(request, _)| request);
         means(&kept, read, &request.after(Form::V03))
     });
 }
@@ -86,9 +91,15 @@ fn the_official_models_of_0_3_understand_every_answer() {
             written => said(written)?,
         }
         for operation in answered(&response) {
-            let Some(model) = model_name(*operation) else { continue };
+            let Some(model) = model_name(*operation) else {
+                continue;
+            };
             let kept = result_kept(&format!("{model}Response"), &result)?;
-            means(&kept, wire::read_reply(*operation, &kept, &Dialect::V03), &response.after(Form::V03))?;
+            means(
+                &kept,
+                wire::read_reply(*operation, &kept, &Dialect::V03),
+                &response.after(Form::V03),
+            )?;
         }
         Ok(())
     });
@@ -112,7 +123,11 @@ fn the_official_models_of_0_3_understand_every_event_in_a_stream_and_in_a_webhoo
         let streamed = result_kept("SendStreamingMessageResponse", &bare)?;
         let pushed = ask(&V03, model, "json", &bare)?.json;
         for kept in [streamed, pushed] {
-            means(&kept, wire::read_event(&kept, &Dialect::V03), &event.after(Form::V03))?;
+            means(
+                &kept,
+                wire::read_event(&kept, &Dialect::V03),
+                &event.after(Form::V03),
+            )?;
         }
         Ok(())
     });
@@ -127,10 +142,21 @@ fn the_official_models_of_0_3_understand_every_error() {
         let mut body = Vec::new();
         jsonrpc::write_error(&mut body, &Id::from(7), &error, Version::V03);
         // The answer to any call may be an error, and so may an event.
-        for model in ["JSONRPCErrorResponse", "SendMessageResponse", "SendStreamingMessageResponse"] {
+        for model in [
+            "JSONRPCErrorResponse",
+            "SendMessageResponse",
+            "SendStreamingMessageResponse",
+        ] {
             let kept = ask(&V03, model, "json", &body)?.json;
-            let read = said(jsonrpc::read_response(kept.as_bytes()))?.result.unwrap_err();
-            prop_assert_eq!(read, error_after(&error, Carrier::JsonRpc, Version::V03), "{}", kept);
+            let read = said(jsonrpc::read_response(kept.as_bytes()))?
+                .result
+                .unwrap_err();
+            prop_assert_eq!(
+                read,
+                error_after(&error, Carrier::JsonRpc, Version::V03),
+                "{}",
+                kept
+            );
         }
         Ok(())
     });
@@ -142,7 +168,9 @@ fn the_official_models_of_0_3_understand_every_card() {
         return;
     }
     generate::check(2 * CASES, generate::card(Fit::Official), |card| {
-        let Some(meant) = card_after(&card, CardForm::V03) else { return Ok(()) };
+        let Some(meant) = card_after(&card, CardForm::V03) else {
+            return Ok(());
+        };
         // Strictly by the model, and as its resolver reads what has more in it.
         let forms = [
             ("AgentCard", CardForm::V03),
@@ -166,13 +194,22 @@ fn the_official_models_of_0_3_understand_every_card() {
 
 /// A union has the schemes of 1.0 as well; of a device code, 0.3 sees a scheme without a flow that nothing requires.
 fn without_flow(card: &AgentCard) -> impl Iterator<Item = (String, SecurityScheme)> {
-    card.security_schemes.iter().filter_map(|(name, scheme)| match scheme {
-        SecurityScheme::OAuth2(scheme) if matches!(scheme.flows, Some(OAuthFlows::DeviceCode(_))) => Some((
-            name.clone(),
-            SecurityScheme::OAuth2(OAuth2SecurityScheme { flows: None, ..scheme.clone() }),
-        )),
-        _ => None,
-    })
+    card.security_schemes
+        .iter()
+        .filter_map(|(name, scheme)| match scheme {
+            SecurityScheme::OAuth2(scheme)
+                if matches!(scheme.flows, Some(OAuthFlows::DeviceCode(_))) =>
+            {
+                Some((
+                    name.clone(),
+                    SecurityScheme::OAuth2(OAuth2SecurityScheme {
+                        flows: None,
+                        ..scheme.clone()
+                    }),
+                ))
+            }
+            _ => None,
+        })
 }
 
 /// The name of the protobuf message that is the body of a REST request.
@@ -197,12 +234,22 @@ fn the_official_protobuf_of_0_3_understands_the_body_of_every_rest_request() {
         return;
     }
     generate::check(5 * CASES, generate::request(Fit::Official), |request| {
-        let Some(kind) = body_name(&request) else { return Ok(()) };
+        let Some(kind) = body_name(&request) else {
+            return Ok(());
+        };
         let written = said(wire::write_rest(&request, Version::V03))?;
         let kept = ask(&V03, kind, "restjson", &written.body.unwrap())?.json;
         let (path, query) = written.path.split_once('?').unwrap_or((&written.path, ""));
-        let read = wire::read_rest(&route(written.method, path).unwrap(), query, kept.as_bytes());
-        means(&kept, read.map(|(request, _)| request), &request.after(Form::V03Rest))
+        let read = wire::read_rest(
+            &route(written.method, path).unwrap(),
+            query,
+            kept.as_bytes(),
+        );
+        means(
+            &kept,
+            read.map(|(request, _)| request),
+            &request.after(Form::V03Rest),
+        )
     });
 }
 
@@ -212,7 +259,9 @@ fn the_official_protobuf_of_0_3_understands_the_bytes_of_every_request() {
         return;
     }
     generate::check(8 * CASES, generate::request(Fit::Official), |request| {
-        let Some((kind, bytes)) = proto::write_request(&request, Version::V03) else { return Ok(()) };
+        let Some((kind, bytes)) = proto::write_request(&request, Version::V03) else {
+            return Ok(());
+        };
         let kept = ask_bytes(&V03, kind, &bytes)?;
         let read = proto::read_request(&request, Version::V03, &kept.bytes.unwrap());
         means(&kept.json, read, &request.after(Form::V03Grpc))
@@ -245,7 +294,9 @@ fn the_official_protobuf_of_0_3_understands_every_answer_in_rest_and_in_bytes() 
             let kept = ask(&V03, kind, "restjson", &body)?.json;
             means(&kept, reads(&kept), &response.after(Form::V03Rest))?;
         }
-        let Some((kind, bytes)) = proto::write_response(&response, Version::V03) else { return Ok(()) };
+        let Some((kind, bytes)) = proto::write_response(&response, Version::V03) else {
+            return Ok(());
+        };
         let meant = response.after(Form::V03Grpc);
         let kept = ask_bytes(&V03, kind, &bytes)?;
         let read = proto::read_response(&response, Version::V03, &kept.bytes.unwrap());
@@ -264,7 +315,9 @@ fn the_official_protobuf_of_0_3_understands_every_event_in_rest_and_in_bytes() {
         return;
     }
     let events = (generate::stream_response(Fit::Official), any::<bool>());
-    generate::check(3 * CASES, events, |(event, closes)| both_events(&event, closes));
+    generate::check(3 * CASES, events, |(event, closes)| {
+        both_events(&event, closes)
+    });
 }
 
 fn both_events(event: &StreamResponse, closes: bool) -> Tried {
@@ -274,10 +327,15 @@ fn both_events(event: &StreamResponse, closes: bool) -> Tried {
     let read_bytes =
         |bytes: &[u8]| -> Result<StreamResponse, Error> { proto::read_event(Version::V03, bytes) };
     let (in_rest, in_bytes) = (event.after(Form::V03Rest), event.after(Form::V03Grpc));
-    for (kept, meant) in
-        [(ask(&V03, kind, "restjson", &text)?, in_rest), (ask_bytes(&V03, kind, &bytes)?, in_bytes)]
-    {
-        means(&kept.json, wire::read_event(&kept.json, &Dialect::V03Rest), &meant)?;
+    for (kept, meant) in [
+        (ask(&V03, kind, "restjson", &text)?, in_rest),
+        (ask_bytes(&V03, kind, &bytes)?, in_bytes),
+    ] {
+        means(
+            &kept.json,
+            wire::read_event(&kept.json, &Dialect::V03Rest),
+            &meant,
+        )?;
         means(&kept.json, read_bytes(&kept.bytes.unwrap()), &meant)?;
     }
     Ok(())

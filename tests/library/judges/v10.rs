@@ -29,7 +29,10 @@ fn comes_back<T: PartialEq + std::fmt::Debug>(
     read_text: impl Fn(&str) -> Result<T, Error>,
     read_bytes: impl Fn(&[u8]) -> Result<T, Error>,
 ) -> Tried {
-    for kept in [ask(&V10, kind, "json", text)?, ask_bytes(&V10, kind, bytes)?] {
+    for kept in [
+        ask(&V10, kind, "json", text)?,
+        ask_bytes(&V10, kind, bytes)?,
+    ] {
         means(&kept.json, read_text(&kept.json), meant)?;
         means(&kept.json, read_bytes(&kept.bytes.unwrap()), meant)?;
     }
@@ -83,18 +86,22 @@ fn the_official_sdk_of_1_0_understands_every_event() {
     if quick() {
         return;
     }
-    generate::check(3 * CASES, generate::stream_response(Fit::Official), |event| {
-        let (kind, bytes) = proto::write_event(&event, false, Version::V1);
-        let mut text = Vec::new();
-        wire::write_event(&mut text, &event, false, &Dialect::V1);
-        comes_back(
-            (kind, &bytes),
-            &text,
-            &event,
-            |text| wire::read_event(text, &Dialect::V1),
-            |bytes| proto::read_event(Version::V1, bytes),
-        )
-    });
+    generate::check(
+        3 * CASES,
+        generate::stream_response(Fit::Official),
+        |event| {
+            let (kind, bytes) = proto::write_event(&event, false, Version::V1);
+            let mut text = Vec::new();
+            wire::write_event(&mut text, &event, false, &Dialect::V1);
+            comes_back(
+                (kind, &bytes),
+                &text,
+                &event,
+                |text| wire::read_event(text, &Dialect::V1),
+                |bytes| proto::read_event(Version::V1, bytes),
+            )
+        },
+    );
 }
 
 /// What stands inside the others, on its own.
@@ -107,7 +114,13 @@ where
         let mut text = Vec::new();
         wire::write(&mut text, &value);
         let bytes = P::from(&value).encode_to_vec();
-        comes_back((kind, &bytes), &text, &value, |text| json::read(text), proto::read::<P, M>)
+        comes_back(
+            (kind, &bytes),
+            &text,
+            &value,
+            |text| json::read(text),
+            proto::read::<P, M>,
+        )
     });
 }
 
@@ -145,7 +158,11 @@ fn the_card_resolver_of_1_0_reads_cards_of_every_form() {
             // The members of 0.3 beside those of 1.0 change nothing.
             let meant = card_after(&card, CardForm::V1).unwrap();
             means(&kept.json, read_card(kept.json.as_bytes()), &meant)?;
-            means(&kept.json, proto::read::<v1::AgentCard, _>(&kept.bytes.unwrap()), &meant)?;
+            means(
+                &kept.json,
+                proto::read::<v1::AgentCard, _>(&kept.bytes.unwrap()),
+                &meant,
+            )?;
         }
         Ok(())
     });
@@ -175,7 +192,11 @@ fn classes(kind: ErrorKind) -> [&'static str; 3] {
         ErrorKind::ExtensionSupportRequired => ["ExtensionSupportRequiredError"; 3],
         ErrorKind::VersionNotSupported => ["VersionNotSupportedError"; 3],
         // By the code of gRPC, before it looks at anything else.
-        ErrorKind::RequestTimeout => ["InvalidRequestError", "InvalidRequestError", "A2AClientTimeoutError"],
+        ErrorKind::RequestTimeout => [
+            "InvalidRequestError",
+            "InvalidRequestError",
+            "A2AClientTimeoutError",
+        ],
         ErrorKind::DeadlineExceeded => [UNKNOWN, UNKNOWN, "A2AClientTimeoutError"],
         ErrorKind::Unauthenticated
         | ErrorKind::PermissionDenied
@@ -198,21 +219,38 @@ fn the_official_client_of_1_0_raises_the_class_of_every_error() {
         let mut body = Vec::new();
         wire::write(&mut body, &RestError(&error, version));
         let body = String::from_utf8(body).unwrap();
-        let rest = format!(r#"{{"status":{},"body":{body}}}"#, http_status(kind, version));
+        let rest = format!(
+            r#"{{"status":{},"body":{body}}}"#,
+            http_status(kind, version)
+        );
         let status = grpc::to_status(&error, version);
         let (code, details) = (i32::from(status.code()), hex(status.details()));
-        let status = json!({"code": code, "message": status.message(), "details": details}).to_string();
-        let sent = [("JSONRPCError", rpc), ("RESTError", rest.into()), ("GRPCError", status.into())];
+        let status =
+            json!({"code": code, "message": status.message(), "details": details}).to_string();
+        let sent = [
+            ("JSONRPCError", rpc),
+            ("RESTError", rest.into()),
+            ("GRPCError", status.into()),
+        ];
         for ((carrier, payload), class) in sent.into_iter().zip(classes(kind)) {
             let kept = ask(&V10, carrier, "json", &payload)?;
             let raised: Value = serde_json::from_str(&kept.json).unwrap();
-            prop_assert_eq!(&raised["class"], class, "{} {:?}: {}", carrier, kind, raised);
+            prop_assert_eq!(
+                &raised["class"],
+                class,
+                "{} {:?}: {}",
+                carrier,
+                kind,
+                raised
+            );
             if class.starts_with("A2AClient") {
                 continue;
             }
             prop_assert_eq!(&raised["message"], error.message(), "{}", carrier);
-            let metadata: Value =
-                error.metadata().map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+            let metadata: Value = error
+                .metadata()
+                .map(|(key, value)| (key.to_owned(), Value::from(value)))
+                .collect();
             match carrier {
                 // There it has the fields at fault and no metadata.
                 "GRPCError" => {
@@ -232,7 +270,8 @@ fn the_official_client_of_1_0_raises_the_class_of_every_error() {
 fn the_requests_that_are_tried_are_of_every_operation() {
     let seen = std::cell::RefCell::new(std::collections::BTreeSet::new());
     generate::check(8 * CASES, generate::request(Fit::Official), |request| {
-        seen.borrow_mut().insert(format!("{:?}", operation(&request)));
+        seen.borrow_mut()
+            .insert(format!("{:?}", operation(&request)));
         Ok(())
     });
     assert_eq!(seen.borrow().len(), Operation::ALL.len());

@@ -11,13 +11,17 @@ pub(super) fn corpus() -> Vec<String> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "json") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             let golden = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
             take(&golden, &mut found);
         }
     }
     found.insert(
-        "id: 1\ndata: {\"task\":{}}\n\nevent: error\r\ndata: x\rdata: y\n\n: keep-alive\n\n".to_owned(),
+        "id: 1\ndata: {\"task\":{}}\n\nevent: error\r\ndata: x\rdata: y\n\n: keep-alive\n\n"
+            .to_owned(),
     );
     found.insert(
         "historyLength=5&pageSize=10&status=TASK_STATE_WORKING&pageToken=a%20b&includeArtifacts=true"
@@ -33,8 +37,8 @@ fn take(value: &Value, found: &mut BTreeSet<String>) {
         match (name.as_str(), value) {
             ("rawBody", Value::String(raw)) => drop(found.insert(raw.clone())),
             (
-                "body" | "params" | "result" | "error" | "data" | "input" | "v03" | "v10" | "message"
-                | "task",
+                "body" | "params" | "result" | "error" | "data" | "input" | "v03" | "v10"
+                | "message" | "task",
                 value,
             ) => {
                 found.insert(value.to_string());
@@ -43,5 +47,9 @@ fn take(value: &Value, found: &mut BTreeSet<String>) {
         }
         take(value, found);
     }
-    value.as_array().into_iter().flatten().for_each(|value| take(value, found));
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .for_each(|value| take(value, found));
 }

@@ -27,7 +27,11 @@ impl Reader {
         name: impl Into<String>,
         read: impl Fn(&[u8]) -> Option<Error> + std::panic::RefUnwindSafe + 'static,
     ) -> Self {
-        Self { name: name.into(), twin: false, read: Box::new(read) }
+        Self {
+            name: name.into(),
+            twin: false,
+            read: Box::new(read),
+        }
     }
 
     /// One that takes text; what is none never reaches it.
@@ -60,48 +64,88 @@ fn envelopes() -> Vec<Reader> {
             let quick = read_quickly(input)?;
             let call = jsonrpc::read_request(input).unwrap();
             let (request, _) = wire::read_params(quick.method, call.params).unwrap();
-            assert_eq!((quick.id, Ok(quick.method), quick.request), (call.id, method(&call.method), request));
+            assert_eq!(
+                (quick.id, Ok(quick.method), quick.request),
+                (call.id, method(&call.method), request)
+            );
             None
         }),
-        Reader::new("read_response", |input| match jsonrpc::read_response(input) {
-            Err(error) => Some(error),
-            Ok(answer) => wire::read_event(answer.result.ok()?, &Dialect::V1).err(),
+        Reader::new("read_response", |input| {
+            match jsonrpc::read_response(input) {
+                Err(error) => Some(error),
+                Ok(answer) => wire::read_event(answer.result.ok()?, &Dialect::V1).err(),
+            }
         }),
     ]
 }
 
 fn params() -> Vec<Reader> {
-    let current =
-        Operation::ALL.into_iter().flat_map(|operation| Version::ALL.map(|version| name(operation, version)));
-    let old = ["tasks/send", "tasks/pushNotification/set", "tasks/pushNotification/get", "tasks/list"];
+    let current = Operation::ALL
+        .into_iter()
+        .flat_map(|operation| Version::ALL.map(|version| name(operation, version)));
+    let old = [
+        "tasks/send",
+        "tasks/pushNotification/set",
+        "tasks/pushNotification/get",
+        "tasks/list",
+    ];
     let names = current.flatten().chain(old);
     let reader = |name: &'static str| Reader {
         // Besides the streaming ones, those that take an id or two, as others do.
-        twin: ["Stream", "stream", "Subscribe", "subscribe", "Delete", "delete", "GetExtended", "getAuth"]
-            .iter()
-            .any(|word| name.contains(word)),
-        ..Reader::of_text(name, move |text| wire::read_params(method(name).unwrap(), text).err())
+        twin: [
+            "Stream",
+            "stream",
+            "Subscribe",
+            "subscribe",
+            "Delete",
+            "delete",
+            "GetExtended",
+            "getAuth",
+        ]
+        .iter()
+        .any(|word| name.contains(word)),
+        ..Reader::of_text(name, move |text| {
+            wire::read_params(method(name).unwrap(), text).err()
+        })
     };
     names.map(reader).collect()
 }
 
 fn dialects() -> [Dialect; 4] {
-    [Dialect::V1, Dialect::V03, Dialect::V03Rest, Dialect::V01 { alias: Some("own".into()) }]
+    [
+        Dialect::V1,
+        Dialect::V03,
+        Dialect::V03Rest,
+        Dialect::V01 {
+            alias: Some("own".into()),
+        },
+    ]
 }
 
 fn replies() -> Vec<Reader> {
     let mut all = Vec::new();
     for dialect in dialects() {
         for operation in Operation::ALL {
-            let (name, twin) =
-                (format!("reply to {operation:?} in {dialect:?}"), is_twin(operation, &dialect));
+            let (name, twin) = (
+                format!("reply to {operation:?} in {dialect:?}"),
+                is_twin(operation, &dialect),
+            );
             let dialect = dialect.clone();
             let read = move |text: &str| wire::read_reply(operation, text, &dialect).err();
-            all.push(Reader { twin, ..Reader::of_text(name, read) });
+            all.push(Reader {
+                twin,
+                ..Reader::of_text(name, read)
+            });
         }
-        let (name, twin) = (format!("event in {dialect:?}"), matches!(dialect, Dialect::V01 { .. }));
+        let (name, twin) = (
+            format!("event in {dialect:?}"),
+            matches!(dialect, Dialect::V01 { .. }),
+        );
         let read = move |text: &str| wire::read_event(text, &dialect).err();
-        all.push(Reader { twin, ..Reader::of_text(name, read) });
+        all.push(Reader {
+            twin,
+            ..Reader::of_text(name, read)
+        });
     }
     all
 }
@@ -112,9 +156,9 @@ fn is_twin(operation: Operation, dialect: &Dialect) -> bool {
         Operation::SendMessage | Operation::GetTask | Operation::ListTasks => {
             matches!(dialect, Dialect::V01 { .. })
         }
-        Operation::CreatePushConfig | Operation::ListPushConfigs | Operation::GetExtendedAgentCard => {
-            *dialect != Dialect::V1
-        }
+        Operation::CreatePushConfig
+        | Operation::ListPushConfigs
+        | Operation::GetExtendedAgentCard => *dialect != Dialect::V1,
         Operation::SendStreamingMessage
         | Operation::CancelTask
         | Operation::SubscribeToTask
@@ -125,7 +169,10 @@ fn is_twin(operation: Operation, dialect: &Dialect) -> bool {
 
 fn rest() -> Vec<Reader> {
     let mut all = Vec::new();
-    for (operation, key) in Operation::ALL.into_iter().flat_map(|o| [(o, Key::PathV1), (o, Key::PathV03)]) {
+    for (operation, key) in Operation::ALL
+        .into_iter()
+        .flat_map(|o| [(o, Key::PathV1), (o, Key::PathV03)])
+    {
         let route = Route {
             operation,
             key,
@@ -136,14 +183,25 @@ fn rest() -> Vec<Reader> {
         let in_body = route.clone();
         let twin = !matches!(
             operation,
-            Operation::SendMessage | Operation::GetTask | Operation::CancelTask | Operation::CreatePushConfig
+            Operation::SendMessage
+                | Operation::GetTask
+                | Operation::CancelTask
+                | Operation::CreatePushConfig
         );
         let read = move |body: &[u8]| wire::read_rest(&in_body, "", body).err();
-        all.push(Reader { twin, ..Reader::new(format!("body of {operation:?} {key:?}"), read) });
-        let twin =
-            !matches!(operation, Operation::GetTask | Operation::ListTasks | Operation::ListPushConfigs);
+        all.push(Reader {
+            twin,
+            ..Reader::new(format!("body of {operation:?} {key:?}"), read)
+        });
+        let twin = !matches!(
+            operation,
+            Operation::GetTask | Operation::ListTasks | Operation::ListPushConfigs
+        );
         let read = move |query: &str| wire::read_rest(&route, query, b"").err();
-        all.push(Reader { twin, ..Reader::of_text(format!("query of {operation:?} {key:?}"), read) });
+        all.push(Reader {
+            twin,
+            ..Reader::of_text(format!("query of {operation:?} {key:?}"), read)
+        });
     }
     all
 }
@@ -158,20 +216,29 @@ fn others() -> Vec<Reader> {
             None
         }),
         Reader::of_text("REST error", |text| {
-            [400, 404, 500].into_iter().for_each(|status| drop(errors::read_rest(status, text)));
+            [400, 404, 500]
+                .into_iter()
+                .for_each(|status| drop(errors::read_rest(status, text)));
             None
         }),
         Reader::of_text("path", |text| {
-            ["GET", "POST", "DELETE", "BREW"].into_iter().for_each(|verb| drop(path::route(verb, text)));
+            ["GET", "POST", "DELETE", "BREW"]
+                .into_iter()
+                .for_each(|verb| drop(path::route(verb, text)));
             None
         }),
         Reader::of_text("version", |text| {
-            decide(Key::MethodV1, &Asked::read(text.split(',')), true).err().map(|refusal| refusal.error)
+            decide(Key::MethodV1, &Asked::read(text.split(',')), true)
+                .err()
+                .map(|refusal| refusal.error)
         }),
         Reader::new("sse", |stream| {
             stream_in(stream, stream.len().max(1));
             // Pieces of a length that the stream itself decides.
-            stream_in(stream, stream.iter().map(|byte| usize::from(*byte)).sum::<usize>() % 97 + 1);
+            stream_in(
+                stream,
+                stream.iter().map(|byte| usize::from(*byte)).sum::<usize>() % 97 + 1,
+            );
             None
         }),
     ]

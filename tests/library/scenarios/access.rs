@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use attache::auth::{Access, Allowance, Keys, Rule};
 use attache::model::{
-    AgentSkill, Binding, ErrorKind, ListTasksRequest, Message, Object, Operation, SendMessageRequest,
-    TaskState, Version,
+    AgentSkill, Binding, ErrorKind, ListTasksRequest, Message, Object, Operation,
+    SendMessageRequest, TaskState, Version,
 };
 use attache::{Client, Served, Server};
 use serde_json::{Value, json};
@@ -28,13 +28,22 @@ async fn s34_s41_whoever_is_not_known_is_told_nothing_else() {
         async |client: Client| {
             let words: Vec<_> = ["", "x", "ann", &ANN[..22], &format!("{ANN}x"), "att_0000"]
                 .into_iter()
-                .map(|key| if key.is_empty() { client.clone() } else { by(&client, key) })
+                .map(|key| {
+                    if key.is_empty() {
+                        client.clone()
+                    } else {
+                        by(&client, key)
+                    }
+                })
                 .collect();
             for client in words {
                 let sent = client.send_message(message("hi")).await.unwrap_err();
                 assert_eq!(sent.kind(), ErrorKind::Unauthenticated);
                 let found = find(&client, &"t".into()).await.unwrap_err();
-                assert_eq!((found.kind(), found.message()), (sent.kind(), sent.message()));
+                assert_eq!(
+                    (found.kind(), found.message()),
+                    (sent.kind(), sent.message())
+                );
             }
             assert_eq!(say(&by(&client, ANN), "hi").await.history.len(), 1);
         },
@@ -48,10 +57,16 @@ async fn s41_who_guesses_keys_is_not_heard_for_a_while() {
         || server(Access::by(keys()).max_guesses(Some(2))),
         async |client: Client| {
             for _ in 0..2 {
-                let wrong = by(&client, "nonsense").send_message(message("hi")).await.unwrap_err();
+                let wrong = by(&client, "nonsense")
+                    .send_message(message("hi"))
+                    .await
+                    .unwrap_err();
                 assert_eq!(wrong.kind(), ErrorKind::Unauthenticated);
             }
-            let refused = by(&client, "nonsense").send_message(message("hi")).await.unwrap_err();
+            let refused = by(&client, "nonsense")
+                .send_message(message("hi"))
+                .await
+                .unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::RateLimited);
             // Also with the right one: otherwise a guess would still be worth its while.
             let refused = find(&by(&client, ANN), &"t".into()).await.unwrap_err();
@@ -65,22 +80,47 @@ async fn s41_who_guesses_keys_is_not_heard_for_a_while() {
 async fn s34_a_refusal_says_what_to_bring() {
     let server = run(server(Access::by(keys()))).await;
     for form in FORMS {
-        let ask = form.ask("SendMessage", json!({"message": form.message("hi", json!({}))}));
+        let ask = form.ask(
+            "SendMessage",
+            json!({"message": form.message("hi", json!({}))}),
+        );
         let answer = server.ask(&ask).await;
         assert_eq!(answer.status, 401, "{answer:?}");
-        assert!(answer.head.contains("www-authenticate: bearer realm="), "{answer:?}");
-        assert!(answer.head.contains("www-authenticate: apikey "), "{answer:?}");
+        assert!(
+            answer.head.contains("www-authenticate: bearer realm="),
+            "{answer:?}"
+        );
+        assert!(
+            answer.head.contains("www-authenticate: apikey "),
+            "{answer:?}"
+        );
         let body: Value = serde_json::from_str(&answer.body).unwrap();
-        assert_eq!(body["error"]["code"], if form.is_rpc() { -31401 } else { 401 });
+        assert_eq!(
+            body["error"]["code"],
+            if form.is_rpc() { -31401 } else { 401 }
+        );
         assert_eq!(body["error"]["message"], "Authentication required");
         // A credential that is not good is no better than none, and worse where none is needed.
-        let answer = server.ask(&ask.with("Authorization", "Bearer nonsense")).await;
+        let answer = server
+            .ask(&ask.with("Authorization", "Bearer nonsense"))
+            .await;
         assert_eq!(answer.status, 401);
     }
-    for public in ["/.well-known/agent-card.json", "/.well-known/ai-catalog.json", "/healthz", "/readyz"] {
+    for public in [
+        "/.well-known/agent-card.json",
+        "/.well-known/ai-catalog.json",
+        "/healthz",
+        "/readyz",
+    ] {
         assert_eq!(server.get(public).await.status, 200, "{public}");
     }
-    for closed in ["/tasks", "/extendedAgentCard", "/v1/card", "/tasks/x", "/nothing/like/it"] {
+    for closed in [
+        "/tasks",
+        "/extendedAgentCard",
+        "/v1/card",
+        "/tasks/x",
+        "/nothing/like/it",
+    ] {
         assert_eq!(server.get(closed).await.status, 401, "{closed}");
     }
 }
@@ -90,10 +130,16 @@ async fn s84_two_credentials_are_not_chosen_from() {
     let server = run(server(Access::by(keys()).or_anonymous())).await;
     let ask = FORMS[0].ask("ListTasks", json!({}));
     for (name, value) in [
-        ("Authorization", format!("Bearer {ANN}\r\nAuthorization: Bearer {BOB}")),
+        (
+            "Authorization",
+            format!("Bearer {ANN}\r\nAuthorization: Bearer {BOB}"),
+        ),
         ("Authorization", format!("Bearer {ANN}\r\nX-API-Key: {BOB}")),
     ] {
-        assert_eq!(server.ask(&ask.clone().with(name, &value)).await.status, 401);
+        assert_eq!(
+            server.ask(&ask.clone().with(name, &value)).await.status,
+            401
+        );
     }
     assert_eq!(server.ask(&ask).await.status, 200);
 }
@@ -106,7 +152,8 @@ fn skilled() -> attache::AgentCard {
 
 fn entitled() -> Access {
     let keys = Keys::new();
-    keys.take("ann", &ANN.into(), |ann| ann.scopes(["refunds", "cancel"])).unwrap();
+    keys.take("ann", &ANN.into(), |ann| ann.scopes(["refunds", "cancel"]))
+        .unwrap();
     keys.take("bob", &BOB.into(), |bob| bob).unwrap();
     Access::by(keys)
         .rule(Rule::needs(["refunds"]).skill("refund"))
@@ -128,13 +175,19 @@ async fn s36_a_skill_and_an_operation_need_what_the_rules_say() {
             ann.send_message(skill("refund")).await.unwrap();
             let denied = bob.send_message(skill("refund")).await.unwrap_err();
             assert_eq!(denied.kind(), ErrorKind::PermissionDenied);
-            assert_eq!(refused(client.send_message(skill("refund")).await), ErrorKind::Unauthenticated);
+            assert_eq!(
+                refused(client.send_message(skill("refund")).await),
+                ErrorKind::Unauthenticated
+            );
             for client in [&bob, &client] {
                 client.send_message(skill("look")).await.unwrap();
             }
             let (hers, his) = (begin(&ann, "ask").await, begin(&bob, "ask").await);
             cancel(&ann, &hers.id).await.unwrap();
-            assert_eq!(refused(cancel(&bob, &his.id).await), ErrorKind::PermissionDenied);
+            assert_eq!(
+                refused(cancel(&bob, &his.id).await),
+                ErrorKind::PermissionDenied
+            );
             assert!(!get(&bob, &his).await.is_ended());
         },
     )
@@ -148,7 +201,10 @@ async fn s36_a_refusal_says_which_scopes_are_missing() {
         let ask = form.ask("CancelTask", json!({"id": "x"}));
         let answer = running.ask(&ask.clone().with("X-API-Key", BOB)).await;
         let needed = "bearer realm=\"attache\", error=\"insufficient_scope\", scope=\"cancel\"";
-        assert_eq!((answer.status, answer.header("www-authenticate")), (403, Some(needed)));
+        assert_eq!(
+            (answer.status, answer.header("www-authenticate")),
+            (403, Some(needed))
+        );
         let answer = running.ask(&ask.with("X-API-Key", ANN)).await;
         assert_eq!(answer.header("www-authenticate"), None);
     }
@@ -162,21 +218,42 @@ async fn s67_strangers_are_told_apart_by_their_address_where_nobody_is_asked() {
     let running = run(Server::new(card(), Obeys).allowance(allowance)).await;
     let mut statuses = Vec::new();
     for _ in 0..5 {
-        statuses.push(running.ask(&FORMS[0].ask("ListTasks", json!({}))).await.status);
+        statuses.push(
+            running
+                .ask(&FORMS[0].ask("ListTasks", json!({})))
+                .await
+                .status,
+        );
     }
-    assert!(statuses.starts_with(&[200, 200]) && statuses.contains(&429), "{statuses:?}");
+    assert!(
+        statuses.starts_with(&[200, 200]) && statuses.contains(&429),
+        "{statuses:?}"
+    );
 }
 
 #[tokio::test]
 async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_theirs() {
     let extended = || skilled().skill(AgentSkill::new("audit", "Audit", "Audits"));
-    let server = || Server::new(skilled(), Obeys).extended_card(extended()).access(entitled().or_anonymous());
+    let server = || {
+        Server::new(skilled(), Obeys)
+            .extended_card(extended())
+            .access(entitled().or_anonymous())
+    };
     everywhere_on(server, async |client: Client| {
-        assert_eq!(refused(client.get_extended_agent_card().await), ErrorKind::Unauthenticated);
-        assert_eq!(refused(by(&client, "x").get_extended_agent_card().await), ErrorKind::Unauthenticated);
+        assert_eq!(
+            refused(client.get_extended_agent_card().await),
+            ErrorKind::Unauthenticated
+        );
+        assert_eq!(
+            refused(by(&client, "x").get_extended_agent_card().await),
+            ErrorKind::Unauthenticated
+        );
         let skills = async |client: Client| {
             let card = client.get_extended_agent_card().await.unwrap();
-            card.skills.into_iter().map(|skill| skill.id).collect::<Vec<_>>()
+            card.skills
+                .into_iter()
+                .map(|skill| skill.id)
+                .collect::<Vec<_>>()
         };
         assert_eq!(skills(by(&client, ANN)).await, ["refund", "look", "audit"]);
         assert_eq!(skills(by(&client, BOB)).await, ["look", "audit"]);
@@ -184,9 +261,14 @@ async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_thei
     .await;
     let running = run(server()).await;
     for form in FORMS {
-        let ask = form.ask("GetExtendedAgentCard", json!({})).with("X-API-Key", BOB);
+        let ask = form
+            .ask("GetExtendedAgentCard", json!({}))
+            .with("X-API-Key", BOB);
         let answer = running.ask(&ask).await;
-        assert_eq!((answer.status, answer.header("cache-control")), (200, Some("private, no-store")));
+        assert_eq!(
+            (answer.status, answer.header("cache-control")),
+            (200, Some("private, no-store"))
+        );
     }
 }
 
@@ -194,7 +276,10 @@ async fn s37_the_extended_card_is_for_those_who_are_known_and_shows_what_is_thei
 async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
     let server = || {
         let keys = keys();
-        keys.take("carl", &CARL.into(), |carl| carl.agents(["Echo"]).tenants(["acme"])).unwrap();
+        keys.take("carl", &CARL.into(), |carl| {
+            carl.agents(["Echo"]).tenants(["acme"])
+        })
+        .unwrap();
         let access = Access::by(keys);
         Server::new(card(), Obeys)
             .tenants(["acme", "globex"])
@@ -208,12 +293,24 @@ async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
         let at = |key, tenant: &str| by(&client, key).with_tenant(tenant);
         at(CARL, "acme").send_message(message("hi")).await.unwrap();
         // What is not theirs is like what is not there.
-        let foreign = at(CARL, "globex").send_message(message("hi")).await.unwrap_err();
-        let unknown = at(CARL, "nowhere").send_message(message("hi")).await.unwrap_err();
+        let foreign = at(CARL, "globex")
+            .send_message(message("hi"))
+            .await
+            .unwrap_err();
+        let unknown = at(CARL, "nowhere")
+            .send_message(message("hi"))
+            .await
+            .unwrap_err();
         assert_eq!(foreign.kind(), ErrorKind::TaskNotFound);
         assert_eq!(format!("{foreign:?}"), format!("{unknown:?}"));
-        assert_eq!(refused(at(ANN, "acme").send_message(message("hi")).await), ErrorKind::TaskNotFound);
-        assert_eq!(refused(at(CARL, "other").send_message(message("hi")).await), ErrorKind::PermissionDenied);
+        assert_eq!(
+            refused(at(ANN, "acme").send_message(message("hi")).await),
+            ErrorKind::TaskNotFound
+        );
+        assert_eq!(
+            refused(at(CARL, "other").send_message(message("hi")).await),
+            ErrorKind::PermissionDenied
+        );
         at(ANN, "other").send_message(message("hi")).await.unwrap();
     })
     .await;
@@ -223,17 +320,24 @@ async fn s10_s35_a_tenant_and_an_agent_are_for_those_who_are_entitled() {
 async fn s36_the_card_says_what_is_enforced_in_every_version() {
     let running = run(Server::new(skilled(), Obeys).access(entitled())).await;
     let card = running.get("/.well-known/agent-card.json").await.json();
-    assert_eq!(card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"], "Bearer");
+    assert_eq!(
+        card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"],
+        "Bearer"
+    );
     assert_eq!(card["securitySchemes"]["bearer"]["type"], "http");
     assert_eq!(card["securitySchemes"]["headerKey"]["in"], "header");
-    let both = json!([{"schemes": {"bearer": {"list": []}}}, {"schemes": {"headerKey": {"list": []}}}]);
+    let both =
+        json!([{"schemes": {"bearer": {"list": []}}}, {"schemes": {"headerKey": {"list": []}}}]);
     assert_eq!(card["securityRequirements"], both);
     assert_eq!(card["security"], json!([{"bearer": []}, {"headerKey": []}]));
     assert_eq!(card["skills"][0]["security"], card["security"]);
     assert_eq!(card["skills"][1].get("security"), None);
     let open = run(Server::new(skilled(), Obeys).access(entitled().or_anonymous())).await;
     let card = open.get("/.well-known/agent-card.json").await.json();
-    assert_eq!(card["security"], json!([{"bearer": []}, {"headerKey": []}, {}]));
+    assert_eq!(
+        card["security"],
+        json!([{"bearer": []}, {"headerKey": []}, {}])
+    );
 }
 
 fn few(change: impl Fn(&mut Allowance)) -> Server {
@@ -266,9 +370,15 @@ async fn s67_a_caller_who_calls_too_often_waits_and_the_others_do_not() {
             if has_retry_hint(&client) {
                 assert!(refusal.retry_after().is_some());
             }
-            assert_eq!(refused(find(&bob, &"x".into()).await), ErrorKind::TaskNotFound);
+            assert_eq!(
+                refused(find(&bob, &"x".into()).await),
+                ErrorKind::TaskNotFound
+            );
             // Whom nobody knows has an address.
-            assert_eq!(refused(find(&client, &"x".into()).await), ErrorKind::TaskNotFound);
+            assert_eq!(
+                refused(find(&client, &"x".into()).await),
+                ErrorKind::TaskNotFound
+            );
         },
     )
     .await;
@@ -290,7 +400,11 @@ async fn s67_a_caller_who_says_too_much_waits_and_the_others_do_not() {
                 assert!(refusal.retry_after().is_some());
             }
             bob.send_message(long()).await.unwrap();
-            assert_eq!(refused(find(&ann, &"x".into()).await), ErrorKind::TaskNotFound, "a word has room");
+            assert_eq!(
+                refused(find(&ann, &"x".into()).await),
+                ErrorKind::TaskNotFound,
+                "a word has room"
+            );
         },
     )
     .await;
@@ -300,18 +414,30 @@ async fn s67_a_caller_who_says_too_much_waits_and_the_others_do_not() {
 #[tokio::test]
 async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
     let post = |path: &str, body: &str| {
-        (format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"), body.to_owned())
+        (
+            format!("POST {path} HTTP/1.1\r\nContent-Type: application/json"),
+            body.to_owned(),
+        )
     };
     for (head, body) in [
         post("/", "{"),
         post("/", r#"{"jsonrpc":"2.0","id":1,"method":"Nothing"}"#),
-        post("/", r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":7}}"#),
-        ("POST / HTTP/1.1\r\nContent-Type: text/plain".to_owned(), "{}".to_owned()),
+        post(
+            "/",
+            r#"{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":7}}"#,
+        ),
+        (
+            "POST / HTTP/1.1\r\nContent-Type: text/plain".to_owned(),
+            "{}".to_owned(),
+        ),
         post("/message:send", "{"),
         post("/message:nothing", "{}"),
         ("GET /message:send HTTP/1.1".to_owned(), String::new()),
         post("/v1/chat/completions", "{"),
-        post("/v1/chat/completions", r#"{"model":"nobody","messages":[{"role":"user","content":"hi"}]}"#),
+        post(
+            "/v1/chat/completions",
+            r#"{"model":"nobody","messages":[{"role":"user","content":"hi"}]}"#,
+        ),
         ("GET /v1/models HTTP/1.1".to_owned(), String::new()),
     ] {
         let running = run(few(|allowance| {
@@ -324,9 +450,16 @@ async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
         while statuses.len() < 20 && !statuses.contains(&429) {
             statuses.push(running.send(&head, body.as_bytes()).await.status);
         }
-        assert_eq!(statuses.iter().position(|status| *status == 429), Some(3), "{head} {body} {statuses:?}");
+        assert_eq!(
+            statuses.iter().position(|status| *status == 429),
+            Some(3),
+            "{head} {body} {statuses:?}"
+        );
     }
-    let running = run(few(|allowance| allowance.bytes_per_minute = NonZeroU32::new(6_000))).await;
+    let running = run(few(|allowance| {
+        allowance.bytes_per_minute = NonZeroU32::new(6_000)
+    }))
+    .await;
     let junk = "{".repeat(4_000);
     for status in [200, 429] {
         assert_eq!(running.post("/", &junk).await.status, status);
@@ -335,11 +468,17 @@ async fn s62_s67_requests_that_are_no_calls_are_counted_too() {
 
 #[tokio::test]
 async fn s67_what_is_left_is_told() {
-    let running = run(few(|allowance| allowance.burst = NonZeroU32::new(1).unwrap())).await;
+    let running = run(few(|allowance| {
+        allowance.burst = NonZeroU32::new(1).unwrap()
+    }))
+    .await;
     let ask = FORMS[0].ask("ListTasks", json!({})).with("X-API-Key", ANN);
     let answer = running.ask(&ask).await;
     assert_eq!(
-        (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")),
+        (
+            answer.header("x-ratelimit-limit"),
+            answer.header("x-ratelimit-remaining")
+        ),
         (Some("1"), Some("0"))
     );
     let refused = loop {
@@ -349,7 +488,10 @@ async fn s67_what_is_left_is_told() {
         }
     };
     assert_eq!(
-        (refused.header("x-ratelimit-limit"), refused.header("x-ratelimit-remaining")),
+        (
+            refused.header("x-ratelimit-limit"),
+            refused.header("x-ratelimit-remaining")
+        ),
         (Some("1"), Some("0"))
     );
     assert!(refused.header("retry-after").is_some());
@@ -364,7 +506,10 @@ async fn s65_nobody_leaves_more_tasks_waiting_than_allowed() {
             let (ann, bob) = (by(&client, ANN), by(&client, BOB));
             let first = say(&ann, "ask").await;
             say(&ann, "auth").await;
-            assert_eq!(refused(ann.send_message(message("ask")).await), ErrorKind::RateLimited);
+            assert_eq!(
+                refused(ann.send_message(message("ask")).await),
+                ErrorKind::RateLimited
+            );
             say(&bob, "ask").await;
             cancel(&ann, &first.id).await.unwrap();
             say(&ann, "ask").await;
@@ -379,7 +524,10 @@ async fn s72_nobody_has_more_tasks_open_than_allowed() {
     everywhere_on(server, async |client: Client| {
         let ann = by(&client, ANN);
         let (first, _) = (begin(&ann, "hang").await, begin(&ann, "ask").await);
-        assert_eq!(refused(ann.send_message(message("hi")).await), ErrorKind::RateLimited);
+        assert_eq!(
+            refused(ann.send_message(message("hi")).await),
+            ErrorKind::RateLimited
+        );
         cancel(&ann, &first.id).await.unwrap();
         say(&ann, "hi").await;
     })
@@ -390,7 +538,8 @@ async fn s72_nobody_has_more_tasks_open_than_allowed() {
 fn together(change: impl Fn(&mut Allowance)) -> Server {
     let (keys, mut allowance) = (Keys::new(), Allowance::default());
     for (name, key) in [("ann", ANN), ("bob", BOB)] {
-        keys.take(name, &key.into(), |one| one.tenants(["*"])).unwrap();
+        keys.take(name, &key.into(), |one| one.tenants(["*"]))
+            .unwrap();
     }
     change(&mut allowance);
     server(Access::by(keys).or_anonymous().allowance(allowance)).tenants(["blue", "red"])
@@ -405,7 +554,10 @@ async fn s72_a_tenant_has_only_so_many_tasks_open_whoever_its_callers_are() {
         for caller in [&ann, &bob, &client] {
             let full = caller.send_message(message("hi")).await.unwrap_err();
             assert_eq!(full.kind(), ErrorKind::RateLimited, "{full}");
-            assert!(full.retry_after().is_some() || !has_retry_hint(caller), "{full}");
+            assert!(
+                full.retry_after().is_some() || !has_retry_hint(caller),
+                "{full}"
+            );
         }
         if has_tenants(&client) {
             let blue = bob.clone().with_tenant("blue");
@@ -424,10 +576,16 @@ async fn s72_a_tenant_keeps_only_so_many_tasks_and_what_it_has_stays_its_own() {
     everywhere_on(server, async |client: Client| {
         let (ann, bob) = (by(&client, ANN), by(&client, BOB));
         let (ended, asked) = (say(&ann, "hi").await, say(&bob, "ask").await);
-        assert_eq!(refused(client.send_message(message("hi")).await), ErrorKind::RateLimited);
+        assert_eq!(
+            refused(client.send_message(message("hi")).await),
+            ErrorKind::RateLimited
+        );
         // A tenant that is full goes on with what it has.
         assert_eq!(get(&ann, &ended).await.status.state, TaskState::Completed);
-        assert_eq!(send(&bob, to(&asked, "Hamburg")).await.status.state, TaskState::Completed);
+        assert_eq!(
+            send(&bob, to(&asked, "Hamburg")).await.status.state,
+            TaskState::Completed
+        );
         if has_tenants(&client) {
             say(&ann.clone().with_tenant("blue"), "hi").await;
         }
@@ -440,11 +598,22 @@ async fn s72_a_tenant_keeps_only_so_many_tasks_and_what_it_has_stays_its_own() {
 async fn s41_a_key_is_revoked_while_the_server_runs() {
     let keys = Keys::new();
     let key = keys.issue("ann", |identity| identity);
-    let server = Server::new(card(), Obeys).access(Access::by(keys.clone())).local().await.unwrap();
-    let client = server.client(Binding::JsonRpc, Version::V1).unwrap().with_bearer(&key).unwrap();
+    let server = Server::new(card(), Obeys)
+        .access(Access::by(keys.clone()))
+        .local()
+        .await
+        .unwrap();
+    let client = server
+        .client(Binding::JsonRpc, Version::V1)
+        .unwrap()
+        .with_bearer(&key)
+        .unwrap();
     say(&client, "hi").await;
     keys.replace([]);
-    assert_eq!(refused(client.send_message(message("hi")).await), ErrorKind::Unauthenticated);
+    assert_eq!(
+        refused(client.send_message(message("hi")).await),
+        ErrorKind::Unauthenticated
+    );
 }
 
 /// A page of another site may have a browser send anything here, and nothing of it is done.
@@ -452,24 +621,47 @@ async fn s41_a_key_is_revoked_while_the_server_runs() {
 async fn s78_a_page_of_another_site_reaches_no_agent() {
     let open = || Server::new(card(), Obeys);
     everywhere_on(open, async |client: Client| {
-        for origin in ["https://evil.example", "null", "http://127.0.0.1.evil.example"] {
+        for origin in [
+            "https://evil.example",
+            "null",
+            "http://127.0.0.1.evil.example",
+        ] {
             let page = client.clone().with_header("Origin", origin).unwrap();
             assert_eq!(
                 refused(page.send_message(message("hi")).await),
                 ErrorKind::PermissionDenied,
                 "{origin}"
             );
-            assert_eq!(refused(find(&page, &"t".into()).await), ErrorKind::PermissionDenied, "{origin}");
+            assert_eq!(
+                refused(find(&page, &"t".into()).await),
+                ErrorKind::PermissionDenied,
+                "{origin}"
+            );
         }
         if can_list(&client).await {
-            assert_eq!(client.list_tasks(ListTasksRequest::default()).await.unwrap().total_size, 0);
+            assert_eq!(
+                client
+                    .list_tasks(ListTasksRequest::default())
+                    .await
+                    .unwrap()
+                    .total_size,
+                0
+            );
         }
     })
     .await;
     let running = run(open()).await;
     for form in FORMS {
-        let ask = form.ask("SendMessage", json!({"message": form.message("hi", json!({}))}));
-        let answer = running.ask(&ask.with("Origin", "https://evil.example")).await;
-        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (403, None));
+        let ask = form.ask(
+            "SendMessage",
+            json!({"message": form.message("hi", json!({}))}),
+        );
+        let answer = running
+            .ask(&ask.with("Origin", "https://evil.example"))
+            .await;
+        assert_eq!(
+            (answer.status, answer.header("access-control-allow-origin")),
+            (403, None)
+        );
     }
 }

@@ -14,21 +14,33 @@ async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
             for text in ["hang", "ask", "auth"] {
                 let id = begin(&client, text).await.id;
                 let canceled = cancel(&client, &id).await.unwrap();
-                assert_eq!((&canceled.id, canceled.status.state), (&id, TaskState::Canceled));
+                assert_eq!(
+                    (&canceled.id, canceled.status.state),
+                    (&id, TaskState::Canceled)
+                );
                 assert_eq!(get(&client, &canceled).await, canceled);
                 let error = cancel(&client, &id).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::TaskNotCancelable);
                 if has_details(&client) {
-                    assert_eq!(error.metadata().collect::<Vec<_>>(), [("taskId", id.as_str())]);
+                    assert_eq!(
+                        error.metadata().collect::<Vec<_>>(),
+                        [("taskId", id.as_str())]
+                    );
                 }
                 assert_eq!(get(&client, &canceled).await, canceled);
             }
             for text in ["done", "fail", "reject"] {
                 let done = say(&client, text).await;
-                assert_eq!(refused(cancel(&client, &done.id).await), ErrorKind::TaskNotCancelable);
+                assert_eq!(
+                    refused(cancel(&client, &done.id).await),
+                    ErrorKind::TaskNotCancelable
+                );
                 assert_eq!(get(&client, &done).await, done);
             }
-            assert_eq!(refused(cancel(&client, &"nobody's".into()).await), ErrorKind::TaskNotFound);
+            assert_eq!(
+                refused(cancel(&client, &"nobody's".into()).await),
+                ErrorKind::TaskNotFound
+            );
         },
     )
     .await;
@@ -37,13 +49,19 @@ async fn r19_cancel_of_a_running_an_asking_an_ended_and_an_unknown_task() {
 #[tokio::test]
 async fn a_task_that_waits_for_its_turn_is_canceled() {
     let led = Led::new();
-    let settings = Settings { max_turns: 1, ..Default::default() };
+    let settings = Settings {
+        max_turns: 1,
+        ..Default::default()
+    };
     let server = || Server::new(card(), led.clone()).settings(settings.clone());
     everywhere_on(server, async |client: Client| {
         let running = begin(&client, "one").await;
         let job = led.next().await;
         let waiting = begin(&client, "two").await;
-        assert_eq!(cancel(&client, &waiting.id).await.unwrap().status.state, TaskState::Canceled);
+        assert_eq!(
+            cancel(&client, &waiting.id).await.unwrap().status.state,
+            TaskState::Canceled
+        );
         job.complete();
         ended(&client, &running).await;
         assert!(led.is_idle().await, "what was canceled never runs");
@@ -67,8 +85,14 @@ async fn everybody_who_follows_is_told_and_let_go() {
             job.turn.say("on it").await;
             let canceled = cancel(&client, &task.id).await.unwrap();
             assert_eq!(canceled.status.state, TaskState::Canceled);
-            assert_eq!(sender.story().await, ["status working: on it", "status canceled"]);
-            assert_eq!(follower.story().await, ["status working: on it", "status canceled"]);
+            assert_eq!(
+                sender.story().await,
+                ["status working: on it", "status canceled"]
+            );
+            assert_eq!(
+                follower.story().await,
+                ["status working: on it", "status canceled"]
+            );
             // Whatever the agent says after that is nobody's business.
             job.turn.write("late", "x").await;
             assert!(job.end.is_closed(), "the turn was dropped");
@@ -106,8 +130,11 @@ async fn of_many_cancels_at_once_each_is_answered() {
         || Obeys,
         async |client: Client| {
             let id = begin(&client, "hang").await.id;
-            let (one, two, three) =
-                tokio::join!(cancel(&client, &id), cancel(&client, &id), cancel(&client, &id));
+            let (one, two, three) = tokio::join!(
+                cancel(&client, &id),
+                cancel(&client, &id),
+                cancel(&client, &id)
+            );
             let mut canceled = 0;
             for answer in [one, two, three] {
                 match answer {
@@ -139,13 +166,18 @@ async fn r18_cancel_and_completion_agree() {
                         return cancel(&client, &id).await;
                     }
                     // Both are under way; whichever is recorded first stands, and the turn may be gone by now.
-                    tokio::join!(cancel(&client, &id), async { drop(job.end.send(Outcome::Completed)) }).0
+                    tokio::join!(cancel(&client, &id), async {
+                        drop(job.end.send(Outcome::Completed))
+                    })
+                    .0
                 };
                 let (blocked, canceled) = tokio::join!(say(&client, "go"), race);
                 let kept = get(&client, &blocked).await;
                 assert_eq!(kept, blocked, "one end, and all see the same");
                 match canceled {
-                    Ok(task) => assert_eq!((&task, kept.status.state), (&kept, TaskState::Canceled)),
+                    Ok(task) => {
+                        assert_eq!((&task, kept.status.state), (&kept, TaskState::Canceled))
+                    }
                     Err(error) => {
                         let seen = (error.kind(), kept.status.state);
                         assert_eq!(seen, (ErrorKind::TaskNotCancelable, TaskState::Completed));
@@ -178,7 +210,10 @@ async fn an_agent_that_listens_may_end_well_and_the_task_is_canceled_all_the_sam
                 (canceled.status.state, canceled.text().as_str()),
                 (TaskState::Canceled, "what there is")
             );
-            assert_eq!(events.story().await, ["artifact what there is.", "status canceled"]);
+            assert_eq!(
+                events.story().await,
+                ["artifact what there is.", "status canceled"]
+            );
         },
     )
     .await;

@@ -12,19 +12,27 @@ use crate::harness::{run, soon};
 #[tokio::test]
 async fn an_extended_card_is_shown_where_there_is_one() {
     let extended = || {
-        AgentCard::new("Echo", "Says it back, and more").version("2.1.0").skill(AgentSkill::new(
-            "secret",
-            "Secret",
-            "For friends",
-        ))
+        AgentCard::new("Echo", "Says it back, and more")
+            .version("2.1.0")
+            .skill(AgentSkill::new("secret", "Secret", "For friends"))
     };
     everywhere_on(
-        || Server::new(card(), Obeys).extended_card(extended()).access(Access::by(keys())),
+        || {
+            Server::new(card(), Obeys)
+                .extended_card(extended())
+                .access(Access::by(keys()))
+        },
         async |client: Client| {
             let shown = by(&client, ANN).get_extended_agent_card().await.unwrap();
             let expected = extended();
-            assert_eq!((&shown.name, &shown.description), (&expected.name, &expected.description));
-            assert_eq!((shown.version.as_str(), &shown.skills[0].id), ("2.1.0", &expected.skills[0].id));
+            assert_eq!(
+                (&shown.name, &shown.description),
+                (&expected.name, &expected.description)
+            );
+            assert_eq!(
+                (shown.version.as_str(), &shown.skills[0].id),
+                ("2.1.0", &expected.skills[0].id)
+            );
         },
     )
     .await;
@@ -33,9 +41,17 @@ async fn an_extended_card_is_shown_where_there_is_one() {
 /// 03 §6: nobody is known where nobody is asked.
 #[tokio::test]
 async fn s37_an_extended_card_for_everybody_is_not_served() {
-    let refused = soon(Server::new(card(), Obeys).extended_card(card()).bind("127.0.0.1:0")).await.err();
+    let refused = soon(
+        Server::new(card(), Obeys)
+            .extended_card(card())
+            .bind("127.0.0.1:0"),
+    )
+    .await
+    .err();
     let other = Served::new("other", card(), Obeys).extended_card(card());
-    let other = soon(Server::new(card(), Obeys).agent(other).bind("127.0.0.1:0")).await.err();
+    let other = soon(Server::new(card(), Obeys).agent(other).bind("127.0.0.1:0"))
+        .await
+        .err();
     for error in [refused, other] {
         let error = error.expect("nobody could be shown it");
         assert_eq!(error.kind(), ErrorKind::InvalidParams);
@@ -69,17 +85,29 @@ async fn an_extended_card_that_is_not_there_is_refused() {
 #[tokio::test]
 async fn every_interface_that_the_card_names_answers() {
     let running = run(Server::new(card(), Obeys)).await;
-    let found = soon(Client::discover(&format!("http://{}", running.address))).await.unwrap();
-    assert_eq!(soon(say(&found, "hi")).await.status.state, TaskState::Completed);
+    let found = soon(Client::discover(&format!("http://{}", running.address)))
+        .await
+        .unwrap();
+    assert_eq!(
+        soon(say(&found, "hi")).await.status.state,
+        TaskState::Completed
+    );
     let card = found.card().unwrap();
-    assert_eq!((card.name.as_str(), card.capabilities.streaming), ("Echo", Some(true)));
+    assert_eq!(
+        (card.name.as_str(), card.capabilities.streaming),
+        ("Echo", Some(true))
+    );
     for (binding, version) in CELLS {
         let named = card.supported_interfaces.iter().find(|interface| {
             interface.binding() == Some(*binding) && interface.protocol_version == version.as_str()
         });
         let client = Client::from_interface(named.expect("an interface")).unwrap();
         let task = soon(say(&client, "hi")).await;
-        assert_eq!(task.status.state, TaskState::Completed, "{binding} {version}");
+        assert_eq!(
+            task.status.state,
+            TaskState::Completed,
+            "{binding} {version}"
+        );
     }
 }
 
@@ -90,7 +118,8 @@ async fn every_interface_of_an_agent_beside_the_first_answers() {
         turn.write("shout", turn.text().to_uppercase()).await;
         Ok(Outcome::Completed)
     };
-    let running = run(Server::new(card(), Obeys).agent(Served::new("shout out", card(), shout))).await;
+    let running =
+        run(Server::new(card(), Obeys).agent(Served::new("shout out", card(), shout))).await;
     let base = format!("http://{}/agents/shout%20out", running.address);
     let found = soon(Client::discover(&base)).await.unwrap();
     let interfaces = &found.card().unwrap().supported_interfaces;

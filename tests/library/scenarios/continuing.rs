@@ -25,10 +25,17 @@ async fn a_context_is_kept_and_joins_tasks() {
         || Obeys,
         async |client: Client| {
             let in_context = async |text: &str| {
-                send(&client, SendMessageRequest::new(Message::user(text).in_context("nobody's yet"))).await
+                send(
+                    &client,
+                    SendMessageRequest::new(Message::user(text).in_context("nobody's yet")),
+                )
+                .await
             };
             let (one, two) = (in_context("a").await, in_context("b").await);
-            assert_eq!((one.context_id.as_str(), two.context_id.as_str()), ("nobody's yet", "nobody's yet"));
+            assert_eq!(
+                (one.context_id.as_str(), two.context_id.as_str()),
+                ("nobody's yet", "nobody's yet")
+            );
             assert_ne!(one.id, two.id);
             assert_eq!(said(&two), ["b"]);
             assert_eq!(get(&client, &one).await, one);
@@ -42,10 +49,20 @@ async fn s13_a_task_id_that_a_client_invents_is_not_found_and_never_adopted() {
     everywhere(
         || Obeys,
         async |client: Client| {
-            let request = SendMessageRequest::new(Message::user("hi").in_task("mine").in_context("c"));
-            assert_eq!(refused(client.send_message(request.clone()).await), ErrorKind::TaskNotFound);
-            assert_eq!(refused(find(&client, &"mine".into()).await), ErrorKind::TaskNotFound);
-            assert_eq!(refused(client.send_message(request).await), ErrorKind::TaskNotFound);
+            let request =
+                SendMessageRequest::new(Message::user("hi").in_task("mine").in_context("c"));
+            assert_eq!(
+                refused(client.send_message(request.clone()).await),
+                ErrorKind::TaskNotFound
+            );
+            assert_eq!(
+                refused(find(&client, &"mine".into()).await),
+                ErrorKind::TaskNotFound
+            );
+            assert_eq!(
+                refused(client.send_message(request).await),
+                ErrorKind::TaskNotFound
+            );
         },
     )
     .await;
@@ -66,14 +83,23 @@ async fn a_question_is_answered_in_the_same_task() {
                     .in_task(asked.id.clone())
                     .in_context(asked.context_id.clone());
                 let done = send(&client, SendMessageRequest::new(answer)).await;
-                assert_eq!((done.status.state, done.text().as_str()), (TaskState::Completed, "Saint-Malo"));
+                assert_eq!(
+                    (done.status.state, done.text().as_str()),
+                    (TaskState::Completed, "Saint-Malo")
+                );
                 assert_eq!((&done.id, &done.context_id), (&asked.id, &asked.context_id));
-                assert_eq!(said(&done), [question, &words, question, &words, "Saint-Malo"]);
-                let stamps = done.history.iter().map(|message| (&message.task_id, &message.context_id));
+                assert_eq!(
+                    said(&done),
+                    [question, &words, question, &words, "Saint-Malo"]
+                );
+                let stamps = done
+                    .history
+                    .iter()
+                    .map(|message| (&message.task_id, &message.context_id));
                 assert!(
-                    stamps
-                        .into_iter()
-                        .all(|ids| ids == (&Some(asked.id.clone()), &Some(asked.context_id.clone())))
+                    stamps.into_iter().all(
+                        |ids| ids == (&Some(asked.id.clone()), &Some(asked.context_id.clone()))
+                    )
                 );
             }
         },
@@ -89,8 +115,13 @@ async fn s06_ids_that_do_not_belong_together_are_refused_and_nothing_is_written(
             let asked = say(&client, "ask").await;
             let other = say(&client, "hi").await;
             for context in ["another", other.context_id.as_str()] {
-                let wrong = Message::user("x").in_task(asked.id.clone()).in_context(context);
-                let error = client.send_message(SendMessageRequest::new(wrong)).await.unwrap_err();
+                let wrong = Message::user("x")
+                    .in_task(asked.id.clone())
+                    .in_context(context);
+                let error = client
+                    .send_message(SendMessageRequest::new(wrong))
+                    .await
+                    .unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::InvalidParams);
                 assert!(error.message().contains("message.contextId"), "{error}");
                 if has_details(&client) {
@@ -155,13 +186,19 @@ async fn messages_to_a_task_at_work_wait_their_turn_in_order() {
             assert_eq!(second.turn.text(), "two");
             second.end(Outcome::ask("more?"));
             let third = led.next().await;
-            assert_eq!((third.turn.text().as_str(), third.turn.task_id()), ("three", &task.id));
+            assert_eq!(
+                (third.turn.text().as_str(), third.turn.task_id()),
+                ("three", &task.id)
+            );
             let (done, ()) = tokio::join!(send(&client, to(&task, "four")), async {
                 third.end(Outcome::ask("more?"));
                 led.next().await.complete();
             });
             assert_eq!(done.status.state, TaskState::Completed);
-            let users = done.history.iter().filter(|message| message.role == Role::User);
+            let users = done
+                .history
+                .iter()
+                .filter(|message| message.role == Role::User);
             assert_eq!(
                 users.map(|message| message.text()).collect::<Vec<_>>(),
                 ["one", "two", "three", "four"]
@@ -183,7 +220,10 @@ async fn tasks_of_one_context_run_at_the_same_time() {
             };
             let (one, two) = (go("one").await, go("two").await);
             let (first, second) = (led.next().await, led.next().await);
-            assert_eq!((first.turn.task_id(), second.turn.task_id()), (&one.id, &two.id));
+            assert_eq!(
+                (first.turn.task_id(), second.turn.task_id()),
+                (&one.id, &two.id)
+            );
             second.complete();
             first.complete();
         },
@@ -194,7 +234,8 @@ async fn tasks_of_one_context_run_at_the_same_time() {
 #[tokio::test]
 async fn references_are_hints_and_unknown_ones_are_no_error() {
     let counts = |turn: Turn| async move {
-        turn.write("seen", turn.referenced_tasks().await.len().to_string()).await;
+        turn.write("seen", turn.referenced_tasks().await.len().to_string())
+            .await;
         Ok(Outcome::Completed)
     };
     everywhere(
@@ -215,24 +256,46 @@ async fn ids_are_opaque_case_sensitive_and_bounded() {
     everywhere(
         || Obeys,
         async |client: Client| {
-            let with = async |message: Message| client.send_message(SendMessageRequest::new(message)).await;
+            let with = async |message: Message| {
+                client.send_message(SendMessageRequest::new(message)).await
+            };
             let longest = "ü".repeat(128);
-            let context =
-                send(&client, SendMessageRequest::new(Message::user("a").in_context(&*longest))).await;
+            let context = send(
+                &client,
+                SendMessageRequest::new(Message::user("a").in_context(&*longest)),
+            )
+            .await;
             assert_eq!(context.context_id.as_str(), longest);
             let long = "x".repeat(257);
             for id in [long.as_str(), "a\u{7}b"] {
-                let unnamed = Message { message_id: MessageId::from(id), ..Message::user("a") };
-                for message in [Message::user("a").in_context(id), Message::user("a").in_task(id), unnamed] {
+                let unnamed = Message {
+                    message_id: MessageId::from(id),
+                    ..Message::user("a")
+                };
+                for message in [
+                    Message::user("a").in_context(id),
+                    Message::user("a").in_task(id),
+                    unnamed,
+                ] {
                     assert_eq!(refused(with(message).await), ErrorKind::InvalidParams);
                 }
-                assert_eq!(refused(find(&client, &id.into()).await), ErrorKind::InvalidParams);
+                assert_eq!(
+                    refused(find(&client, &id.into()).await),
+                    ErrorKind::InvalidParams
+                );
             }
             let task = say(&client, "ask").await;
             let upper = task.id.as_str().to_uppercase();
-            assert_eq!(refused(find(&client, &upper.into()).await), ErrorKind::TaskNotFound);
+            assert_eq!(
+                refused(find(&client, &upper.into()).await),
+                ErrorKind::TaskNotFound
+            );
             for odd in ["a/b", "a b", "a?b#c", "a:cancel", "%2e", "ü"] {
-                assert_eq!(refused(find(&client, &odd.into()).await), ErrorKind::TaskNotFound, "{odd}");
+                assert_eq!(
+                    refused(find(&client, &odd.into()).await),
+                    ErrorKind::TaskNotFound,
+                    "{odd}"
+                );
             }
         },
     )
@@ -247,7 +310,10 @@ async fn a_repeated_message_id_is_a_new_message() {
         async |client: Client| {
             let asked = say(&client, "ask").await;
             let id = asked.history[0].message_id.clone();
-            let repeat = Message { message_id: id, ..Message::user("ask").in_task(asked.id.clone()) };
+            let repeat = Message {
+                message_id: id,
+                ..Message::user("ask").in_task(asked.id.clone())
+            };
             let again = send(&client, SendMessageRequest::new(repeat)).await;
             assert_eq!(said(&again), ["ask", "which harbour?", "ask"]);
         },

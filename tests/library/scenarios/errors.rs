@@ -9,24 +9,41 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use attache::model::{
-    AgentSkill, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, Json, ListPushConfigsRequest,
-    Message, Part, PushConfig, SendMessageConfiguration, SendMessageRequest, TaskId, TaskState,
+    AgentSkill, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, Json,
+    ListPushConfigsRequest, Message, Part, PushConfig, SendMessageConfiguration,
+    SendMessageRequest, TaskId, TaskState,
 };
 use attache::{Client, Server, ServerSettings, Settings};
 
 use down::Down;
 
 use super::{Led, Obeys, begin, cancel, configured, ended, find, message, refused, say, subscribe};
-use crate::everywhere::{can_list, card, everywhere, everywhere_on, has_details, has_retry_hint, open};
+use crate::everywhere::{
+    can_list, card, everywhere, everywhere_on, has_details, has_retry_hint, open,
+};
 
 /// Each of the operations on webhooks, with this task.
 async fn webhooks(client: &Client, task: &TaskId) -> Vec<ErrorKind> {
     let id = || Some("w".into());
-    let config =
-        PushConfig { id: id(), task_id: Some(task.clone()), ..PushConfig::new("https://x.example/") };
-    let get = GetPushConfigRequest { task_id: task.clone(), id: id(), ..Default::default() };
-    let list = ListPushConfigsRequest { task_id: task.clone(), ..Default::default() };
-    let delete = DeletePushConfigRequest { task_id: task.clone(), id: "w".into(), ..Default::default() };
+    let config = PushConfig {
+        id: id(),
+        task_id: Some(task.clone()),
+        ..PushConfig::new("https://x.example/")
+    };
+    let get = GetPushConfigRequest {
+        task_id: task.clone(),
+        id: id(),
+        ..Default::default()
+    };
+    let list = ListPushConfigsRequest {
+        task_id: task.clone(),
+        ..Default::default()
+    };
+    let delete = DeletePushConfigRequest {
+        task_id: task.clone(),
+        id: "w".into(),
+        ..Default::default()
+    };
     vec![
         refused(client.create_push_config(config).await),
         refused(client.get_push_config(get).await),
@@ -37,20 +54,38 @@ async fn webhooks(client: &Client, task: &TaskId) -> Vec<ErrorKind> {
 
 async fn send_both(client: &Client, request: SendMessageRequest) -> [ErrorKind; 2] {
     let sent = refused(client.send_message(request.clone()).await);
-    [sent, refused(open(client.send_streaming_message(request)).await)]
+    [
+        sent,
+        refused(open(client.send_streaming_message(request)).await),
+    ]
 }
 
 #[tokio::test]
 async fn what_a_message_must_have() {
-    let limits = attache::model::Limits { max_parts: 2, ..Default::default() };
+    let limits = attache::model::Limits {
+        max_parts: 2,
+        ..Default::default()
+    };
     everywhere_on(
         || Server::new(card(), Obeys).limits(limits.clone()),
         async |client: Client| {
             let three = Message::user("1").part("2").part("3");
             for (message, field) in [
-                (Message { parts: vec![], ..Message::user("x") }, "message.parts"),
+                (
+                    Message {
+                        parts: vec![],
+                        ..Message::user("x")
+                    },
+                    "message.parts",
+                ),
                 (three, "message.parts"),
-                (Message { message_id: "".into(), ..Message::user("x") }, "message.messageId"),
+                (
+                    Message {
+                        message_id: "".into(),
+                        ..Message::user("x")
+                    },
+                    "message.messageId",
+                ),
             ] {
                 let request = SendMessageRequest::new(message);
                 assert_eq!(
@@ -78,7 +113,10 @@ async fn an_agent_that_does_not_stream() {
             let asked = say(&client, "ask").await;
             // 04 §2: before it is said whether there is such a task.
             for id in [asked.id, "gone".into()] {
-                assert_eq!(refused(subscribe(&client, &id).await), ErrorKind::UnsupportedOperation);
+                assert_eq!(
+                    refused(subscribe(&client, &id).await),
+                    ErrorKind::UnsupportedOperation
+                );
             }
         },
     )
@@ -94,11 +132,16 @@ async fn an_agent_that_calls_no_webhooks() {
         async |client: Client| {
             let asked = say(&client, "ask").await;
             for id in [asked.id, "gone".into()] {
-                assert_eq!(webhooks(&client, &id).await, [ErrorKind::PushNotificationNotSupported; 4]);
+                assert_eq!(
+                    webhooks(&client, &id).await,
+                    [ErrorKind::PushNotificationNotSupported; 4]
+                );
             }
             let config = Some(PushConfig::new("https://x.example/"));
-            let configuration =
-                SendMessageConfiguration { task_push_notification_config: config, ..Default::default() };
+            let configuration = SendMessageConfiguration {
+                task_push_notification_config: config,
+                ..Default::default()
+            };
             let kinds = send_both(&client, configured(message("hi"), configuration)).await;
             assert_eq!(kinds, [ErrorKind::PushNotificationNotSupported; 2]);
         },
@@ -113,10 +156,19 @@ async fn a_task_that_is_not_there() {
         async |client: Client| {
             let gone = TaskId::from("gone");
             let to_gone = SendMessageRequest::new(Message::user("hi").in_task("gone"));
-            assert_eq!(send_both(&client, to_gone).await, [ErrorKind::TaskNotFound; 2]);
+            assert_eq!(
+                send_both(&client, to_gone).await,
+                [ErrorKind::TaskNotFound; 2]
+            );
             assert_eq!(refused(find(&client, &gone).await), ErrorKind::TaskNotFound);
-            assert_eq!(refused(cancel(&client, &gone).await), ErrorKind::TaskNotFound);
-            assert_eq!(refused(subscribe(&client, &gone).await), ErrorKind::TaskNotFound);
+            assert_eq!(
+                refused(cancel(&client, &gone).await),
+                ErrorKind::TaskNotFound
+            );
+            assert_eq!(
+                refused(subscribe(&client, &gone).await),
+                ErrorKind::TaskNotFound
+            );
             assert_eq!(webhooks(&client, &gone).await, [ErrorKind::TaskNotFound; 4]);
             if has_details(&client) {
                 let error = find(&client, &gone).await.unwrap_err();
@@ -129,20 +181,33 @@ async fn a_task_that_is_not_there() {
 
 #[tokio::test]
 async fn a_task_that_is_no_longer_kept() {
-    let settings =
-        Settings { max_tasks: Some(0), sweep_every: Duration::from_millis(1), ..Default::default() };
+    let settings = Settings {
+        max_tasks: Some(0),
+        sweep_every: Duration::from_millis(1),
+        ..Default::default()
+    };
     everywhere_on(
         || Server::new(card(), Obeys).settings(settings.clone()),
         async |client: Client| {
             let id = say(&client, "hi").await.id;
             while find(&client, &id).await.is_ok() {}
             if can_list(&client).await {
-                assert_eq!(client.list_tasks(Default::default()).await.unwrap().total_size, 0);
+                assert_eq!(
+                    client
+                        .list_tasks(Default::default())
+                        .await
+                        .unwrap()
+                        .total_size,
+                    0
+                );
             }
             let more = SendMessageRequest::new(Message::user("more").in_task(id.clone()));
             assert_eq!(send_both(&client, more).await, [ErrorKind::TaskNotFound; 2]);
             assert_eq!(refused(cancel(&client, &id).await), ErrorKind::TaskNotFound);
-            assert_eq!(refused(subscribe(&client, &id).await), ErrorKind::TaskNotFound);
+            assert_eq!(
+                refused(subscribe(&client, &id).await),
+                ErrorKind::TaskNotFound
+            );
         },
     )
     .await;
@@ -155,9 +220,18 @@ async fn a_version_that_is_not_served() {
         async |client: Client| {
             for version in ["9.9", "1.1", "0.4", "one"] {
                 let other = client.clone().with_header("A2A-Version", version).unwrap();
-                assert_eq!(refused(other.send_message(message("hi")).await), ErrorKind::VersionNotSupported);
-                assert_eq!(refused(find(&other, &"gone".into()).await), ErrorKind::VersionNotSupported);
-                assert_eq!(refused(subscribe(&other, &"gone".into()).await), ErrorKind::VersionNotSupported);
+                assert_eq!(
+                    refused(other.send_message(message("hi")).await),
+                    ErrorKind::VersionNotSupported
+                );
+                assert_eq!(
+                    refused(find(&other, &"gone".into()).await),
+                    ErrorKind::VersionNotSupported
+                );
+                assert_eq!(
+                    refused(subscribe(&other, &"gone".into()).await),
+                    ErrorKind::VersionNotSupported
+                );
             }
         },
     )
@@ -168,19 +242,36 @@ async fn a_version_that_is_not_served() {
 #[tokio::test]
 async fn a_server_that_has_no_place_left() {
     let led = Led::new();
-    let settings = Settings { max_turns: 1, max_waiting_turns: 1, ..Default::default() };
+    let settings = Settings {
+        max_turns: 1,
+        max_waiting_turns: 1,
+        ..Default::default()
+    };
     let mut serving = ServerSettings::default();
     serving.max_streams_per_task = 1;
-    let server = || Server::new(card(), led.clone()).settings(settings.clone()).serving(serving.clone());
+    let server = || {
+        Server::new(card(), led.clone())
+            .settings(settings.clone())
+            .serving(serving.clone())
+    };
     everywhere_on(server, async |client: Client| {
         let first = begin(&client, "one").await;
         let job = led.next().await;
         begin(&client, "two").await;
-        assert_eq!(send_both(&client, message("three")).await, [ErrorKind::Unavailable; 2]);
+        assert_eq!(
+            send_both(&client, message("three")).await,
+            [ErrorKind::Unavailable; 2]
+        );
         let reader = subscribe(&client, &first.id).await.unwrap();
-        let refused = subscribe(&client, &first.id).await.err().expect("a refusal");
+        let refused = subscribe(&client, &first.id)
+            .await
+            .err()
+            .expect("a refusal");
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
-        assert!(refused.message().contains("max_streams_per_task"), "{refused}");
+        assert!(
+            refused.message().contains("max_streams_per_task"),
+            "{refused}"
+        );
         if has_retry_hint(&client) {
             assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
         }
@@ -200,7 +291,9 @@ async fn r25_a_store_that_is_down() {
             let id = TaskId::from("t-1");
             let mut errors = vec![
                 client.send_message(message("hi")).await.err(),
-                open(client.send_streaming_message(message("hi"))).await.err(),
+                open(client.send_streaming_message(message("hi")))
+                    .await
+                    .err(),
                 find(&client, &id).await.err(),
                 cancel(&client, &id).await.err(),
                 subscribe(&client, &id).await.err(),
@@ -215,7 +308,11 @@ async fn r25_a_store_that_is_down() {
                 // S81: each under a name of its own, by which it is found in our log. What becomes of a message is the
                 // engine's to log.
                 if at > 1 && has_details(&client) {
-                    let id = error.metadata().find(|(key, _)| *key == "errorId").expect("an id").1;
+                    let id = error
+                        .metadata()
+                        .find(|(key, _)| *key == "errorId")
+                        .expect("an id")
+                        .1;
                     assert!(ids.insert(id.to_owned()), "{error:?}");
                 }
                 assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
@@ -230,30 +327,56 @@ async fn r25_a_store_that_is_down() {
 /// in. 06 §3: who accepts none of the output modes is refused only where that is wanted.
 #[tokio::test]
 async fn a_media_type_that_is_not_taken() {
-    let sketch =
-        AgentSkill { input_modes: vec!["image/*".to_owned()], ..AgentSkill::new("s", "Sketch", "Draws") };
+    let sketch = AgentSkill {
+        input_modes: vec!["image/*".to_owned()],
+        ..AgentSkill::new("s", "Sketch", "Draws")
+    };
     let mut serving = ServerSettings::default();
     serving.enforce_output_modes = true;
-    let server = || Server::new(card().input_modes(["text/plain"]).skill(sketch.clone()), Obeys);
+    let server = || {
+        Server::new(
+            card().input_modes(["text/plain"]).skill(sketch.clone()),
+            Obeys,
+        )
+    };
     let file = |media_type: &str| {
-        SendMessageRequest::new(Message::user("hi").part(Part::file(b"x", media_type).with_filename("f")))
+        SendMessageRequest::new(
+            Message::user("hi").part(Part::file(b"x", media_type).with_filename("f")),
+        )
     };
     let wants = |modes: &[&str]| {
         let accepted_output_modes = modes.iter().map(|mode| (*mode).to_owned()).collect();
-        configured(message("hi"), SendMessageConfiguration { accepted_output_modes, ..Default::default() })
+        configured(
+            message("hi"),
+            SendMessageConfiguration {
+                accepted_output_modes,
+                ..Default::default()
+            },
+        )
     };
     everywhere_on(server, async |client: Client| {
         for fine in ["image/png", "Text/Plain; charset=utf-8"] {
             assert!(client.send_message(file(fine)).await.is_ok(), "{fine}");
         }
         let data = Part::data(Json::parse("{}").unwrap());
-        assert!(client.send_message(SendMessageRequest::new(Message::user(data))).await.is_ok());
+        assert!(
+            client
+                .send_message(SendMessageRequest::new(Message::user(data)))
+                .await
+                .is_ok()
+        );
         assert_eq!(
             send_both(&client, file("application/pdf")).await,
             [ErrorKind::ContentTypeNotSupported; 2]
         );
-        let error = client.send_message(file("application/pdf")).await.unwrap_err();
-        assert!(error.message().contains("message.parts[1].mediaType"), "{error}");
+        let error = client
+            .send_message(file("application/pdf"))
+            .await
+            .unwrap_err();
+        assert!(
+            error.message().contains("message.parts[1].mediaType"),
+            "{error}"
+        );
         if has_details(&client) {
             let supported = ("supported", "text/plain,image/*");
             assert_eq!(error.metadata().collect::<Vec<_>>(), [supported]);
@@ -290,7 +413,11 @@ async fn s65_tasks_that_nobody_answers_end_after_their_time() {
         async |client: Client| {
             for text in ["ask", "auth"] {
                 let task = say(&client, text).await;
-                assert_eq!(ended(&client, &task).await.status.state, TaskState::Failed, "{text}");
+                assert_eq!(
+                    ended(&client, &task).await.status.state,
+                    TaskState::Failed,
+                    "{text}"
+                );
             }
         },
     )

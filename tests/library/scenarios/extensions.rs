@@ -12,8 +12,11 @@ const CHARTS: &str = "https://example.com/ext/charts/v1";
 fn knows(required: bool) -> AgentCard {
     let mut card = card();
     for (uri, required) in [(TIDES, required), (CHARTS, false)] {
-        let extension =
-            AgentExtension { uri: uri.to_owned(), required: Some(required), ..Default::default() };
+        let extension = AgentExtension {
+            uri: uri.to_owned(),
+            required: Some(required),
+            ..Default::default()
+        };
         card.capabilities.extensions.push(extension);
     }
     card
@@ -38,8 +41,15 @@ async fn an_extension_is_active_if_it_is_asked_for_and_known() {
                 (&[CHARTS, "https://example.com/ext/unheard-of"], CHARTS),
                 (&["https://EXAMPLE.com/ext/tides/v1"], ""),
             ] {
-                let asking = client.clone().with_extensions(asked.iter().copied()).unwrap();
-                assert_eq!(say(&asking, "hi").await.artifacts[0].as_text(), active, "{asked:?}");
+                let asking = client
+                    .clone()
+                    .with_extensions(asked.iter().copied())
+                    .unwrap();
+                assert_eq!(
+                    say(&asking, "hi").await.artifacts[0].as_text(),
+                    active,
+                    "{asked:?}"
+                );
             }
         },
     )
@@ -61,7 +71,10 @@ async fn an_agent_that_needs_an_extension_refuses_who_does_not_ask_for_it() {
                 let streamed = open(client.send_streaming_message(message("hi"))).await;
                 assert_eq!(refused(streamed), ErrorKind::ExtensionSupportRequired);
                 // Before anything is said of the task.
-                assert_eq!(refused(find(client, &"gone".into()).await), ErrorKind::ExtensionSupportRequired);
+                assert_eq!(
+                    refused(find(client, &"gone".into()).await),
+                    ErrorKind::ExtensionSupportRequired
+                );
             }
             let knowing = client.with_extensions([TIDES, CHARTS]).unwrap();
             let task = say(&knowing, "hi").await;

@@ -16,15 +16,21 @@ async fn r14_the_same_key_and_body_are_the_same_task() {
     everywhere(
         || led.clone(),
         async |client: Client| {
-            let (request, once, twice) = (message("go"), keyed(&client, "k-1"), keyed(&client, "k-2"));
+            let (request, once, twice) =
+                (message("go"), keyed(&client, "k-1"), keyed(&client, "k-2"));
             let lead = async {
                 led.next().await.complete();
             };
             let (first, ()) = tokio::join!(send(&once, request.clone()), lead);
-            assert_eq!(send(&once, request.clone()).await, first, "and nothing runs again");
+            assert_eq!(
+                send(&once, request.clone()).await,
+                first,
+                "and nothing runs again"
+            );
 
             assert!(led.is_idle().await);
-            let (other, ()) = tokio::join!(send(&twice, request), async { led.next().await.complete() });
+            let (other, ()) =
+                tokio::join!(send(&twice, request), async { led.next().await.complete() });
             assert_ne!(other.id, first.id);
         },
     )
@@ -48,7 +54,10 @@ async fn r14_duplicates_at_the_same_time_are_one_task() {
                 lead
             );
             assert_eq!((&one, &one), (&two, &three));
-            assert_eq!((one.status.state, said(&one).len()), (TaskState::Completed, 1));
+            assert_eq!(
+                (one.status.state, said(&one).len()),
+                (TaskState::Completed, 1)
+            );
             assert!(led.is_idle().await, "one turn");
         },
     )
@@ -91,7 +100,10 @@ async fn r16_the_same_key_with_another_body_is_refused_and_nothing_is_written() 
             }
             let streamed = open(once.send_streaming_message(message("other"))).await;
             assert_eq!(refused(streamed), ErrorKind::InvalidParams);
-            assert_eq!(refused(once.send_message(to(&first, "answer")).await), ErrorKind::InvalidParams);
+            assert_eq!(
+                refused(once.send_message(to(&first, "answer")).await),
+                ErrorKind::InvalidParams
+            );
             assert_eq!(get(&client, &first).await, first);
         },
     )
@@ -132,11 +144,18 @@ async fn r14_a_repeated_stream_is_a_stream_of_the_same_task() {
             job.turn.say("on it").await;
             job.end(Outcome::Completed);
             for events in [first, again] {
-                assert_eq!(events.story().await, ["status working: on it", "status completed"]);
+                assert_eq!(
+                    events.story().await,
+                    ["status working: on it", "status completed"]
+                );
             }
             assert!(led.is_idle().await, "one turn");
             let late = stream(&once, request).await.story().await;
-            assert_eq!(late.last().map(String::as_str), Some("status completed"), "{late:?}");
+            assert_eq!(
+                late.last().map(String::as_str),
+                Some("status completed"),
+                "{late:?}"
+            );
         },
     )
     .await;
@@ -149,7 +168,10 @@ async fn a_message_without_a_key_is_never_a_duplicate() {
         || Obeys,
         async |client: Client| {
             let request = message("hi");
-            let (one, two) = (send(&client, request.clone()).await, send(&client, request).await);
+            let (one, two) = (
+                send(&client, request.clone()).await,
+                send(&client, request).await,
+            );
             assert_ne!(one.id, two.id);
         },
     )
@@ -161,7 +183,10 @@ async fn a_key_that_cannot_be_one_is_refused() {
     everywhere(
         || Obeys,
         async |client: Client| {
-            let error = keyed(&client, &"k".repeat(257)).send_message(message("hi")).await.unwrap_err();
+            let error = keyed(&client, &"k".repeat(257))
+                .send_message(message("hi"))
+                .await
+                .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidParams);
             assert!(error.message().contains("Idempotency-Key"), "{error}");
         },

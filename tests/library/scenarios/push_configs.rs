@@ -3,8 +3,8 @@
 use attache::auth::Access;
 use attache::model::{
     AuthenticationInfo, Binding, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest,
-    ListPushConfigsRequest, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest, Task, TaskId,
-    Version,
+    ListPushConfigsRequest, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest, Task,
+    TaskId, Version,
 };
 use attache::{Client, Result, Server, Settings};
 
@@ -21,27 +21,47 @@ fn server() -> Server {
 
 fn config(task: &Task, id: Option<&str>, url: &str) -> PushConfig {
     let task_id = Some(task.id.clone());
-    PushConfig { id: id.map(Into::into), task_id, ..PushConfig::new(url) }
+    PushConfig {
+        id: id.map(Into::into),
+        task_id,
+        ..PushConfig::new(url)
+    }
 }
 
 async fn list(client: &Client, task: &TaskId) -> Result<Vec<PushConfig>> {
-    let request = ListPushConfigsRequest { task_id: task.clone(), ..Default::default() };
-    client.list_push_configs(request).await.map(|list| list.configs)
+    let request = ListPushConfigsRequest {
+        task_id: task.clone(),
+        ..Default::default()
+    };
+    client
+        .list_push_configs(request)
+        .await
+        .map(|list| list.configs)
 }
 
 async fn read(client: &Client, task: &TaskId, id: &str) -> Result<PushConfig> {
-    let request = GetPushConfigRequest { task_id: task.clone(), id: Some(id.into()), ..Default::default() };
+    let request = GetPushConfigRequest {
+        task_id: task.clone(),
+        id: Some(id.into()),
+        ..Default::default()
+    };
     client.get_push_config(request).await
 }
 
 async fn delete(client: &Client, task: &TaskId, id: &str) -> Result<()> {
-    let request = DeletePushConfigRequest { task_id: task.clone(), id: id.into(), ..Default::default() };
+    let request = DeletePushConfigRequest {
+        task_id: task.clone(),
+        id: id.into(),
+        ..Default::default()
+    };
     client.delete_push_config(request).await
 }
 
 fn with_inline(request: SendMessageRequest, config: PushConfig) -> SendMessageRequest {
-    let configuration =
-        SendMessageConfiguration { task_push_notification_config: Some(config), ..Default::default() };
+    let configuration = SendMessageConfiguration {
+        task_push_notification_config: Some(config),
+        ..Default::default()
+    };
     configured(request, configuration)
 }
 
@@ -54,19 +74,37 @@ async fn a_registration_is_made_read_listed_replaced_and_removed() {
             let mut first = config(&task, Some("one"), URL);
             first.token = Some(Secret::from("t-1"));
             let credentials = Some(Secret::from("hunter2"));
-            first.authentication = Some(AuthenticationInfo { scheme: "Bearer".to_owned(), credentials });
-            assert_eq!(client.create_push_config(first.clone()).await.unwrap(), first);
-            let second = client.create_push_config(config(&task, Some("two"), URL)).await.unwrap();
+            first.authentication = Some(AuthenticationInfo {
+                scheme: "Bearer".to_owned(),
+                credentials,
+            });
+            assert_eq!(
+                client.create_push_config(first.clone()).await.unwrap(),
+                first
+            );
+            let second = client
+                .create_push_config(config(&task, Some("two"), URL))
+                .await
+                .unwrap();
             assert_eq!(read(&client, &task.id, "one").await.unwrap(), first);
-            assert_eq!(list(&client, &task.id).await.unwrap(), [first, second.clone()]);
+            assert_eq!(
+                list(&client, &task.id).await.unwrap(),
+                [first, second.clone()]
+            );
             let again = config(&task, Some("one"), "http://127.0.0.1:9/other");
-            assert_eq!(client.create_push_config(again.clone()).await.unwrap(), again);
+            assert_eq!(
+                client.create_push_config(again.clone()).await.unwrap(),
+                again
+            );
             assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
             assert_eq!(read(&client, &task.id, "one").await.unwrap(), again);
             // Twice: what is gone is as good as removed.
             for _ in 0..2 {
                 delete(&client, &task.id, "one").await.unwrap();
-                assert_eq!(refused(read(&client, &task.id, "one").await), ErrorKind::TaskNotFound);
+                assert_eq!(
+                    refused(read(&client, &task.id, "one").await),
+                    ErrorKind::TaskNotFound
+                );
             }
             assert_eq!(list(&client, &task.id).await.unwrap(), [second]);
         }
@@ -79,13 +117,22 @@ async fn a_registration_is_made_read_listed_replaced_and_removed() {
 async fn a_registration_without_an_id_gets_one() {
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "ask").await;
-        let first = client.create_push_config(config(&task, None, URL)).await.unwrap();
-        let second = client.create_push_config(config(&task, None, "http://127.0.0.1:9/2")).await.unwrap();
+        let first = client
+            .create_push_config(config(&task, None, URL))
+            .await
+            .unwrap();
+        let second = client
+            .create_push_config(config(&task, None, "http://127.0.0.1:9/2"))
+            .await
+            .unwrap();
         let kept = list(&client, &task.id).await.unwrap();
         match version(&client) {
             Version::V1 => assert_eq!(kept, [first, second]),
             Version::V03 => {
-                assert_eq!(second.id.as_ref().map(|id| id.as_str()), Some(task.id.as_str()));
+                assert_eq!(
+                    second.id.as_ref().map(|id| id.as_str()),
+                    Some(task.id.as_str())
+                );
                 assert_eq!(kept, [second]);
             }
         }
@@ -102,12 +149,27 @@ async fn without_an_id_one_of_the_registrations_is_read() {
             return;
         }
         let task = say(&client, "ask").await;
-        let any = || GetPushConfigRequest { task_id: task.id.clone(), ..Default::default() };
-        assert_eq!(refused(client.get_push_config(any()).await), ErrorKind::TaskNotFound);
-        let oldest = client.create_push_config(config(&task, Some("z"), URL)).await.unwrap();
-        client.create_push_config(config(&task, Some("a"), URL)).await.unwrap();
+        let any = || GetPushConfigRequest {
+            task_id: task.id.clone(),
+            ..Default::default()
+        };
+        assert_eq!(
+            refused(client.get_push_config(any()).await),
+            ErrorKind::TaskNotFound
+        );
+        let oldest = client
+            .create_push_config(config(&task, Some("z"), URL))
+            .await
+            .unwrap();
+        client
+            .create_push_config(config(&task, Some("a"), URL))
+            .await
+            .unwrap();
         assert_eq!(client.get_push_config(any()).await.unwrap(), oldest);
-        let own = client.create_push_config(config(&task, None, URL)).await.unwrap();
+        let own = client
+            .create_push_config(config(&task, None, URL))
+            .await
+            .unwrap();
         assert_eq!(client.get_push_config(any()).await.unwrap(), own);
     })
     .await;
@@ -116,11 +178,20 @@ async fn without_an_id_one_of_the_registrations_is_read() {
 #[tokio::test]
 async fn a_webhook_that_comes_with_a_message_is_registered_with_its_task() {
     everywhere_on(server, async |client: Client| {
-        let named = PushConfig { id: Some("w".into()), ..PushConfig::new(URL) };
+        let named = PushConfig {
+            id: Some("w".into()),
+            ..PushConfig::new(URL)
+        };
         let task = send(&client, with_inline(message("ask"), named.clone())).await;
-        let expected = PushConfig { task_id: Some(task.id.clone()), ..named.clone() };
+        let expected = PushConfig {
+            task_id: Some(task.id.clone()),
+            ..named.clone()
+        };
         assert_eq!(list(&client, &task.id).await.unwrap(), [expected]);
-        let other = PushConfig { id: Some("x".into()), ..PushConfig::new(URL) };
+        let other = PushConfig {
+            id: Some("x".into()),
+            ..PushConfig::new(URL)
+        };
         send(&client, with_inline(to(&task, "ask"), other)).await;
         assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
         // And in a stream.
@@ -137,14 +208,24 @@ async fn a_webhook_that_comes_with_a_message_is_registered_with_its_task() {
 /// Nobody hears of a task by a message that was not taken.
 #[tokio::test]
 async fn a_webhook_that_comes_with_a_message_that_is_refused_is_not_registered() {
-    let small = || server().settings(Settings { max_task_bytes: 10_000, ..Settings::default() });
+    let small = || {
+        server().settings(Settings {
+            max_task_bytes: 10_000,
+            ..Settings::default()
+        })
+    };
     everywhere_on(small, async |client: Client| {
-        let hook = |id: &str, url: &str| PushConfig { id: Some(id.into()), ..PushConfig::new(url) };
+        let hook = |id: &str, url: &str| PushConfig {
+            id: Some(id.into()),
+            ..PushConfig::new(url)
+        };
         let task = send(&client, with_inline(message("ask"), hook("w", URL))).await;
         let before = list(&client, &task.id).await.unwrap();
         for id in ["w", "x"] {
             let long = to(&task, &"x".repeat(10_000));
-            let sent = client.send_message(with_inline(long, hook(id, "http://127.0.0.1:9/other"))).await;
+            let sent = client
+                .send_message(with_inline(long, hook(id, "http://127.0.0.1:9/other")))
+                .await;
             let kind = refused(sent);
             assert!(
                 matches!(
@@ -163,13 +244,24 @@ async fn a_webhook_that_comes_with_a_message_that_is_refused_is_not_registered()
 async fn s21_only_the_web_is_called() {
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "ask").await;
-        for url in
-            ["", "/hook", "example.com", "file:///etc/passwd", "ftp://example.com", "https://", "http:///x"]
-        {
-            let error = client.create_push_config(config(&task, Some("w"), url)).await.unwrap_err();
+        for url in [
+            "",
+            "/hook",
+            "example.com",
+            "file:///etc/passwd",
+            "ftp://example.com",
+            "https://",
+            "http:///x",
+        ] {
+            let error = client
+                .create_push_config(config(&task, Some("w"), url))
+                .await
+                .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidParams, "{url}");
             assert!(error.message().contains("url"), "{error}");
-            let sent = client.send_message(with_inline(to(&task, "x"), PushConfig::new(url))).await;
+            let sent = client
+                .send_message(with_inline(to(&task, "x"), PushConfig::new(url)))
+                .await;
             assert_eq!(refused(sent), ErrorKind::InvalidParams, "{url}");
         }
         assert_eq!(list(&client, &task.id).await.unwrap(), []);
@@ -184,16 +276,36 @@ async fn s22_no_way_in_is_without_the_guard() {
     let strict = || Server::new(card(), Obeys);
     everywhere_on(strict, async |client: Client| {
         let task = say(&client, "ask").await;
-        for url in
-            ["https://127.0.0.1/", "https://10.0.0.1/", "https://[fd00::1]/", "http://[::ffff:7f00:1]/"]
-        {
+        for url in [
+            "https://127.0.0.1/",
+            "https://10.0.0.1/",
+            "https://[fd00::1]/",
+            "http://[::ffff:7f00:1]/",
+        ] {
             let inline = || PushConfig::new(url);
             let kinds = [
-                refused(client.create_push_config(config(&task, Some("w"), url)).await),
-                refused(client.send_message(with_inline(message("hi"), inline())).await),
-                refused(client.send_message(with_inline(to(&task, "x"), inline())).await),
-                refused(open(client.send_streaming_message(with_inline(message("hi"), inline()))).await),
-                refused(open(client.send_streaming_message(with_inline(to(&task, "x"), inline()))).await),
+                refused(
+                    client
+                        .create_push_config(config(&task, Some("w"), url))
+                        .await,
+                ),
+                refused(
+                    client
+                        .send_message(with_inline(message("hi"), inline()))
+                        .await,
+                ),
+                refused(
+                    client
+                        .send_message(with_inline(to(&task, "x"), inline()))
+                        .await,
+                ),
+                refused(
+                    open(client.send_streaming_message(with_inline(message("hi"), inline()))).await,
+                ),
+                refused(
+                    open(client.send_streaming_message(with_inline(to(&task, "x"), inline())))
+                        .await,
+                ),
             ];
             assert_eq!(kinds, [ErrorKind::InvalidParams; 5], "{url}");
         }
@@ -209,18 +321,27 @@ async fn s26_a_caller_has_only_so_many_webhooks() {
     let few = || {
         let mut push = local_webhooks();
         push.max_webhooks_per_caller = 2;
-        Server::new(card(), Obeys).push(push).access(Access::by(keys()))
+        Server::new(card(), Obeys)
+            .push(push)
+            .access(Access::by(keys()))
     };
     everywhere_on(few, async |client: Client| {
         let (ann, bob) = (by(&client, ANN), by(&client, BOB));
         let (task, other) = (say(&ann, "ask").await, say(&ann, "ask").await);
         for (task, id) in [(&task, "one"), (&other, "two"), (&task, "one")] {
-            ann.create_push_config(config(task, Some(id), URL)).await.unwrap();
+            ann.create_push_config(config(task, Some(id), URL))
+                .await
+                .unwrap();
         }
-        let third = ann.create_push_config(config(&task, Some("three"), URL)).await;
+        let third = ann
+            .create_push_config(config(&task, Some("three"), URL))
+            .await;
         assert_eq!(refused(third), ErrorKind::RateLimited);
         let inline = || with_inline(message("ask"), PushConfig::new(URL));
-        assert_eq!(refused(ann.send_message(inline()).await), ErrorKind::RateLimited);
+        assert_eq!(
+            refused(ann.send_message(inline()).await),
+            ErrorKind::RateLimited
+        );
         send(&bob, inline()).await;
         delete(&ann, &task.id, "one").await.unwrap();
         send(&ann, inline()).await;
@@ -230,15 +351,24 @@ async fn s26_a_caller_has_only_so_many_webhooks() {
 
 #[tokio::test]
 async fn a_task_has_only_so_many_webhooks() {
-    let limits = attache::model::Limits { max_push_configs: 2, ..Default::default() };
+    let limits = attache::model::Limits {
+        max_push_configs: 2,
+        ..Default::default()
+    };
     everywhere_on(
         || server().limits(limits.clone()),
         async |client: Client| {
             let task = say(&client, "ask").await;
             for id in ["one", "two", "one"] {
-                client.create_push_config(config(&task, Some(id), URL)).await.unwrap();
+                client
+                    .create_push_config(config(&task, Some(id), URL))
+                    .await
+                    .unwrap();
             }
-            let third = client.create_push_config(config(&task, Some("three"), URL)).await.unwrap_err();
+            let third = client
+                .create_push_config(config(&task, Some("three"), URL))
+                .await
+                .unwrap_err();
             assert_eq!(third.kind(), ErrorKind::InvalidParams);
             assert!(third.message().contains("max_push_configs"), "{third}");
             assert_eq!(list(&client, &task.id).await.unwrap().len(), 2);
@@ -251,8 +381,14 @@ async fn a_task_has_only_so_many_webhooks() {
 async fn a_registration_belongs_to_one_task() {
     everywhere_on(server, async |client: Client| {
         let (mine, other) = (begin(&client, "ask").await, begin(&client, "ask").await);
-        client.create_push_config(config(&mine, Some("w"), URL)).await.unwrap();
-        assert_eq!(refused(read(&client, &other.id, "w").await), ErrorKind::TaskNotFound);
+        client
+            .create_push_config(config(&mine, Some("w"), URL))
+            .await
+            .unwrap();
+        assert_eq!(
+            refused(read(&client, &other.id, "w").await),
+            ErrorKind::TaskNotFound
+        );
         delete(&client, &other.id, "w").await.unwrap();
         assert_eq!(list(&client, &mine.id).await.unwrap().len(), 1);
     })
@@ -300,7 +436,11 @@ async fn r17_a_message_that_comes_again_does_not_register_again() {
         let id = configs[0].id.clone().unwrap();
         delete(&client, &task.id, id.as_str()).await.unwrap();
         send(&keyed, request).await;
-        assert_eq!(list(&client, &task.id).await.unwrap(), [], "what was removed stays removed");
+        assert_eq!(
+            list(&client, &task.id).await.unwrap(),
+            [],
+            "what was removed stays removed"
+        );
     })
     .await;
 }

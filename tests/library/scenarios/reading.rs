@@ -29,7 +29,11 @@ async fn on_every_store(server: impl Fn() -> Server, scenario: impl AsyncFn(Clie
 
 async fn last(client: &Client, task: &Task, length: usize) -> Vec<String> {
     let history_length = Some(i32::try_from(length).unwrap());
-    let request = GetTaskRequest { id: task.id.clone(), history_length, ..Default::default() };
+    let request = GetTaskRequest {
+        id: task.id.clone(),
+        history_length,
+        ..Default::default()
+    };
     said(&client.get_task(request).await.unwrap())
 }
 
@@ -45,7 +49,11 @@ async fn a_task_that_was_read_shows_what_was_said_since() {
             let all = said(&task);
             for length in [1, 0, all.len(), all.len() + 1, 2] {
                 let expected = &all[all.len() - history(&client, length, all.len())..];
-                assert_eq!(last(&client, &task, length).await, expected, "the last {length}");
+                assert_eq!(
+                    last(&client, &task, length).await,
+                    expected,
+                    "the last {length}"
+                );
                 assert_eq!(said(&get(&client, &task).await), all);
             }
             task = send(&client, to(&task, text)).await;
@@ -76,8 +84,10 @@ async fn s01_what_is_remembered_of_a_task_is_its_owners_alone() {
 async fn each_version_and_binding_has_its_own_form_of_a_task() {
     let server = run(Server::new(card(), Obeys)).await;
     let url = format!("http://{}/", server.address);
-    let clients: Vec<Client> =
-        CELLS.iter().map(|(binding, version)| Client::new(&url, *binding, *version).unwrap()).collect();
+    let clients: Vec<Client> = CELLS
+        .iter()
+        .map(|(binding, version)| Client::new(&url, *binding, *version).unwrap())
+        .collect();
     let task = say(&clients[0], "done").await;
     let mut bodies = Vec::new();
     for round in 0..3 {
@@ -86,10 +96,20 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
         }
         let mut all = Vec::new();
         for form in FORMS {
-            let answer = server.ask(&form.ask("GetTask", json!({"id": task.id.as_str()}))).await;
-            assert_eq!(answer.header("a2a-version"), Some(form.version()), "{form:?}");
+            let answer = server
+                .ask(&form.ask("GetTask", json!({"id": task.id.as_str()})))
+                .await;
+            assert_eq!(
+                answer.header("a2a-version"),
+                Some(form.version()),
+                "{form:?}"
+            );
             let body = answer.json();
-            let shown = if form.is_rpc() { &body["result"] } else { &body };
+            let shown = if form.is_rpc() {
+                &body["result"]
+            } else {
+                &body
+            };
             let is_kind = shown["kind"] == "task";
             let state = shown["status"]["state"].as_str().unwrap();
             assert_eq!(
@@ -97,7 +117,11 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
                 (state == "completed", !is_kind),
                 "{form:?}"
             );
-            assert_eq!(shown["history"][0].get("content").is_some(), form == FORMS[3], "{form:?}");
+            assert_eq!(
+                shown["history"][0].get("content").is_some(),
+                form == FORMS[3],
+                "{form:?}"
+            );
             all.push(answer.body);
         }
         if round == 0 {
@@ -112,12 +136,23 @@ async fn each_version_and_binding_has_its_own_form_of_a_task() {
 async fn a_name_of_the_first_days_is_not_answered_with_somebody_elses_bytes() {
     let server = run(Server::new(card(), Obeys)).await;
     let message = json!({"role": "user", "parts": [{"type": "text", "text": "ask"}]});
-    server.result("tasks/send", json!({"id": "mine", "message": message})).await;
+    server
+        .result("tasks/send", json!({"id": "mine", "message": message}))
+        .await;
     let listed = server.result("ListTasks", json!({})).await;
     let id = TaskId::from(listed["tasks"][0]["id"].as_str().unwrap());
     for _ in 0..3 {
-        assert_eq!(server.result("tasks/get", json!({"id": id.as_str()})).await["id"], id.as_str());
-        assert_eq!(server.result("GetTask", json!({"id": id.as_str()})).await["id"], id.as_str());
-        assert_eq!(server.result("tasks/get", json!({"id": "mine"})).await["id"], "mine");
+        assert_eq!(
+            server.result("tasks/get", json!({"id": id.as_str()})).await["id"],
+            id.as_str()
+        );
+        assert_eq!(
+            server.result("GetTask", json!({"id": id.as_str()})).await["id"],
+            id.as_str()
+        );
+        assert_eq!(
+            server.result("tasks/get", json!({"id": "mine"})).await["id"],
+            "mine"
+        );
     }
 }

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use attache::model::{
-    Artifact, ErrorKind, GetTaskRequest, Json, Limits, Message, Part, Role, SendMessageConfiguration,
-    SendMessageRequest, SendMessageResponse, TaskState,
+    Artifact, ErrorKind, GetTaskRequest, Json, Limits, Message, Part, Role,
+    SendMessageConfiguration, SendMessageRequest, SendMessageResponse, TaskState,
 };
 use attache::{Client, Outcome, Server, ServerSettings, Turn};
 
 use super::{
-    Led, Obeys, at_once, begin, configured, ended, find, get, message, refused, said, say, send, stream, to,
+    Led, Obeys, at_once, begin, configured, ended, find, get, message, refused, said, say, send,
+    stream, to,
 };
 use crate::everywhere::{card, everywhere, everywhere_on, history};
 
@@ -20,10 +21,18 @@ async fn a_message_is_answered_by_a_finished_task() {
         async |client: Client| {
             let sent = Message::user("hello");
             let task = send(&client, SendMessageRequest::new(sent.clone())).await;
-            assert_eq!((task.status.state, task.text().as_str()), (TaskState::Completed, "hello"));
+            assert_eq!(
+                (task.status.state, task.text().as_str()),
+                (TaskState::Completed, "hello")
+            );
             assert_eq!(task.artifacts[0].name.as_deref(), Some("echo"));
-            let stamped = sent.in_task(task.id.clone()).in_context(task.context_id.clone());
-            assert_eq!(task.history.iter().map(|kept| &**kept).collect::<Vec<_>>(), [&stamped]);
+            let stamped = sent
+                .in_task(task.id.clone())
+                .in_context(task.context_id.clone());
+            assert_eq!(
+                task.history.iter().map(|kept| &**kept).collect::<Vec<_>>(),
+                [&stamped]
+            );
             assert!(task.status.timestamp.is_some());
             assert_eq!(get(&client, &task).await, task);
         },
@@ -34,7 +43,11 @@ async fn a_message_is_answered_by_a_finished_task() {
 #[tokio::test]
 async fn every_kind_of_part_goes_there_and_comes_back() {
     let mirror = |turn: Turn| async move {
-        turn.artifact(Artifact { parts: turn.message().parts.clone(), ..Artifact::text("mirror", "") }).await;
+        turn.artifact(Artifact {
+            parts: turn.message().parts.clone(),
+            ..Artifact::text("mirror", "")
+        })
+        .await;
         Ok(Outcome::Completed)
     };
     everywhere(
@@ -43,7 +56,9 @@ async fn every_kind_of_part_goes_there_and_comes_back() {
             let sent = Message::user("grüße, 世界")
                 .part(Part::file([0, 159, 255], "image/png").with_filename("a.png"))
                 .part(Part::url("https://example.com/a.pdf").with_media_type("application/pdf"))
-                .part(Part::data(Json::parse(r#"{"depth":[1,2.5,null,true,"x"]}"#).unwrap()));
+                .part(Part::data(
+                    Json::parse(r#"{"depth":[1,2.5,null,true,"x"]}"#).unwrap(),
+                ));
             let task = send(&client, SendMessageRequest::new(sent.clone())).await;
             assert_eq!(task.artifacts[0].parts, sent.parts);
             assert_eq!(get(&client, &task).await.history[0].parts, sent.parts);
@@ -66,7 +81,10 @@ async fn a_turn_ends_as_the_agent_says() {
                 let task = say(&client, text).await;
                 let status = task.status.message.as_ref().unwrap();
                 assert_eq!((task.status.state, status.text().as_str()), (state, words));
-                assert_eq!((status.role, status.task_id.as_ref()), (Role::Agent, Some(&task.id)));
+                assert_eq!(
+                    (status.role, status.task_id.as_ref()),
+                    (Role::Agent, Some(&task.id))
+                );
                 // 07 §4: what the status says is not history yet.
                 assert_eq!(said(&task), [text]);
                 assert_eq!(get(&client, &task).await, task);
@@ -82,11 +100,15 @@ async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
     everywhere(
         || Obeys,
         async |client: Client| {
-            for (text, words) in
-                [("panic", "Agent execution failed (panic)"), ("error", "Agent execution failed (Error)")]
-            {
+            for (text, words) in [
+                ("panic", "Agent execution failed (panic)"),
+                ("error", "Agent execution failed (Error)"),
+            ] {
                 let task = say(&client, text).await;
-                assert_eq!((task.status.state, task.text().as_str()), (TaskState::Failed, words));
+                assert_eq!(
+                    (task.status.state, task.text().as_str()),
+                    (TaskState::Failed, words)
+                );
                 assert!(!format!("{task:?}").contains("hunter2"), "{task:?}");
             }
             // One that fails before there is a task fails a task all the same, and a stream tells of it.
@@ -98,7 +120,13 @@ async fn a_fault_in_the_agent_fails_the_task_and_keeps_its_secrets() {
                 (failed.0, vec!["ping panic".to_owned()])
             );
             let told = stream(&client, message("ping panic")).await.story().await;
-            assert_eq!(told, ["task active", "status failed: Agent execution failed (panic)"]);
+            assert_eq!(
+                told,
+                [
+                    "task active",
+                    "status failed: Agent execution failed (panic)"
+                ]
+            );
             assert_eq!(say(&client, "hi").await.status.state, TaskState::Completed);
         },
     )
@@ -112,7 +140,9 @@ async fn a_plain_reply_makes_no_task_and_is_waited_for() {
         async |client: Client| {
             let ping = || SendMessageRequest::new(Message::user("ping").in_context("c"));
             for request in [ping(), at_once(ping())] {
-                let SendMessageResponse::Message(reply) = client.send_message(request).await.unwrap() else {
+                let SendMessageResponse::Message(reply) =
+                    client.send_message(request).await.unwrap()
+                else {
                     panic!("a task");
                 };
                 assert_eq!((reply.text().as_str(), reply.role), ("pong", Role::Agent));
@@ -162,10 +192,16 @@ async fn a_call_returns_when_credentials_are_needed_though_the_turn_goes_on() {
                 job
             };
             let (task, job) = tokio::join!(say(&client, "go"), lead);
-            assert_eq!((task.status.state, task.text().as_str()), (TaskState::AuthRequired, "log in first"));
+            assert_eq!(
+                (task.status.state, task.text().as_str()),
+                (TaskState::AuthRequired, "log in first")
+            );
             job.turn.say("thank you").await;
             job.complete();
-            assert_eq!(ended(&client, &task).await.status.state, TaskState::Completed);
+            assert_eq!(
+                ended(&client, &task).await.status.state,
+                TaskState::Completed
+            );
         },
     )
     .await;
@@ -223,7 +259,10 @@ async fn a_server_may_bound_the_wait() {
         let task = say(&client, "go").await;
         assert!(!task.is_ended() && !task.status.state.is_interrupted());
         led.next().await.complete();
-        assert_eq!(ended(&client, &task).await.status.state, TaskState::Completed);
+        assert_eq!(
+            ended(&client, &task).await.status.state,
+            TaskState::Completed
+        );
     })
     .await;
 }
@@ -251,12 +290,16 @@ async fn s66_as_much_history_comes_as_was_asked_for() {
             }
             assert_eq!(refused(by_get(-1).await), ErrorKind::InvalidParams);
             // It changes what is told, never what is kept.
-            let configuration =
-                |length| SendMessageConfiguration { history_length: Some(length), ..Default::default() };
+            let configuration = |length| SendMessageConfiguration {
+                history_length: Some(length),
+                ..Default::default()
+            };
             let sent = send(&client, configured(to(&asked, "ask"), configuration(2))).await;
             assert_eq!(said(&sent), ["which harbour?", "ask"]);
             assert_eq!(said(&get(&client, &asked).await).len(), 5);
-            let negative = client.send_message(configured(to(&asked, "ask"), configuration(-1))).await;
+            let negative = client
+                .send_message(configured(to(&asked, "ask"), configuration(-1)))
+                .await;
             assert_eq!(refused(negative), ErrorKind::InvalidParams);
             assert_eq!(said(&get(&client, &asked).await).len(), 5);
         },
@@ -266,7 +309,10 @@ async fn s66_as_much_history_comes_as_was_asked_for() {
 
 #[tokio::test]
 async fn s66_no_more_history_goes_out_than_the_server_allows() {
-    let limits = Limits { max_history_length: 2, ..Default::default() };
+    let limits = Limits {
+        max_history_length: 2,
+        ..Default::default()
+    };
     let server = || Server::new(card(), Obeys).limits(limits.clone());
     everywhere_on(server, async |client: Client| {
         let task = say(&client, "ask").await;
@@ -274,7 +320,11 @@ async fn s66_no_more_history_goes_out_than_the_server_allows() {
         let task = send(&client, to(&task, "ask")).await;
         assert_eq!(task.history.len(), 2);
         for (asked, expected) in [(None, 2), (Some(1), 1), (Some(100), 2)] {
-            let request = GetTaskRequest { id: task.id.clone(), history_length: asked, ..Default::default() };
+            let request = GetTaskRequest {
+                id: task.id.clone(),
+                history_length: asked,
+                ..Default::default()
+            };
             let found = client.get_task(request).await.unwrap();
             assert_eq!(said(&found), said(&task)[2 - expected..], "{asked:?}");
         }

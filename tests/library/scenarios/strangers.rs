@@ -2,8 +2,9 @@
 
 use attache::auth::{Access, Keys};
 use attache::model::{
-    Artifact, Content, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest,
-    ListTasksRequest, Message, Part, PushConfig, SendMessageRequest, TaskId, TaskState,
+    Artifact, Content, DeletePushConfigRequest, ErrorKind, GetPushConfigRequest,
+    ListPushConfigsRequest, ListTasksRequest, Message, Part, PushConfig, SendMessageRequest,
+    TaskId, TaskState,
 };
 use attache::{Agent, Client, Error, Failure, Outcome, Server, Turn};
 use serde_json::json;
@@ -36,10 +37,24 @@ pub(super) fn by(client: &Client, key: &str) -> Client {
 /// Everything that can be asked about a task, and what was said to it.
 async fn all(client: &Client, id: &TaskId) -> Vec<Error> {
     let to = SendMessageRequest::new(Message::user("more").in_task(id.clone()));
-    let hook = PushConfig { task_id: Some(id.clone()), ..PushConfig::new("https://example.com/hook") };
-    let hooks = ListPushConfigsRequest { task_id: id.clone(), ..Default::default() };
-    let one = GetPushConfigRequest { task_id: id.clone(), id: Some("h".into()), ..Default::default() };
-    let gone = DeletePushConfigRequest { task_id: id.clone(), id: "h".into(), ..Default::default() };
+    let hook = PushConfig {
+        task_id: Some(id.clone()),
+        ..PushConfig::new("https://example.com/hook")
+    };
+    let hooks = ListPushConfigsRequest {
+        task_id: id.clone(),
+        ..Default::default()
+    };
+    let one = GetPushConfigRequest {
+        task_id: id.clone(),
+        id: Some("h".into()),
+        ..Default::default()
+    };
+    let gone = DeletePushConfigRequest {
+        task_id: id.clone(),
+        id: "h".into(),
+        ..Default::default()
+    };
     vec![
         find(client, id).await.unwrap_err(),
         subscribe(client, id).await.err().unwrap(),
@@ -83,17 +98,34 @@ async fn s01_s02_s03_s04_s07_a_stranger_hears_what_is_heard_of_no_task() {
 async fn s01_a_stranger_gets_the_same_bytes_as_for_no_task() {
     let server = run(server()).await;
     for form in FORMS {
-        let task = form.ask("SendMessage", json!({"message": form.message("ask", json!({}))}));
+        let task = form.ask(
+            "SendMessage",
+            json!({"message": form.message("ask", json!({}))}),
+        );
         let answer = server.ask(&task.with("X-API-Key", ANN)).await;
         let text = answer.body;
         let payload = form.payload(&text);
-        let id = payload.get("task").unwrap_or(&payload)["id"].as_str().unwrap().to_owned();
+        let id = payload.get("task").unwrap_or(&payload)["id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let nobodys = "0190a1b2-0000-4000-8000-000000000000";
-        for operation in ["GetTask", "CancelTask", "SubscribeToTask", "ListTaskPushNotificationConfigs"] {
-            let name = if operation.contains("Push") { "taskId" } else { "id" };
+        for operation in [
+            "GetTask",
+            "CancelTask",
+            "SubscribeToTask",
+            "ListTaskPushNotificationConfigs",
+        ] {
+            let name = if operation.contains("Push") {
+                "taskId"
+            } else {
+                "id"
+            };
             let mut heard = Vec::new();
             for id in [id.as_str(), nobodys] {
-                let ask = form.ask(operation, json!({ name: id })).with("X-API-Key", BOB);
+                let ask = form
+                    .ask(operation, json!({ name: id }))
+                    .with("X-API-Key", BOB);
                 let answer = server.ask(&ask).await;
                 let head = answer.head.lines().filter(|line| {
                     !line.starts_with("date:")
@@ -118,11 +150,20 @@ async fn s05_the_context_of_another_shows_nothing_of_it() {
         assert_ne!(his.id, hers.id);
         assert_eq!(his.history.len(), 1);
         if can_list(&ann).await {
-            let query = ListTasksRequest { context_id: Some(hers.context_id.clone()), ..Default::default() };
+            let query = ListTasksRequest {
+                context_id: Some(hers.context_id.clone()),
+                ..Default::default()
+            };
             let page = ann.list_tasks(query.clone()).await.unwrap();
-            assert_eq!(page.tasks.iter().map(|task| &task.id).collect::<Vec<_>>(), [&hers.id]);
+            assert_eq!(
+                page.tasks.iter().map(|task| &task.id).collect::<Vec<_>>(),
+                [&hers.id]
+            );
             let page = bob.list_tasks(query).await.unwrap();
-            assert_eq!(page.tasks.iter().map(|task| &task.id).collect::<Vec<_>>(), [&his.id]);
+            assert_eq!(
+                page.tasks.iter().map(|task| &task.id).collect::<Vec<_>>(),
+                [&his.id]
+            );
         }
     })
     .await;
@@ -133,7 +174,9 @@ async fn s06_a_context_that_is_not_the_tasks_is_invalid() {
     everywhere_on(server, async |client: Client| {
         let ann = by(&client, ANN);
         let task = begin(&ann, "ask").await;
-        let wrong = Message::user("x").in_task(task.id.clone()).in_context("another");
+        let wrong = Message::user("x")
+            .in_task(task.id.clone())
+            .in_context("another");
         let sent = ann.send_message(SendMessageRequest::new(wrong)).await;
         assert_eq!(refused(sent), ErrorKind::InvalidParams);
         assert_eq!(get(&ann, &task).await.history.len(), 1);
@@ -152,14 +195,26 @@ async fn s08_a_page_of_another_is_no_way_in() {
             say(&ann, text).await;
         }
         let his = say(&bob, "his").await;
-        let query = ListTasksRequest { page_size: Some(1), ..Default::default() };
+        let query = ListTasksRequest {
+            page_size: Some(1),
+            ..Default::default()
+        };
         let token = ann.list_tasks(query.clone()).await.unwrap().next_page_token;
-        let stolen = ListTasksRequest { page_token: Some(token.clone()), ..query.clone() };
+        let stolen = ListTasksRequest {
+            page_token: Some(token.clone()),
+            ..query.clone()
+        };
         let page = bob.list_tasks(stolen).await.unwrap();
         assert!(page.tasks.iter().all(|task| task.id == his.id), "{page:?}");
         assert_eq!(page.total_size, 1);
-        let tampered = ListTasksRequest { page_token: Some(format!("x{token}")), ..query };
-        assert_eq!(refused(ann.list_tasks(tampered).await), ErrorKind::InvalidParams);
+        let tampered = ListTasksRequest {
+            page_token: Some(format!("x{token}")),
+            ..query
+        };
+        assert_eq!(
+            refused(ann.list_tasks(tampered).await),
+            ErrorKind::InvalidParams
+        );
     })
     .await;
 }
@@ -170,8 +225,14 @@ async fn s09_what_nobody_owns_is_not_everybodys() {
     everywhere_on(server, async |client: Client| {
         let ann = by(&client, ANN);
         let (hers, nobodys) = (say(&ann, "hers").await, say(&client, "nobody's").await);
-        assert_eq!(refused(find(&client, &hers.id).await), ErrorKind::TaskNotFound);
-        assert_eq!(refused(find(&ann, &nobodys.id).await), ErrorKind::TaskNotFound);
+        assert_eq!(
+            refused(find(&client, &hers.id).await),
+            ErrorKind::TaskNotFound
+        );
+        assert_eq!(
+            refused(find(&ann, &nobodys.id).await),
+            ErrorKind::TaskNotFound
+        );
         assert_eq!(get(&client, &nobodys).await.id, nobodys.id);
     })
     .await;
@@ -183,7 +244,8 @@ struct Draws;
 impl Agent for Draws {
     async fn run(&self, turn: Turn) -> Result<Outcome, Failure> {
         let picture = Part::file(PICTURE, "image/png").with_filename("secret.png");
-        turn.artifact(Artifact::new("picture", picture).with_id("a-1")).await;
+        turn.artifact(Artifact::new("picture", picture).with_id("a-1"))
+            .await;
         Ok(Outcome::Completed)
     }
 }
@@ -199,17 +261,30 @@ async fn s11_a_result_is_in_its_task_and_at_no_address() {
         let task = say(&ann, "draw").await;
         for seen in [&task, &get(&ann, &task).await] {
             let part = &seen.artifacts[0].parts[0];
-            assert!(matches!(&part.content, Content::Raw(bytes) if bytes.decode() == PICTURE), "{part:?}");
+            assert!(
+                matches!(&part.content, Content::Raw(bytes) if bytes.decode() == PICTURE),
+                "{part:?}"
+            );
         }
         assert_eq!(refused(find(&bob, &task.id).await), ErrorKind::TaskNotFound);
     })
     .await;
     let server = run(server()).await;
-    let sent = FORMS[0].ask("SendMessage", json!({"message": FORMS[0].message("draw", json!({}))}));
+    let sent = FORMS[0].ask(
+        "SendMessage",
+        json!({"message": FORMS[0].message("draw", json!({}))}),
+    );
     let answer = server.ask(&sent.with("X-API-Key", ANN)).await;
     let task = &answer.json()["result"]["task"];
-    assert!(!answer.body.contains("http"), "no address is given out: {}", answer.body);
-    let (id, context) = (task["id"].as_str().unwrap(), task["contextId"].as_str().unwrap());
+    assert!(
+        !answer.body.contains("http"),
+        "no address is given out: {}",
+        answer.body
+    );
+    let (id, context) = (
+        task["id"].as_str().unwrap(),
+        task["contextId"].as_str().unwrap(),
+    );
     for path in [
         format!("/tasks/{id}/artifacts"),
         format!("/tasks/{id}/artifacts/a-1"),
@@ -221,8 +296,13 @@ async fn s11_a_result_is_in_its_task_and_at_no_address() {
         "/download/a-1".to_owned(),
     ] {
         for key in [ANN, BOB] {
-            let found = server.send(&format!("GET {path} HTTP/1.1\r\nX-API-Key: {key}"), b"").await;
-            assert!(found.status == 404 && !found.body.contains("PNG"), "{path}: {found:?}");
+            let found = server
+                .send(&format!("GET {path} HTTP/1.1\r\nX-API-Key: {key}"), b"")
+                .await;
+            assert!(
+                found.status == 404 && !found.body.contains("PNG"),
+                "{path}: {found:?}"
+            );
         }
     }
 }
@@ -231,7 +311,9 @@ async fn s11_a_result_is_in_its_task_and_at_no_address() {
 async fn s13_a_task_that_a_caller_names_itself_is_not_adopted() {
     everywhere_on(server, async |client: Client| {
         let named = Message::user("x").in_task("i-chose-this");
-        let sent = by(&client, ANN).send_message(SendMessageRequest::new(named)).await;
+        let sent = by(&client, ANN)
+            .send_message(SendMessageRequest::new(named))
+            .await;
         assert_eq!(refused(sent), ErrorKind::TaskNotFound);
     })
     .await;
@@ -240,13 +322,20 @@ async fn s13_a_task_that_a_caller_names_itself_is_not_adopted() {
 #[tokio::test]
 async fn s75_s76_a_key_of_idempotency_is_its_callers_own() {
     everywhere_on(server, async |client: Client| {
-        let with_key = |key| by(&client, key).with_header("Idempotency-Key", "k-1").unwrap();
+        let with_key = |key| {
+            by(&client, key)
+                .with_header("Idempotency-Key", "k-1")
+                .unwrap()
+        };
         let request = message("again");
         let first = send(&with_key(ANN), request.clone()).await;
         assert_eq!(send(&with_key(ANN), request.clone()).await.id, first.id);
         assert_ne!(send(&with_key(BOB), request.clone()).await.id, first.id);
         // Another body is refused to her alone: he has never used the key with it.
-        assert_eq!(refused(with_key(ANN).send_message(message("other")).await), ErrorKind::InvalidParams);
+        assert_eq!(
+            refused(with_key(ANN).send_message(message("other")).await),
+            ErrorKind::InvalidParams
+        );
     })
     .await;
 }

@@ -3,7 +3,9 @@
 use attache::model::{Message, SendMessageConfiguration, StreamResponse, Task};
 use attache::{Client, Outcome, Server};
 
-use super::{Led, Obeys, at_once, configured, get, message, said, say, send, stream, subscribe, to};
+use super::{
+    Led, Obeys, at_once, configured, get, message, said, say, send, stream, subscribe, to,
+};
 use crate::everywhere::{CELLS, Events, card, everywhere, history};
 use crate::harness::soon;
 
@@ -20,7 +22,10 @@ async fn a_plain_reply_is_a_stream_of_one_message() {
     everywhere(
         || Obeys,
         async |client: Client| {
-            assert_eq!(stream(&client, message("ping")).await.story().await, ["message pong"]);
+            assert_eq!(
+                stream(&client, message("ping")).await.story().await,
+                ["message pong"]
+            );
         },
     )
     .await;
@@ -35,24 +40,41 @@ async fn the_task_comes_first_then_what_happens_then_the_end() {
             let mut events = stream(&client, message("go")).await;
             let mut task = first(&mut events).await;
             assert_eq!(
-                (crate::everywhere::told(&StreamResponse::Task(task.clone())).as_str(), said(&task)),
+                (
+                    crate::everywhere::told(&StreamResponse::Task(task.clone())).as_str(),
+                    said(&task)
+                ),
                 ("task active", vec!["go".to_owned()])
             );
             let job = led.next().await;
             job.turn.say("on it").await;
-            assert_eq!(events.told().await, "status working: on it", "as it happens");
+            assert_eq!(
+                events.told().await,
+                "status working: on it",
+                "as it happens"
+            );
             job.turn.write("part", "one").await;
             job.turn.say("nearly").await;
             job.end(Outcome::CompletedWith(Message::agent("there you are")));
             let rest = events.all().await;
             let story: Vec<_> = rest.iter().map(crate::everywhere::told).collect();
-            assert_eq!(story, ["artifact one.", "status working: nearly", "status completed: there you are"]);
+            assert_eq!(
+                story,
+                [
+                    "artifact one.",
+                    "status working: nearly",
+                    "status completed: there you are"
+                ]
+            );
             // Whoever folds the stream has the task.
             let kept = get(&client, &task).await;
             for event in &rest {
                 task.apply_update(event).unwrap();
             }
-            assert_eq!((&task.status, &task.artifacts), (&kept.status, &kept.artifacts));
+            assert_eq!(
+                (&task.status, &task.artifacts),
+                (&kept.status, &kept.artifacts)
+            );
         },
     )
     .await;
@@ -92,7 +114,10 @@ async fn a_stream_closes_when_the_turn_ends_in_a_question() {
                 // The next message has a stream of its own: first the task, with what was said.
                 let mut events = stream(&client, to(&task, "Saint-Malo")).await;
                 let again = first(&mut events).await;
-                assert_eq!((again.id, said(&get(&client, &task).await).len()), (task.id, 3));
+                assert_eq!(
+                    (again.id, said(&get(&client, &task).await).len()),
+                    (task.id, 3)
+                );
                 assert_eq!(events.story().await.last().unwrap(), "status completed");
             }
         },
@@ -106,8 +131,9 @@ async fn a_continued_stream_begins_with_the_task_that_has_taken_the_message() {
     everywhere(
         || led.clone(),
         async |client: Client| {
-            let (asked, ()) =
-                tokio::join!(say(&client, "one"), async { led.next().await.end(Outcome::ask("which?")) });
+            let (asked, ()) = tokio::join!(say(&client, "one"), async {
+                led.next().await.end(Outcome::ask("which?"))
+            });
             let mut events = stream(&client, to(&asked, "two")).await;
             let task = first(&mut events).await;
             assert_eq!(said(&task), ["one", "which?", "two"]);
@@ -157,9 +183,15 @@ async fn chunks_come_as_they_are_written_and_fold_into_one_result() {
             writer.write("the sea").await;
             writer.finish().await;
             job.complete();
-            assert_eq!(events.story().await, ["chunk the sea", "chunk .", "status completed"]);
+            assert_eq!(
+                events.story().await,
+                ["chunk the sea", "chunk .", "status completed"]
+            );
             task = get(&client, &task).await;
-            assert_eq!((task.artifacts.len(), task.text().as_str()), (1, "the sea, the sea"));
+            assert_eq!(
+                (task.artifacts.len(), task.text().as_str()),
+                (1, "the sea, the sea")
+            );
         },
     )
     .await;
@@ -192,16 +224,29 @@ async fn history_in_a_stream_is_as_long_as_was_asked_for() {
         async |client: Client| {
             let asked = say(&client, "ask").await;
             for (length, all) in [(0, 3), (1, 5), (2, 7)] {
-                let configuration =
-                    SendMessageConfiguration { history_length: Some(length), ..Default::default() };
-                let mut events = stream(&client, configured(to(&asked, "ask"), configuration)).await;
+                let configuration = SendMessageConfiguration {
+                    history_length: Some(length),
+                    ..Default::default()
+                };
+                let mut events =
+                    stream(&client, configured(to(&asked, "ask"), configuration)).await;
                 let task = first(&mut events).await;
-                assert_eq!(task.history.len(), history(&client, length as usize, all), "{length}");
+                assert_eq!(
+                    task.history.len(),
+                    history(&client, length as usize, all),
+                    "{length}"
+                );
                 events.all().await;
             }
-            let none = SendMessageConfiguration { history_length: Some(0), ..Default::default() };
+            let none = SendMessageConfiguration {
+                history_length: Some(0),
+                ..Default::default()
+            };
             let mut events = stream(&client, configured(message("hi"), none)).await;
-            assert_eq!(first(&mut events).await.history.len(), history(&client, 0, 1));
+            assert_eq!(
+                first(&mut events).await.history.len(),
+                history(&client, 0, 1)
+            );
             events.all().await;
         },
     )
@@ -225,7 +270,14 @@ async fn who_leaves_a_stream_stops_neither_the_task_nor_the_others() {
             job.turn.say("two").await;
             job.complete();
             let story = stays.story().await;
-            assert_eq!(story, ["status working: one", "status working: two", "status completed"]);
+            assert_eq!(
+                story,
+                [
+                    "status working: one",
+                    "status working: two",
+                    "status completed"
+                ]
+            );
         },
     )
     .await;
@@ -248,8 +300,12 @@ async fn a_stream_takes_no_notice_of_a_caller_in_a_hurry() {
 #[tokio::test]
 async fn streams_of_every_version_and_binding_follow_one_task() {
     let led = Led::new();
-    let local = soon(Server::new(card(), led.clone()).local()).await.unwrap();
-    let clients = CELLS.iter().map(|&(binding, version)| local.client(binding, version).unwrap());
+    let local = soon(Server::new(card(), led.clone()).local())
+        .await
+        .unwrap();
+    let clients = CELLS
+        .iter()
+        .map(|&(binding, version)| local.client(binding, version).unwrap());
     let clients: Vec<Client> = clients.collect();
     let task = soon(send(&clients[0], at_once(message("go")))).await;
     let mut streams = Vec::new();
@@ -268,7 +324,10 @@ async fn streams_of_every_version_and_binding_follow_one_task() {
     for events in streams {
         stories.push(soon(events.story()).await);
     }
-    assert_eq!((stories[0].len(), stories[0].last().unwrap().as_str()), (41, "status completed"));
+    assert_eq!(
+        (stories[0].len(), stories[0].last().unwrap().as_str()),
+        (41, "status completed")
+    );
     for story in &stories {
         assert_eq!(story, &stories[0]);
     }

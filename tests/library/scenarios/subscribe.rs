@@ -5,13 +5,18 @@ use std::time::Duration;
 use attache::model::{ErrorKind, Seq, StreamResponse, SubscribeToTaskRequest, TaskId};
 use attache::{Client, Outcome, Result, Server, ServerSettings};
 
-use super::{Led, Obeys, at_once, begin, cancel, message, refused, say, send, stream, subscribe, to};
+use super::{
+    Led, Obeys, at_once, begin, cancel, message, refused, say, send, stream, subscribe, to,
+};
 use crate::everywhere::{
     Events, card, everywhere, everywhere_on, has_positions, nothing_to_follow, open, told,
 };
 
 async fn resume(client: &Client, id: &TaskId, after: u64) -> Result<Events> {
-    let request = SubscribeToTaskRequest { id: id.clone(), ..Default::default() };
+    let request = SubscribeToTaskRequest {
+        id: id.clone(),
+        ..Default::default()
+    };
     open(client.subscribe_to_task(request, Some(Seq(after)))).await
 }
 
@@ -20,7 +25,10 @@ async fn a_task_that_is_not_there_cannot_be_followed() {
     everywhere(
         || Obeys,
         async |client: Client| {
-            assert_eq!(refused(subscribe(&client, &"gone".into()).await), ErrorKind::TaskNotFound);
+            assert_eq!(
+                refused(subscribe(&client, &"gone".into()).await),
+                ErrorKind::TaskNotFound
+            );
         },
     )
     .await;
@@ -60,7 +68,10 @@ async fn a_subscription_begins_with_the_task_as_it_is_and_tells_only_what_is_new
                 panic!("the task comes first")
             };
             assert_eq!(
-                (snapshot.text().as_str(), told(&StreamResponse::Task(snapshot))),
+                (
+                    snapshot.text().as_str(),
+                    told(&StreamResponse::Task(snapshot))
+                ),
                 ("one", "task working: on it".to_owned())
             );
             job.turn.write("part", "two").await;
@@ -106,7 +117,10 @@ async fn a_subscription_to_a_parked_task_ends_in_time() {
     everywhere_on(server, async |client: Client| {
         let asked = say(&client, "ask").await;
         let events = subscribe(&client, &asked.id).await.unwrap();
-        assert_eq!(events.story().await, ["task input_required: which harbour?"]);
+        assert_eq!(
+            events.story().await,
+            ["task input_required: which harbour?"]
+        );
     })
     .await;
 }
@@ -123,7 +137,9 @@ async fn a_reader_resumes_behind_any_position() {
             }
             let mut events = stream(&client, message("go")).await;
             let (at, event) = events.next_at().await.unwrap();
-            let StreamResponse::Task(task) = event else { panic!("the task comes first") };
+            let StreamResponse::Task(task) = event else {
+                panic!("the task comes first")
+            };
             let mut seen = vec![at.expect("a position")];
             let job = led.next().await;
             for step in 0..3 {
@@ -135,7 +151,12 @@ async fn a_reader_resumes_behind_any_position() {
             for at in &seen {
                 resumed.push(resume(&client, &task.id, *at));
             }
-            let whole = ["status working: 0", "status working: 1", "status working: 2", "status completed"];
+            let whole = [
+                "status working: 0",
+                "status working: 1",
+                "status working: 2",
+                "status completed",
+            ];
             let mut opened = Vec::new();
             let last = resumed.pop().unwrap();
             for one in resumed {
@@ -148,7 +169,14 @@ async fn a_reader_resumes_behind_any_position() {
                 assert_eq!(events.story().await, whole[position..]);
             }
             // Also when the task has ended meanwhile: the tail is what was missed.
-            assert_eq!(resume(&client, &task.id, seen[2]).await.unwrap().story().await, whole[2..]);
+            assert_eq!(
+                resume(&client, &task.id, seen[2])
+                    .await
+                    .unwrap()
+                    .story()
+                    .await,
+                whole[2..]
+            );
         },
     )
     .await;
@@ -171,9 +199,15 @@ async fn who_has_seen_all_of_an_ended_task_has_nothing_to_follow() {
                 last = at;
             }
             let (id, last) = (id.unwrap(), last.unwrap());
-            assert_eq!(refused(resume(&client, &id, last).await), ErrorKind::UnsupportedOperation);
+            assert_eq!(
+                refused(resume(&client, &id, last).await),
+                ErrorKind::UnsupportedOperation
+            );
             // A number that we never gave out is no position: there is only the snapshot, and the task has ended.
-            assert_eq!(refused(resume(&client, &id, last + 100).await), ErrorKind::UnsupportedOperation);
+            assert_eq!(
+                refused(resume(&client, &id, last + 100).await),
+                ErrorKind::UnsupportedOperation
+            );
         },
     )
     .await;

@@ -1,8 +1,8 @@
 //! Tenants: what belongs to one is not there for another. 1.0 alone has them; owners stand in the same scope.
 
 use attache::model::{
-    DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest, ListTasksRequest,
-    Message, PushConfig, SendMessageRequest, TaskState,
+    DeletePushConfigRequest, ErrorKind, GetPushConfigRequest, ListPushConfigsRequest,
+    ListTasksRequest, Message, PushConfig, SendMessageRequest, TaskState,
 };
 use attache::{Client, Served, Server};
 
@@ -11,12 +11,18 @@ use crate::everywhere::{card, everywhere_on, has_tenants};
 use crate::harness::local_webhooks;
 
 fn server() -> Server {
-    Server::new(card(), Obeys).push(local_webhooks()).tenants(["blue", "red"])
+    Server::new(card(), Obeys)
+        .push(local_webhooks())
+        .tenants(["blue", "red"])
 }
 
 /// A client of each of two tenants, and one of nobody in particular.
 fn three(client: &Client) -> [Client; 3] {
-    [client.clone().with_tenant("blue"), client.clone().with_tenant("red"), client.clone()]
+    [
+        client.clone().with_tenant("blue"),
+        client.clone().with_tenant("red"),
+        client.clone(),
+    ]
 }
 
 #[tokio::test]
@@ -43,13 +49,22 @@ async fn s04_s07_nothing_of_another_tenants_task_can_be_reached() {
                 refused(stranger.send_message(to(&task, "mine now")).await),
                 refused(stranger.create_push_config(config()).await),
             ];
-            let get =
-                GetPushConfigRequest { task_id: id.clone(), id: Some("w".into()), ..Default::default() };
+            let get = GetPushConfigRequest {
+                task_id: id.clone(),
+                id: Some("w".into()),
+                ..Default::default()
+            };
             kinds.push(refused(stranger.get_push_config(get).await));
-            let list = ListPushConfigsRequest { task_id: id.clone(), ..Default::default() };
+            let list = ListPushConfigsRequest {
+                task_id: id.clone(),
+                ..Default::default()
+            };
             kinds.push(refused(stranger.list_push_configs(list).await));
-            let delete =
-                DeletePushConfigRequest { task_id: id.clone(), id: "w".into(), ..Default::default() };
+            let delete = DeletePushConfigRequest {
+                task_id: id.clone(),
+                id: "w".into(),
+                ..Default::default()
+            };
             kinds.push(refused(stranger.delete_push_config(delete).await));
             assert_eq!(kinds, [ErrorKind::TaskNotFound; 8]);
             let not_mine = find(&stranger, id).await.unwrap_err();
@@ -71,9 +86,19 @@ async fn s05_s08_a_context_leads_to_no_other_tenants_tasks() {
         let in_context = |text| SendMessageRequest::new(Message::user(text).in_context("shared"));
         let theirs = send(&blue, in_context("ask")).await;
         let mine = send(&red, in_context("hello")).await;
-        assert_eq!((said(&mine), mine.context_id == theirs.context_id), (vec!["hello".to_owned()], true));
-        let of_context = ListTasksRequest { context_id: Some("shared".into()), ..Default::default() };
-        for (client, tasks) in [(&blue, vec![&theirs]), (&red, vec![&mine]), (&nobody, vec![])] {
+        assert_eq!(
+            (said(&mine), mine.context_id == theirs.context_id),
+            (vec!["hello".to_owned()], true)
+        );
+        let of_context = ListTasksRequest {
+            context_id: Some("shared".into()),
+            ..Default::default()
+        };
+        for (client, tasks) in [
+            (&blue, vec![&theirs]),
+            (&red, vec![&mine]),
+            (&nobody, vec![]),
+        ] {
             for request in [of_context.clone(), ListTasksRequest::default()] {
                 let page = client.list_tasks(request).await.unwrap();
                 let found: Vec<_> = page.tasks.iter().map(|task| &task.id).collect();
@@ -81,11 +106,20 @@ async fn s05_s08_a_context_leads_to_no_other_tenants_tasks() {
                 assert_eq!(page.total_size, tasks.len() as i32);
             }
         }
-        let page = ListTasksRequest { page_size: Some(1), ..Default::default() };
+        let page = ListTasksRequest {
+            page_size: Some(1),
+            ..Default::default()
+        };
         say(&blue, "ask").await;
         let token = blue.list_tasks(page.clone()).await.unwrap().next_page_token;
-        let stolen = ListTasksRequest { page_token: Some(token), ..page };
-        assert_eq!(refused(red.list_tasks(stolen).await), ErrorKind::InvalidParams);
+        let stolen = ListTasksRequest {
+            page_token: Some(token),
+            ..page
+        };
+        assert_eq!(
+            refused(red.list_tasks(stolen).await),
+            ErrorKind::InvalidParams
+        );
     })
     .await;
 }
@@ -97,8 +131,14 @@ async fn a_tenant_that_nobody_knows_is_not_found() {
             return;
         }
         let green = client.with_tenant("green");
-        assert_eq!(refused(green.send_message(message("hi")).await), ErrorKind::TaskNotFound);
-        assert_eq!(refused(green.list_tasks(ListTasksRequest::default()).await), ErrorKind::TaskNotFound);
+        assert_eq!(
+            refused(green.send_message(message("hi")).await),
+            ErrorKind::TaskNotFound
+        );
+        assert_eq!(
+            refused(green.list_tasks(ListTasksRequest::default()).await),
+            ErrorKind::TaskNotFound
+        );
     })
     .await;
 }
@@ -118,9 +158,18 @@ async fn a_tenant_may_be_the_name_of_another_agent() {
         }
         let other = client.clone().with_tenant("shout");
         let shouted = say(&other, "hi").await;
-        assert_eq!((shouted.status.state, shouted.text().as_str()), (TaskState::Completed, "HI"));
-        assert_eq!(refused(find(&client, &shouted.id).await), ErrorKind::TaskNotFound);
-        assert_eq!(refused(find(&other, &said.id).await), ErrorKind::TaskNotFound);
+        assert_eq!(
+            (shouted.status.state, shouted.text().as_str()),
+            (TaskState::Completed, "HI")
+        );
+        assert_eq!(
+            refused(find(&client, &shouted.id).await),
+            ErrorKind::TaskNotFound
+        );
+        assert_eq!(
+            refused(find(&other, &said.id).await),
+            ErrorKind::TaskNotFound
+        );
     })
     .await;
 }

@@ -41,7 +41,8 @@ async fn odd(streaming: bool, answers: Answers) -> Odd {
         "preferredTransport": "JSONRPC", "capabilities": {"streaming": streaming}, "skills": [],
         "defaultInputModes": ["text"], "defaultOutputModes": ["text"],
     });
-    let (requests, card): (Arc<Mutex<Vec<String>>>, _) = (Arc::default(), Arc::new(Mutex::new(card)));
+    let (requests, card): (Arc<Mutex<Vec<String>>>, _) =
+        (Arc::default(), Arc::new(Mutex::new(card)));
     let (log, shown) = (requests.clone(), card.clone());
     let mut server = JoinSet::new();
     server.spawn(async move {
@@ -75,7 +76,12 @@ async fn odd(streaming: bool, answers: Answers) -> Odd {
             let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
         }
     });
-    Odd { url, requests, card, _server: server }
+    Odd {
+        url,
+        requests,
+        card,
+        _server: server,
+    }
 }
 
 fn task(state: &str, text: Option<&str>) -> Value {
@@ -104,7 +110,10 @@ async fn r36_one_that_answers_before_it_has_begun_is_looked_at_until_it_ends() {
 #[tokio::test]
 async fn r37_one_that_only_streams_is_understood() {
     let behind = odd(true, |method, _| match method {
-        "message/stream" => Answer::Events(vec![task("working", None), task("completed", Some("streamed"))]),
+        "message/stream" => Answer::Events(vec![
+            task("working", None),
+            task("completed", Some("streamed")),
+        ]),
         _ => Answer::Unknown,
     })
     .await;
@@ -161,15 +170,24 @@ async fn a_plain_message_is_the_answer() {
     .await;
     let front = before(&behind.url, RemoteSettings::default()).await;
     let answered = front.say("hello").await;
-    assert_eq!((state(&answered), words(&answered)), ("COMPLETED", "just so"));
+    assert_eq!(
+        (state(&answered), words(&answered)),
+        ("COMPLETED", "just so")
+    );
 }
 
 #[tokio::test]
 async fn one_that_makes_no_sense_is_not_quoted() {
-    let behind = odd(true, |_, _| Answer::Result(json!({"secret": "http://inside"}))).await;
+    let behind = odd(true, |_, _| {
+        Answer::Result(json!({"secret": "http://inside"}))
+    })
+    .await;
     let front = before(&behind.url, RemoteSettings::default()).await;
     let answered = front.say("hello").await;
-    assert_eq!((state(&answered), words(&answered)), ("FAILED", "the agent behind makes no sense"));
+    assert_eq!(
+        (state(&answered), words(&answered)),
+        ("FAILED", "the agent behind makes no sense")
+    );
 }
 
 /// An agent that is done at once.
@@ -187,28 +205,47 @@ async fn s40_the_token_of_a_caller_goes_no_further() {
     const KEY: &str = "ann-has-a-long-key-0001";
     let (keys, peer) = (Keys::new(), brief().await);
     let web =
-        backend(&["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nsunny"]).await;
+        backend(&["HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nsunny"])
+            .await;
     keys.take("ann", &KEY.into(), |ann| ann).unwrap();
     let access = |server: Server| server.access(Access::by(keys.clone()));
-    let remote = RemoteSettings { url: peer.url.clone(), forward_caller: true, ..RemoteSettings::default() };
-    let http = HttpSettings { url: web.url.clone(), forward_caller: true, ..HttpSettings::default() };
+    let remote = RemoteSettings {
+        url: peer.url.clone(),
+        forward_caller: true,
+        ..RemoteSettings::default()
+    };
+    let http = HttpSettings {
+        url: web.url.clone(),
+        forward_caller: true,
+        ..HttpSettings::default()
+    };
     let before = start_with(Remote::new(remote).unwrap(), access).await;
     let beside = start_with(Http::new(http).unwrap(), access).await;
     for front in [&before, &beside] {
-        for (binding, version) in [(Binding::JsonRpc, Version::V1), (Binding::HttpJson, Version::V03)] {
-            let client =
-                Client::new(&front.url(), binding, version).unwrap().with_bearer(&KEY.into()).unwrap();
+        for (binding, version) in [
+            (Binding::JsonRpc, Version::V1),
+            (Binding::HttpJson, Version::V03),
+        ] {
+            let client = Client::new(&front.url(), binding, version)
+                .unwrap()
+                .with_bearer(&KEY.into())
+                .unwrap();
             let answer = soon(client.send(Message::user("hello"))).await.unwrap();
             assert!(["done", "sunny"].contains(&&*answer.text()), "{answer:?}");
         }
     }
     for requests in [&peer.requests, &web.requests] {
         let requests = requests.lock().unwrap();
-        let told = requests.iter().filter(|one| one.contains("attache-caller: key:ann\r\n"));
+        let told = requests
+            .iter()
+            .filter(|one| one.contains("attache-caller: key:ann\r\n"));
         assert_eq!(told.count(), 2, "{requests:?}");
         for request in &*requests {
             let head = request.to_lowercase();
-            assert!(!head.contains("authorization") && !head.contains("ann-has-a-long-key"), "{request}");
+            assert!(
+                !head.contains("authorization") && !head.contains("ann-has-a-long-key"),
+                "{request}"
+            );
         }
     }
 }
@@ -216,16 +253,25 @@ async fn s40_the_token_of_a_caller_goes_no_further() {
 #[tokio::test]
 async fn s45_an_agent_whose_card_is_not_the_pinned_one_is_not_called() {
     let behind = brief().await;
-    let pinned = |pin: &str| RemoteSettings { pin: Some(pin.to_owned()), ..RemoteSettings::default() };
+    let pinned = |pin: &str| RemoteSettings {
+        pin: Some(pin.to_owned()),
+        ..RemoteSettings::default()
+    };
     let front = before(&behind.url, pinned("sha256:0000")).await;
     let refused = front.say("hello").await;
     assert_eq!(
         (state(&refused), words(&refused)),
-        ("FAILED", "the agent behind is not the one that was agreed to"),
+        (
+            "FAILED",
+            "the agent behind is not the one that was agreed to"
+        ),
         "{refused}"
     );
     let asked = behind.requests.lock().unwrap().clone();
-    assert!(asked.iter().all(|one| one.starts_with("GET")), "only its card was read: {asked:?}");
+    assert!(
+        asked.iter().all(|one| one.starts_with("GET")),
+        "only its card was read: {asked:?}"
+    );
     // Without a pin a change is told in the log, and nobody is kept from calling.
     let open = before(&behind.url, RemoteSettings::default()).await;
     assert_eq!(state(&open.say("hello").await), "COMPLETED");

@@ -28,12 +28,16 @@ pub(super) async fn login(
     scopes: &[String],
     out: &mut Output,
 ) -> Outcome<Token> {
-    let cannot = |error: io::Error| Failure::internal(format!("cannot listen on this machine: {error}"));
+    let cannot =
+        |error: io::Error| Failure::internal(format!("cannot listen on this machine: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(cannot)?;
     let redirect = format!("http://{}{PATH}", listener.local_addr().map_err(cannot)?);
-    let login =
-        CodeLogin::begin(endpoints, client_id, secret, scopes, redirect).map_err(|error| refused(&error))?;
-    out.note(&format!("open {} in a browser on this machine", login.url()));
+    let login = CodeLogin::begin(endpoints, client_id, secret, scopes, redirect)
+        .map_err(|error| refused(&error))?;
+    out.note(&format!(
+        "open {} in a browser on this machine",
+        login.url()
+    ));
     let query = timeout(PATIENCE, wait(&listener, &login)).await;
     let query = query.map_err(|_| Failure::timeout("nobody logged in within 5 minutes"))?;
     login.finish(&query).await.map_err(|error| refused(&error))
@@ -42,12 +46,24 @@ pub(super) async fn login(
 /// What the browser brings; other visitors are sent away.
 async fn wait(listener: &TcpListener, login: &CodeLogin) -> String {
     loop {
-        let Ok((mut stream, _)) = listener.accept().await else { continue };
-        let target = timeout(READ_TIMEOUT, target(&mut stream)).await.ok().flatten();
-        let query = target.as_deref().and_then(|target| target.strip_prefix(PATH)?.strip_prefix('?'));
+        let Ok((mut stream, _)) = listener.accept().await else {
+            continue;
+        };
+        let target = timeout(READ_TIMEOUT, target(&mut stream))
+            .await
+            .ok()
+            .flatten();
+        let query = target
+            .as_deref()
+            .and_then(|target| target.strip_prefix(PATH)?.strip_prefix('?'));
         match query.filter(|query| login.is_ours(query)) {
             Some(query) => {
-                answer(&mut stream, "200 OK", "That is all. You can close this page.\n").await;
+                answer(
+                    &mut stream,
+                    "200 OK",
+                    "That is all. You can close this page.\n",
+                )
+                .await;
                 return query.to_owned();
             }
             None => answer(&mut stream, "404 Not Found", "There is nothing here.\n").await,
@@ -65,14 +81,19 @@ async fn target(stream: &mut TcpStream) -> Option<String> {
         }
     }
     let line = String::from_utf8_lossy(&head).lines().next()?.to_owned();
-    line.strip_prefix("GET ")?.split(' ').next().map(str::to_owned)
+    line.strip_prefix("GET ")?
+        .split(' ')
+        .next()
+        .map(str::to_owned)
 }
 
 async fn answer(stream: &mut TcpStream, status: &str, text: &str) {
     let length = text.len();
-    let head = "Content-Type: text/plain\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer";
-    let whole =
-        format!("HTTP/1.1 {status}\r\nConnection: close\r\n{head}\r\nContent-Length: {length}\r\n\r\n{text}");
+    let head =
+        "Content-Type: text/plain\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer";
+    let whole = format!(
+        "HTTP/1.1 {status}\r\nConnection: close\r\n{head}\r\nContent-Length: {length}\r\n\r\n{text}"
+    );
     // A browser that does not wait for it has done its part.
     let _ = timeout(READ_TIMEOUT, stream.write_all(whole.as_bytes())).await;
 }

@@ -25,8 +25,14 @@ impl Ways {
             SecurityScheme::OpenIdConnect(oidc) => Some(&oidc.open_id_connect_url),
             SecurityScheme::OAuth2(oauth) => {
                 let named = oauth.flows.as_ref().and_then(flow);
-                if let (Some((flow, scopes)), Some(endpoints)) = (named, Endpoints::of_scheme(scheme)) {
-                    return Ok(Self { endpoints: ready(endpoints), flow: Some(flow), scopes });
+                if let (Some((flow, scopes)), Some(endpoints)) =
+                    (named, Endpoints::of_scheme(scheme))
+                {
+                    return Ok(Self {
+                        endpoints: ready(endpoints),
+                        flow: Some(flow),
+                        scopes,
+                    });
                 }
                 oauth.oauth2_metadata_url.as_ref()
             }
@@ -38,8 +44,15 @@ impl Ways {
             )
             .hint("get a token by other means, and set A2ACLI_BEARER")
         })?;
-        let found = ready(Endpoints::new("")).discovered(url).await.map_err(|error| refused(&error))?;
-        Ok(Self { endpoints: found, flow: None, scopes: Vec::new() })
+        let found = ready(Endpoints::new(""))
+            .discovered(url)
+            .await
+            .map_err(|error| refused(&error))?;
+        Ok(Self {
+            endpoints: found,
+            flow: None,
+            scopes: Vec::new(),
+        })
     }
 
     /// The flow to take where none was asked for: by what the scheme names, by what the user has, by what is offered.
@@ -47,7 +60,9 @@ impl Ways {
         match self.flow {
             Some(flow) => flow,
             None if has_secret => Flow::Client,
-            None if self.endpoints.device_url().is_none() && self.endpoints.authorization_url().is_some() => {
+            None if self.endpoints.device_url().is_none()
+                && self.endpoints.authorization_url().is_some() =>
+            {
                 Flow::Code
             }
             None => Flow::Device,
@@ -66,16 +81,27 @@ fn flow(flows: &OAuthFlows) -> Option<(Flow, Vec<String>)> {
 }
 
 /// The scheme to log in to: the one that is named, or the first that is logged in to at all.
-pub(super) fn scheme_of<'a>(found: &'a Found, named: Option<&str>) -> Outcome<(&'a str, &'a SecurityScheme)> {
+pub(super) fn scheme_of<'a>(
+    found: &'a Found,
+    named: Option<&str>,
+) -> Outcome<(&'a str, &'a SecurityScheme)> {
     let all = &found.card.security_schemes;
     let takes = |scheme: &SecurityScheme| {
-        matches!(scheme, SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_))
+        matches!(
+            scheme,
+            SecurityScheme::OAuth2(_) | SecurityScheme::OpenIdConnect(_)
+        )
     };
     let chosen = match named {
         Some(name) => all.iter().find(|(one, _)| *one == name),
         None => all.iter().find(|(_, scheme)| takes(scheme)),
     };
-    let names = || all.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let names = || {
+        all.keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     match chosen {
         Some((name, scheme)) if takes(scheme) => Ok((name, scheme)),
         Some((name, _)) => Err(Failure::usage(format!("{name} is no scheme to log in to"))

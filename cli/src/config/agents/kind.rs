@@ -6,8 +6,8 @@ use attache::Restart;
 use attache::jws::Signer;
 use attache::model::AgentSkill;
 use attache_agents::{
-    Body, Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Mcp, McpSettings, Remote, RemoteSettings,
-    Router, RouterSettings, Script, Shared, practice,
+    Body, Choice, Echo, Http, HttpSettings, Llm, LlmSettings, Mcp, McpSettings, Remote,
+    RemoteSettings, Router, RouterSettings, Script, Shared, practice,
 };
 #[cfg(unix)]
 use attache_agents::{Command, CommandSettings, Input, OutputForm};
@@ -49,13 +49,19 @@ pub(crate) struct ScriptSection {
 impl Kind {
     /// Their names in a file.
     #[cfg(unix)]
-    pub(crate) const NAMES: [&str; 9] =
-        ["command", "echo", "http", "llm", "mcp", "practice", "remote", "router", "script"];
+    pub(crate) const NAMES: [&str; 9] = [
+        "command", "echo", "http", "llm", "mcp", "practice", "remote", "router", "script",
+    ];
     #[cfg(not(unix))]
-    pub(crate) const NAMES: [&str; 8] =
-        ["echo", "http", "llm", "mcp", "practice", "remote", "router", "script"];
+    pub(crate) const NAMES: [&str; 8] = [
+        "echo", "http", "llm", "mcp", "practice", "remote", "router", "script",
+    ];
 
-    pub(super) fn take(name: &str, tree: &mut Tree, section: &str) -> Result<Option<Self>, Complaint> {
+    pub(super) fn take(
+        name: &str,
+        tree: &mut Tree,
+        section: &str,
+    ) -> Result<Option<Self>, Complaint> {
         let home = |_: &str| section.to_owned();
         Ok(Some(match name {
             #[cfg(unix)]
@@ -73,7 +79,9 @@ impl Kind {
     }
 
     /// What can be said of each kind.
-    pub(in super::super) fn schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
+    pub(in super::super) fn schemas(
+        generator: &mut SchemaGenerator,
+    ) -> Vec<(&'static str, Schema)> {
         vec![
             #[cfg(unix)]
             ("command", CommandSettings::json_schema(generator)),
@@ -123,11 +131,19 @@ impl Kind {
     pub(super) fn modes(&self) -> (Vec<String>, Vec<String>) {
         let any = || vec!["*/*".to_owned()];
         // What is not text becomes a line of it.
-        let text = || ["text/plain", "application/json"].map(str::to_owned).to_vec();
+        let text = || {
+            ["text/plain", "application/json"]
+                .map(str::to_owned)
+                .to_vec()
+        };
         match self {
             #[cfg(unix)]
             Self::Command(settings) => {
-                let reads = if settings.input == Some(Input::Json) { any() } else { text() };
+                let reads = if settings.input == Some(Input::Json) {
+                    any()
+                } else {
+                    text()
+                };
                 let writes = match settings.output {
                     OutputForm::Text | OutputForm::Lines => vec!["text/plain".to_owned()],
                     OutputForm::JsonLines => any(),
@@ -186,15 +202,20 @@ impl Kind {
             #[cfg(unix)]
             Self::Command(settings) => {
                 let command = Command::from_settings((**settings).clone());
-                Ok((Shared::new(command.map_err(|why| ("command", why.to_string()))?), Vec::new()))
+                Ok((
+                    Shared::new(command.map_err(|why| ("command", why.to_string()))?),
+                    Vec::new(),
+                ))
             }
             Self::Echo(_) => Ok((Shared::new(Echo), Vec::new())),
             Self::Http(settings) => {
-                let http = Http::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                let http =
+                    Http::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
                 Ok((Shared::new(http), Vec::new()))
             }
             Self::Llm(settings) => {
-                let llm = Llm::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                let llm =
+                    Llm::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
                 let llm = match signer {
                     Some(signer) => llm.signed_by(signer),
                     None => llm,
@@ -202,12 +223,14 @@ impl Kind {
                 Ok((Shared::new(llm), Vec::new()))
             }
             Self::Mcp(settings) => {
-                let mcp = Mcp::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                let mcp =
+                    Mcp::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
                 Ok((Shared::new(mcp), Vec::new()))
             }
             Self::Practice(_) => Ok(with_skills(practice())),
             Self::Remote(settings) => {
-                let remote = Remote::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
+                let remote =
+                    Remote::new((**settings).clone()).map_err(|bad| (bad.key, bad.to_string()))?;
                 let remote = match signer {
                     Some(signer) => remote.signed_by(signer),
                     None => remote,
@@ -223,8 +246,8 @@ impl Kind {
             Self::Script(ScriptSection { file }) => {
                 let text = std::fs::read_to_string(file)
                     .map_err(|why| ("file", format!("cannot read {}: {why}", file.display())))?;
-                let script =
-                    Script::parse(&text).map_err(|why| ("file", format!("{}: {why}", file.display())))?;
+                let script = Script::parse(&text)
+                    .map_err(|why| ("file", format!("{}: {why}", file.display())))?;
                 Ok(with_skills(script))
             }
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use attache::model::{
-    Message, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest, StreamResponse, TaskState,
+    Message, PushConfig, Secret, SendMessageConfiguration, SendMessageRequest, StreamResponse,
+    TaskState,
 };
 use attache::{ErrorKind, PushNotifications, PushReceiver, PushReceiverSettings};
 use tokio::net::TcpListener;
@@ -21,12 +22,22 @@ pub(super) async fn delivery(agent: &Agent<'_>) -> Ruling {
     declared(agent)?;
     agent.ended()?;
     if !is_loopback(&host_of_url(&agent.session.client.interface().url)) {
-        return Err(moot("the agent is on another machine, which cannot call this one"));
+        return Err(moot(
+            "the agent is on another machine, which cannot call this one",
+        ));
     }
-    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(|error| moot(error.to_string()))?;
-    let port = listener.local_addr().map_err(|error| moot(error.to_string()))?.port();
+    let listener = TcpListener::bind("127.0.0.1:0")
+        .await
+        .map_err(|error| moot(error.to_string()))?;
+    let port = listener
+        .local_addr()
+        .map_err(|error| moot(error.to_string()))?
+        .port();
     let token = Secret::from(NOBODY);
-    let settings = PushReceiverSettings { token: Some(token.clone()), ..PushReceiverSettings::default() };
+    let settings = PushReceiverSettings {
+        token: Some(token.clone()),
+        ..PushReceiverSettings::default()
+    };
     let (receiver, mut taken) = PushReceiver::new(settings);
     tokio::select! {
         () = receiver.serve(listener) => Err(moot("cannot listen on this machine")),
@@ -34,27 +45,47 @@ pub(super) async fn delivery(agent: &Agent<'_>) -> Ruling {
     }
 }
 
-async fn exchange(agent: &Agent<'_>, port: u16, token: Secret, taken: &mut PushNotifications) -> Ruling {
+async fn exchange(
+    agent: &Agent<'_>,
+    port: u16,
+    token: Secret,
+    taken: &mut PushNotifications,
+) -> Ruling {
     let url = format!("http://127.0.0.1:{port}/");
-    let hook = PushConfig { task_id: None, token: Some(token), ..config(&url, nobody()) };
-    let configuration =
-        SendMessageConfiguration { task_push_notification_config: Some(hook), ..Default::default() };
+    let hook = PushConfig {
+        task_id: None,
+        token: Some(token),
+        ..config(&url, nobody())
+    };
+    let configuration = SendMessageConfiguration {
+        task_push_notification_config: Some(hook),
+        ..Default::default()
+    };
     let request = SendMessageRequest::new(Message::user("hello"));
-    let request = SendMessageRequest { configuration: Some(configuration), ..request };
+    let request = SendMessageRequest {
+        configuration: Some(configuration),
+        ..request
+    };
     let answer = match within(agent.session.client.send_message(request)).await {
         Err(error) if error.kind() == ErrorKind::InvalidParams => {
             return Err(moot("the agent does not call this machine"));
         }
         answer => fine(answer)?,
     };
-    let Some(task) = answer.task() else { return Err(moot("the agent answered with a message")) };
+    let Some(task) = answer.task() else {
+        return Err(moot("the agent answered with a message"));
+    };
     let wanted = task.status.state;
     loop {
         let next = timeout(PATIENCE, taken.next()).await;
         let Ok(Some(notification)) = next else {
-            return Err(broken(format!("no notification told within 10s that the task is {wanted}")));
+            return Err(broken(format!(
+                "no notification told within 10s that the task is {wanted}"
+            )));
         };
-        holds(notification.task_id() == Some(&task.id), || "one is of another task".to_owned())?;
+        holds(notification.task_id() == Some(&task.id), || {
+            "one is of another task".to_owned()
+        })?;
         if state(&notification.event) == Some(wanted) {
             return Ok(());
         }

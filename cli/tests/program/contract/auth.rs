@@ -29,21 +29,44 @@ fn with_bearer(url: &str) -> Value {
 
 #[test]
 fn auth_001_a_credential_goes_where_the_card_says_and_not_to_the_card() {
-    for (location, header) in [("header", "x-key: k3y-secret"), ("cookie", "cookie: x-key=k3y-secret")] {
+    for (location, header) in [
+        ("header", "x-key: k3y-secret"),
+        ("cookie", "cookie: x-key=k3y-secret"),
+    ] {
         let peer = Peer::new(with_key(location), peer::done());
         let said = at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]);
         assert_eq!(said.code, Some(0), "{said:?}");
         let asked = peer.asked();
         assert!(!asked[0].head.contains("k3y-secret"), "{asked:?}");
-        assert!(asked[1].head.contains(header) && !asked[1].body.contains("k3y-secret"), "{asked:?}");
+        assert!(
+            asked[1].head.contains(header) && !asked[1].body.contains("k3y-secret"),
+            "{asked:?}"
+        );
     }
     let peer = Peer::new(with_key("query"), peer::done());
-    let said = at(&peer.url, &["send", "--debug", "--api-key", "k3y&secret", "hi"]);
+    let said = at(
+        &peer.url,
+        &["send", "--debug", "--api-key", "k3y&secret", "hi"],
+    );
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(peer.asked()[1].line.ends_with("?X-Key=k3y%26secret"), "{:?}", peer.asked());
+    assert!(
+        peer.asked()[1].line.ends_with("?X-Key=k3y%26secret"),
+        "{:?}",
+        peer.asked()
+    );
     assert!(!said.err.contains("k3y"), "{}", said.err);
     let peer = Peer::new(with_bearer, peer::done());
-    let said = at(&peer.url, &["send", "--bearer", "hunter22", "--svc-param", "X-Trace: abc", "hi"]);
+    let said = at(
+        &peer.url,
+        &[
+            "send",
+            "--bearer",
+            "hunter22",
+            "--svc-param",
+            "X-Trace: abc",
+            "hi",
+        ],
+    );
     assert_eq!(said.code, Some(0), "{said:?}");
     let head = &peer.asked()[1].head;
     assert!(
@@ -57,17 +80,32 @@ fn auth_001_exit_001_what_is_needed_and_missing_is_found_before_the_call() {
     let peer = Peer::new(with_bearer, peer::done());
     let said = at(&peer.url, &["send", "-o", "json", "hi"]);
     let error = &said.json()["error"];
-    assert_eq!((said.code, &error["code"]), (Some(4), &json!("A2ACLI_ERR_CREDENTIALS_MISSING")));
-    assert!(error["hint"].as_str().unwrap().contains("A2ACLI_BEARER"), "{error}");
+    assert_eq!(
+        (said.code, &error["code"]),
+        (Some(4), &json!("A2ACLI_ERR_CREDENTIALS_MISSING"))
+    );
+    assert!(
+        error["hint"].as_str().unwrap().contains("A2ACLI_BEARER"),
+        "{error}"
+    );
     assert_eq!(peer.asked().len(), 1, "the card alone");
 }
 
 #[test]
 fn auth_001_what_does_not_fit_is_not_sent() {
     let peer = Peer::new(with_key("header"), peer::done());
-    let said = at(&peer.url, &["send", "-o", "json", "--bearer", "hunter22", "hi"]);
+    let said = at(
+        &peer.url,
+        &["send", "-o", "json", "--bearer", "hunter22", "hi"],
+    );
     assert_eq!(said.code, Some(4), "{said:?}");
-    assert!(said.json()["error"]["message"].as_str().unwrap().contains("an API key"), "{said:?}");
+    assert!(
+        said.json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("an API key"),
+        "{said:?}"
+    );
     assert_eq!(peer.asked().len(), 1, "the card alone");
     let optional = |url: &str| {
         let mut card = with_key("query")(url);
@@ -75,43 +113,74 @@ fn auth_001_what_does_not_fit_is_not_sent() {
         card
     };
     let peer = Peer::new(optional, peer::done());
-    assert_eq!(at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]).code, Some(0));
-    assert!(peer.asked()[1].line.ends_with("?X-Key=k3y-secret"), "declared, though not required");
+    assert_eq!(
+        at(&peer.url, &["send", "--api-key", "k3y-secret", "hi"]).code,
+        Some(0)
+    );
+    assert!(
+        peer.asked()[1].line.ends_with("?X-Key=k3y-secret"),
+        "declared, though not required"
+    );
 }
 
 #[test]
 fn auth_002_every_credential_has_a_variable_and_a_flag_beats_it() {
     let peer = Peer::new(with_bearer, peer::done());
-    verb(&["send", "-a", &peer.url, "hi"]).env("A2ACLI_BEARER", "from-env").run();
-    verb(&["send", "-a", &peer.url, "--bearer", "from-flag", "hi"]).env("A2ACLI_BEARER", "from-env").run();
+    verb(&["send", "-a", &peer.url, "hi"])
+        .env("A2ACLI_BEARER", "from-env")
+        .run();
+    verb(&["send", "-a", &peer.url, "--bearer", "from-flag", "hi"])
+        .env("A2ACLI_BEARER", "from-env")
+        .run();
     let heads: Vec<_> = peer
         .asked()
         .into_iter()
         .filter(|asked| asked.body.contains("SendMessage"))
         .map(|it| it.head)
         .collect();
-    assert!(heads[0].contains("bearer from-env") && heads[1].contains("bearer from-flag"), "{heads:?}");
+    assert!(
+        heads[0].contains("bearer from-env") && heads[1].contains("bearer from-flag"),
+        "{heads:?}"
+    );
     let keyed = Peer::new(with_key("header"), peer::done());
-    verb(&["send", "-a", &keyed.url, "hi"]).env("A2ACLI_API_KEY", "k3y-secret").run();
+    verb(&["send", "-a", &keyed.url, "hi"])
+        .env("A2ACLI_API_KEY", "k3y-secret")
+        .run();
     assert!(keyed.asked()[1].head.contains("x-key: k3y-secret"));
 }
 
 #[test]
 fn auth_003_an_unchecked_certificate_is_never_silent() {
     let peer = Peer::new(with_bearer, peer::done());
-    let said = at(&peer.url, &["send", "--insecure", "--bearer", "hunter22", "hi"]);
-    assert!(said.err.contains("warning: CERTIFICATES ARE NOT CHECKED"), "{}", said.err);
+    let said = at(
+        &peer.url,
+        &["send", "--insecure", "--bearer", "hunter22", "hi"],
+    );
+    assert!(
+        said.err.contains("warning: CERTIFICATES ARE NOT CHECKED"),
+        "{}",
+        said.err
+    );
     let peer = Peer::new(peer::plain, peer::done());
-    let said = verb(&["send", "-a", &peer.url, "hi"]).env("A2ACLI_INSECURE", "1").run();
-    assert!(said.err.contains("warning: certificates are not checked"), "{}", said.err);
-    let said = verb(&["send", "-a", &peer.url, "--insecure=false", "hi"]).env("A2ACLI_INSECURE", "1").run();
+    let said = verb(&["send", "-a", &peer.url, "hi"])
+        .env("A2ACLI_INSECURE", "1")
+        .run();
+    assert!(
+        said.err.contains("warning: certificates are not checked"),
+        "{}",
+        said.err
+    );
+    let said = verb(&["send", "-a", &peer.url, "--insecure=false", "hi"])
+        .env("A2ACLI_INSECURE", "1")
+        .run();
     assert!(!said.err.contains("certificates"), "{}", said.err);
 }
 
 #[test]
 fn auth_004_no_credential_is_ever_printed() {
-    let echo =
-        |_: &peer::Asked, _: usize| peer::error(-32603, "you sent hunter22 and k3y-secret and p4ram-secret");
+    let echo = |_: &peer::Asked, _: usize| {
+        peer::error(-32603, "you sent hunter22 and k3y-secret and p4ram-secret")
+    };
     let peer = Peer::new(with_bearer, echo);
     for format in ["text", "json"] {
         let args = [
@@ -131,7 +200,10 @@ fn auth_004_no_credential_is_ever_printed() {
         let said = at(&peer.url, &args);
         assert_eq!(said.code, Some(1), "{said:?}");
         for secret in ["hunter22", "k3y-secret", "p4ram-secret"] {
-            assert!(!said.out.contains(secret) && !said.err.contains(secret), "{secret}: {said:?}");
+            assert!(
+                !said.out.contains(secret) && !said.err.contains(secret),
+                "{secret}: {said:?}"
+            );
         }
         assert!(said.err.contains("authorization: ***"), "{}", said.err);
     }
@@ -144,13 +216,29 @@ fn auth_001_s30_a_card_that_points_elsewhere_gets_no_credential() {
     let elsewhere = target.clone();
     let card = move |_: &str| with_bearer(&elsewhere);
     let peer = Peer::new(card, peer::done());
-    let said = at(&peer.url, &["send", "-o", "json", "--bearer", "hunter22", "hi"]);
+    let said = at(
+        &peer.url,
+        &["send", "-o", "json", "--bearer", "hunter22", "hi"],
+    );
     assert_eq!(
         (said.code, said.json()["error"]["code"].clone()),
         (Some(4), json!("A2ACLI_ERR_CREDENTIALS_MISSING"))
     );
-    assert!(said.err.contains("--allow-host localhost") && other.asked().is_empty(), "{said:?}");
-    let said = at(&peer.url, &["send", "--bearer", "hunter22", "--allow-host", "localhost", "hi"]);
+    assert!(
+        said.err.contains("--allow-host localhost") && other.asked().is_empty(),
+        "{said:?}"
+    );
+    let said = at(
+        &peer.url,
+        &[
+            "send",
+            "--bearer",
+            "hunter22",
+            "--allow-host",
+            "localhost",
+            "hi",
+        ],
+    );
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
@@ -161,7 +249,11 @@ fn auth_001_a_checkout_cannot_send_a_credential_elsewhere_in_silence() {
         .file(".env", &format!("A2ACLI_AGENT_CARD={}\n", peer.url))
         .env("A2ACLI_BEARER", "hunter22")
         .run();
-    assert!(said.err.contains("agent-card comes from") && said.err.contains(".env"), "{}", said.err);
+    assert!(
+        said.err.contains("agent-card comes from") && said.err.contains(".env"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
@@ -179,5 +271,8 @@ fn auth_008_no_credential_goes_to_the_card() {
     ];
     assert_eq!(at(&peer.url, &args).code, Some(0));
     let asked = peer.asked();
-    assert!(!asked[0].head.contains("hunter22") && !asked[0].head.contains("k3y-secret"), "{asked:?}");
+    assert!(
+        !asked[0].head.contains("hunter22") && !asked[0].head.contains("k3y-secret"),
+        "{asked:?}"
+    );
 }

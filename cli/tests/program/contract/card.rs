@@ -15,11 +15,20 @@ fn card_get_001_a_card_by_host_url_or_file_is_the_same_card() {
     assert_eq!(by_host.code, Some(0), "{by_host:?}");
     let by_url = at(&url, &["card", "get", "-o", "json"]);
     assert_eq!(by_url.out, by_host.out, "as it was received");
-    let run = verb(&["card", "get", "-a", "saved.json", "-o", "json"]).file("saved.json", &by_url.out);
+    let run =
+        verb(&["card", "get", "-a", "saved.json", "-o", "json"]).file("saved.json", &by_url.out);
     assert_eq!(run.run().json(), by_url.json());
     let text = at(origin, &["card", "get"]);
-    assert_eq!((text.field("Agent"), text.field("Capability")), ("Practice", "streaming"));
-    assert!(text.fields("Interface").contains(&format!("JSONRPC 1.0 {origin}/").as_str()), "{}", text.out);
+    assert_eq!(
+        (text.field("Agent"), text.field("Capability")),
+        ("Practice", "streaming")
+    );
+    assert!(
+        text.fields("Interface")
+            .contains(&format!("JSONRPC 1.0 {origin}/").as_str()),
+        "{}",
+        text.out
+    );
     assert!(text.fields("Skill").len() + text.fields("Signature").len() >= 2);
 }
 
@@ -29,8 +38,15 @@ fn card_get_001_exit_001_what_is_no_card_is_told_apart() {
     let code = |said: &super::run::Said| (said.code, said.json()["error"]["code"].clone());
     let bad = at(&peer.url, &["card", "get", "-o", "json"]);
     assert_eq!(code(&bad), (Some(1), json!("A2ACLI_ERR_CARD_INVALID")));
-    let missing = at(&format!("{}nothing/here", &**DEMO), &["card", "get", "-o", "json"]);
-    assert_eq!(code(&missing), (Some(3), json!("A2ACLI_ERR_CARD_NOT_FOUND")), "{missing:?}");
+    let missing = at(
+        &format!("{}nothing/here", &**DEMO),
+        &["card", "get", "-o", "json"],
+    );
+    assert_eq!(
+        code(&missing),
+        (Some(3), json!("A2ACLI_ERR_CARD_NOT_FOUND")),
+        "{missing:?}"
+    );
     let file = at("./none.json", &["card", "get", "-o", "json"]);
     assert_eq!(code(&file), (Some(3), json!("A2ACLI_ERR_CARD_NOT_FOUND")));
     let nobody = at("http://127.0.0.1:9", &["card", "get", "-o", "json"]);
@@ -43,9 +59,15 @@ fn card_get_001_exit_001_what_is_no_card_is_told_apart() {
 fn card_get_002_a_card_is_checked_against_the_schema() {
     let good = at(&DEMO, &["card", "get", "--validate"]);
     assert_eq!(good.code, Some(0), "{good:?}");
-    let peer = Peer::new(|url| peer::card(url, json!({"skills": [{"id": 7}], "version": ""})), peer::done());
+    let peer = Peer::new(
+        |url| peer::card(url, json!({"skills": [{"id": 7}], "version": ""})),
+        peer::done(),
+    );
     let bad = at(&peer.url, &["card", "get", "--validate", "-o", "json"]);
-    assert_eq!((bad.code, &bad.json()["error"]["code"]), (Some(1), &json!("A2ACLI_ERR_CARD_INVALID")));
+    assert_eq!(
+        (bad.code, &bad.json()["error"]["code"]),
+        (Some(1), &json!("A2ACLI_ERR_CARD_INVALID"))
+    );
     assert!(
         bad.err.contains("skills[0].id must be a string\n")
             && bad.err.contains("version must not be empty\n")
@@ -54,9 +76,15 @@ fn card_get_002_a_card_is_checked_against_the_schema() {
 
 #[test]
 fn card_get_001_unknown_members_and_numbers_are_printed_as_they_came() {
-    let peer = Peer::new(|url| peer::card(url, json!({"x-more": {"n": 1.0}})), peer::done());
+    let peer = Peer::new(
+        |url| peer::card(url, json!({"x-more": {"n": 1.0}})),
+        peer::done(),
+    );
     let said = at(&peer.url, &["card", "get", "-o", "json", "--stream"]);
-    assert!(said.out.contains(r#""x-more":{"n":1.0}"#) && said.out.lines().count() == 1, "{said:?}");
+    assert!(
+        said.out.contains(r#""x-more":{"n":1.0}"#) && said.out.lines().count() == 1,
+        "{said:?}"
+    );
     assert_eq!(said.err, "Signature: absent\n");
 }
 
@@ -69,7 +97,10 @@ fn ver_001_a_card_of_before_1_0_may_be_looked_at() {
     let peer = Peer::new(old, peer::done());
     let said = at(&peer.url, &["card", "get", "-o", "json"]);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.json()["supportedInterfaces"][0]["protocolVersion"], "0.3");
+    assert_eq!(
+        said.json()["supportedInterfaces"][0]["protocolVersion"],
+        "0.3"
+    );
     assert!(said.err.contains("older than 1.0"), "{}", said.err);
 }
 
@@ -81,20 +112,57 @@ fn card_get_003_the_extended_card_is_asked_for_by_an_advertised_scheme_alone() {
     let answer = move |_: &peer::Asked, _: usize| peer::result(&extended("http://127.0.0.1:9"));
     let with_scheme = {
         let (capabilities, schemes) = (capabilities.clone(), schemes.clone());
-        move |url: &str| peer::card(url, json!({"capabilities": capabilities, "securitySchemes": schemes}))
+        move |url: &str| {
+            peer::card(
+                url,
+                json!({"capabilities": capabilities, "securitySchemes": schemes}),
+            )
+        }
     };
     let peer = Peer::new(with_scheme, answer);
-    let said = at(&peer.url, &["card", "get", "--extended", "--bearer", "hunter22"]);
-    assert_eq!((said.code, said.field("Agent")), (Some(0), "Extended"), "{said:?}");
-    assert!(peer.asked()[1].head.contains("authorization: bearer hunter22"), "{:?}", peer.asked());
+    let said = at(
+        &peer.url,
+        &["card", "get", "--extended", "--bearer", "hunter22"],
+    );
+    assert_eq!(
+        (said.code, said.field("Agent")),
+        (Some(0), "Extended"),
+        "{said:?}"
+    );
+    assert!(
+        peer.asked()[1]
+            .head
+            .contains("authorization: bearer hunter22"),
+        "{:?}",
+        peer.asked()
+    );
     let without = move |url: &str| peer::card(url, json!({"capabilities": capabilities}));
     let peer = Peer::new(without, answer);
-    let said = at(&peer.url, &["card", "get", "--extended", "--bearer", "hunter22", "-o", "json"]);
+    let said = at(
+        &peer.url,
+        &[
+            "card",
+            "get",
+            "--extended",
+            "--bearer",
+            "hunter22",
+            "-o",
+            "json",
+        ],
+    );
     assert_eq!((said.code, peer.asked().len()), (Some(4), 1), "{said:?}");
     let peer = Peer::new(peer::plain, answer);
     let said = at(&peer.url, &["card", "get", "--extended", "-o", "json"]);
-    assert_eq!(said.json()["error"]["code"], "UnsupportedOperationError", "{said:?}");
-    assert_eq!(peer.asked().len(), 1, "what is not declared is not asked for");
+    assert_eq!(
+        said.json()["error"]["code"],
+        "UnsupportedOperationError",
+        "{said:?}"
+    );
+    assert_eq!(
+        peer.asked().len(),
+        1,
+        "what is not declared is not asked for"
+    );
 }
 
 #[test]
@@ -115,16 +183,22 @@ fn card_get_001_a_card_is_kept_as_http_says_unless_told_not_to() {
     let peer = Peer::new(peer::plain, card);
     let url = format!("{}/cards/one", peer.url);
     let get = |more: &[&str]| {
-        let said =
-            verb(&[&["card", "get", &url, "-o", "json"], more].concat()).env("XDG_CACHE_HOME", cache).run();
+        let said = verb(&[&["card", "get", &url, "-o", "json"], more].concat())
+            .env("XDG_CACHE_HOME", cache)
+            .run();
         assert_eq!(said.code, Some(0), "{said:?}");
-        (said.out, peer.asked().last().unwrap().head.contains("if-none-match"))
+        (
+            said.out,
+            peer.asked().last().unwrap().head.contains("if-none-match"),
+        )
     };
     let (first, asked_after) = get(&[]);
     assert!(!asked_after);
     assert_eq!(get(&[]), (first.clone(), true), "kept, and asked after");
     assert_eq!(get(&["--no-cache"]), (first, false));
-    let kept: Vec<_> = std::fs::read_dir(home.path().join("a2a-cli/cards")).unwrap().collect();
+    let kept: Vec<_> = std::fs::read_dir(home.path().join("a2a-cli/cards"))
+        .unwrap()
+        .collect();
     assert_eq!(kept.len(), 1);
 }
 
@@ -136,22 +210,45 @@ fn card_get_005_an_agent_is_found_by_its_name_in_a_catalog() {
     let name = at(origin, &["card", "get"]).field("Agent").to_owned();
     for args in [
         vec!["-a".to_owned(), format!("{origin}#{name}")],
-        vec!["-a".to_owned(), format!("{origin}/.well-known/ai-catalog.json#{url}")],
-        vec!["-a".to_owned(), format!("@{name}"), "--catalog".to_owned(), origin.to_owned()],
+        vec![
+            "-a".to_owned(),
+            format!("{origin}/.well-known/ai-catalog.json#{url}"),
+        ],
+        vec![
+            "-a".to_owned(),
+            format!("@{name}"),
+            "--catalog".to_owned(),
+            origin.to_owned(),
+        ],
     ] {
-        let words: Vec<_> =
-            ["send"].into_iter().chain(args.iter().map(String::as_str)).chain(["hi"]).collect();
+        let words: Vec<_> = ["send"]
+            .into_iter()
+            .chain(args.iter().map(String::as_str))
+            .chain(["hi"])
+            .collect();
         let said = verb(&words).run();
-        assert_eq!((said.code, said.field("State")), (Some(0), "TASK_STATE_COMPLETED"), "{said:?}");
-        let again = shell_words::split(&said.field("Resume").replace("'<message>'", "again")).unwrap();
+        assert_eq!(
+            (said.code, said.field("State")),
+            (Some(0), "TASK_STATE_COMPLETED"),
+            "{said:?}"
+        );
+        let again =
+            shell_words::split(&said.field("Resume").replace("'<message>'", "again")).unwrap();
         let again: Vec<_> = again[1..].iter().map(String::as_str).collect();
         assert_eq!(verb(&again).run().code, Some(0), "{again:?}");
     }
     let nobody = at(&format!("{origin}#Nobody"), &["card", "get", "-o", "json"]);
     let error = &nobody.json()["error"];
-    assert_eq!((nobody.code, &error["code"]), (Some(3), &json!("A2ACLI_ERR_CARD_NOT_FOUND")));
+    assert_eq!(
+        (nobody.code, &error["code"]),
+        (Some(3), &json!("A2ACLI_ERR_CARD_NOT_FOUND"))
+    );
     assert!(error["hint"].as_str().unwrap().contains(&name), "{error}");
-    assert_eq!(at("@x", &["card", "get"]).code, Some(2), "no catalog is named");
+    assert_eq!(
+        at("@x", &["card", "get"]).code,
+        Some(2),
+        "no catalog is named"
+    );
 }
 
 #[test]
@@ -162,35 +259,73 @@ fn card_get_005_s30_a_catalog_cannot_have_credentials_sent_elsewhere() {
         move |url| peer::card(&url.replace("127.0.0.1", "localhost"), bearer.clone()),
         peer::done(),
     );
-    let card = format!("{}/.well-known/agent-card.json", agent.url.replace("127.0.0.1", "localhost"));
+    let card = format!(
+        "{}/.well-known/agent-card.json",
+        agent.url.replace("127.0.0.1", "localhost")
+    );
     let entry = json!({"identifier": "urn:x", "displayName": "X", "type": "application/a2a-agent-card+json", "url": card});
-    let catalog = Peer::new(move |_| json!({"specVersion": "1.0", "entries": [entry]}), peer::done());
+    let catalog = Peer::new(
+        move |_| json!({"specVersion": "1.0", "entries": [entry]}),
+        peer::done(),
+    );
     let send = |more: &[&str]| {
-        at(&format!("{}#X", catalog.url), &[&["send", "--bearer", "hunter22"], more, &["hi"]].concat())
+        at(
+            &format!("{}#X", catalog.url),
+            &[&["send", "--bearer", "hunter22"], more, &["hi"]].concat(),
+        )
     };
     let kept_back = send(&[]);
     assert_eq!(kept_back.code, Some(4), "{kept_back:?}");
-    assert!(!agent.asked().iter().any(|asked| asked.head.contains("hunter22")), "{:?}", agent.asked());
+    assert!(
+        !agent
+            .asked()
+            .iter()
+            .any(|asked| asked.head.contains("hunter22")),
+        "{:?}",
+        agent.asked()
+    );
     assert_eq!(send(&["--allow-host", "localhost"]).code, Some(0));
-    assert!(agent.asked().last().unwrap().head.contains("bearer hunter22"));
+    assert!(
+        agent
+            .asked()
+            .last()
+            .unwrap()
+            .head
+            .contains("bearer hunter22")
+    );
 }
 
 #[test]
 fn auth_008_a_card_that_is_not_public_gets_credentials_only_when_told_to() {
-    let card = |asked: &peer::Asked, _: usize| match asked.head.contains("authorization: bearer hunter22") {
-        true => peer::json_reply(200, &peer::card("http://127.0.0.1:9", json!({}))),
-        false => peer::json_reply(401, &json!({})),
-    };
+    let card =
+        |asked: &peer::Asked, _: usize| match asked.head.contains("authorization: bearer hunter22")
+        {
+            true => peer::json_reply(200, &peer::card("http://127.0.0.1:9", json!({}))),
+            false => peer::json_reply(401, &json!({})),
+        };
     let peer = Peer::new(peer::plain, card);
     let url = format!("{}/private/card", peer.url);
     let get = |more: &[&str]| at(&url, &[&["card", "get", "-o", "json"], more].concat());
     let refused = get(&["--bearer", "hunter22"]);
     let error = &refused.json()["error"];
     assert_eq!(refused.code, Some(4), "{refused:?}");
-    assert!(error["hint"].as_str().unwrap().contains("--card-auth"), "{error}");
-    assert!(!error["hint"].as_str().unwrap().contains("hunter22"), "{error}");
+    assert!(
+        error["hint"].as_str().unwrap().contains("--card-auth"),
+        "{error}"
+    );
+    assert!(
+        !error["hint"].as_str().unwrap().contains("hunter22"),
+        "{error}"
+    );
     assert_eq!(get(&["--bearer", "hunter22", "--card-auth"]).code, Some(0));
-    assert_eq!(get(&["--card-auth"]).code, Some(2), "there is nothing to send");
-    let clear = at("http://agent.example/card", &["card", "get", "--bearer", "hunter22", "--card-auth"]);
+    assert_eq!(
+        get(&["--card-auth"]).code,
+        Some(2),
+        "there is nothing to send"
+    );
+    let clear = at(
+        "http://agent.example/card",
+        &["card", "get", "--bearer", "hunter22", "--card-auth"],
+    );
     assert_eq!(clear.code, Some(2), "never in the clear: {clear:?}");
 }

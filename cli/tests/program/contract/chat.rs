@@ -7,25 +7,41 @@ use super::run::{DEMO, at, verb};
 
 #[test]
 fn chat_001_the_context_goes_along_and_the_task_while_it_asks() {
-    let said = verb(&["chat", "-a", &DEMO]).stdin("ask\nAda\n\nhello\n").run();
+    let said = verb(&["chat", "-a", &DEMO])
+        .stdin("ask\nAda\n\nhello\n")
+        .run();
     assert_eq!(said.code, Some(0), "{said:?}");
     let (tasks, contexts) = (said.fields("Task"), said.fields("Context"));
     assert_eq!(
         said.fields("State"),
-        ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_COMPLETED", "TASK_STATE_COMPLETED"]
+        [
+            "TASK_STATE_INPUT_REQUIRED",
+            "TASK_STATE_COMPLETED",
+            "TASK_STATE_COMPLETED"
+        ]
     );
     assert_eq!(tasks[0], tasks[1]);
     assert_ne!(tasks[1], tasks[2]);
-    assert!(contexts.iter().all(|context| *context == contexts[0]), "{contexts:?}");
+    assert!(
+        contexts.iter().all(|context| *context == contexts[0]),
+        "{contexts:?}"
+    );
     assert!(said.out.contains("  Hello, Ada!\n"), "{}", said.out);
 }
 
 #[test]
 fn chat_001_what_is_piped_is_plain_and_json_is_for_send() {
-    let said = verb(&["chat", "-a", &DEMO, "-o", "json"]).stdin("hi\n").run();
-    assert_eq!((said.code, &said.json()["error"]["code"]), (Some(2), &json!("A2ACLI_ERR_USAGE")));
+    let said = verb(&["chat", "-a", &DEMO, "-o", "json"])
+        .stdin("hi\n")
+        .run();
+    assert_eq!(
+        (said.code, &said.json()["error"]["code"]),
+        (Some(2), &json!("A2ACLI_ERR_USAGE"))
+    );
     let peer = Peer::new(peer::plain, peer::done());
-    let said = verb(&["chat", "-a", &peer.url, "--context-id", "c-7"]).stdin("hi\n").run();
+    let said = verb(&["chat", "-a", &peer.url, "--context-id", "c-7"])
+        .stdin("hi\n")
+        .run();
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(peer.posted()[0]["params"]["message"]["contextId"], "c-7");
 }
@@ -33,11 +49,18 @@ fn chat_001_what_is_piped_is_plain_and_json_is_for_send() {
 #[test]
 fn a_card_is_linted_beyond_the_schema() {
     let card = |url: &str| {
-        peer::card(url, json!({"securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}}))
+        peer::card(
+            url,
+            json!({"securitySchemes": {"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}}),
+        )
     };
     let peer = Peer::new(card, peer::done());
     let said = at(&peer.url, &["card", "lint", "-o", "json"]);
-    assert_eq!((said.code, &said.json()["errors"]), (Some(0), &json!([])), "{said:?}");
+    assert_eq!(
+        (said.code, &said.json()["errors"]),
+        (Some(0), &json!([])),
+        "{said:?}"
+    );
     let warnings = said.json()["warnings"].to_string();
     assert!(
         warnings.contains("securityRequirements") && warnings.contains("skills[0].examples"),

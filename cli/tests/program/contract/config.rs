@@ -7,44 +7,84 @@ use super::run::{DEMO, verb};
 fn setting(said: &super::run::Said, name: &str) -> Value {
     let shown = said.json();
     let all = shown["settings"].as_array().unwrap().clone();
-    all.into_iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name}: {shown}"))
+    all.into_iter()
+        .find(|one| one["name"] == name)
+        .unwrap_or_else(|| panic!("{name}: {shown}"))
 }
 
 #[test]
 fn config_002_flag_variable_local_agent_global_default() {
-    let show =
-        |flags: &[&str]| verb(&[&["config", "show", "-o", "json", "-a", "agent.example:1"], flags].concat());
+    let show = |flags: &[&str]| {
+        verb(
+            &[
+                &["config", "show", "-o", "json", "-a", "agent.example:1"],
+                flags,
+            ]
+            .concat(),
+        )
+    };
     let timeout = |said: super::run::Said| setting(&said, "timeout")["value"].clone();
     let global = ("home/.config/a2a-cli/.env", "A2ACLI_TIMEOUT=5s\n");
-    let agent = ("home/.config/a2a-cli/agents/agent.example_1.env", "A2ACLI_TIMEOUT=4s\n");
+    let agent = (
+        "home/.config/a2a-cli/agents/agent.example_1.env",
+        "A2ACLI_TIMEOUT=4s\n",
+    );
     let local = (".env", "A2ACLI_TIMEOUT=3s\nSECRET=x\n");
     let at_home = |run: super::run::Run| {
         let home = run.folder.path().join("home").display().to_string();
         run.env("HOME", &home)
     };
     assert_eq!(timeout(at_home(show(&[])).run()), "none");
-    assert_eq!(timeout(at_home(show(&[])).file(global.0, global.1).run()), "5s");
-    let with_agent = || at_home(show(&[])).file(global.0, global.1).file(agent.0, agent.1);
+    assert_eq!(
+        timeout(at_home(show(&[])).file(global.0, global.1).run()),
+        "5s"
+    );
+    let with_agent = || {
+        at_home(show(&[]))
+            .file(global.0, global.1)
+            .file(agent.0, agent.1)
+    };
     assert_eq!(timeout(with_agent().run()), "4s");
     assert_eq!(timeout(with_agent().file(local.0, local.1).run()), "3s");
-    assert_eq!(timeout(with_agent().file(local.0, local.1).env("A2ACLI_TIMEOUT", "2s").run()), "2s");
-    let flag = at_home(show(&["--timeout", "1s"])).file(local.0, local.1).env("A2ACLI_TIMEOUT", "2s").run();
+    assert_eq!(
+        timeout(
+            with_agent()
+                .file(local.0, local.1)
+                .env("A2ACLI_TIMEOUT", "2s")
+                .run()
+        ),
+        "2s"
+    );
+    let flag = at_home(show(&["--timeout", "1s"]))
+        .file(local.0, local.1)
+        .env("A2ACLI_TIMEOUT", "2s")
+        .run();
     assert_eq!(
         setting(&flag, "timeout"),
         json!({"name": "timeout", "value": "1s", "source": "flag", "origin": "--timeout"})
     );
-    assert!(!flag.out.contains("SECRET"), "other keys are nobody's business");
-    let named =
-        show(&["--config", "prod.env"]).file("prod.env", "A2ACLI_TIMEOUT=9s\n").file(local.0, local.1).run();
+    assert!(
+        !flag.out.contains("SECRET"),
+        "other keys are nobody's business"
+    );
+    let named = show(&["--config", "prod.env"])
+        .file("prod.env", "A2ACLI_TIMEOUT=9s\n")
+        .file(local.0, local.1)
+        .run();
     assert_eq!(timeout(named), "9s");
 }
 
 #[test]
 fn config_001_config_show_writes_nothing_and_shows_no_secret() {
-    let (said, folder) =
-        verb(&["config", "show", "--bearer", "hunter22"]).env("A2ACLI_API_KEY", "k3y-secret").keep();
+    let (said, folder) = verb(&["config", "show", "--bearer", "hunter22"])
+        .env("A2ACLI_API_KEY", "k3y-secret")
+        .keep();
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.out.contains("bearer: *** (flag, --bearer)\n"), "{}", said.out);
+    assert!(
+        said.out.contains("bearer: *** (flag, --bearer)\n"),
+        "{}",
+        said.out
+    );
     assert!(said.out.contains("api-key: *** (env, A2ACLI_API_KEY)\n"));
     assert!(!said.out.contains("hunter22") && !said.out.contains("k3y-secret"));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -52,17 +92,32 @@ fn config_001_config_show_writes_nothing_and_shows_no_secret() {
 
 #[test]
 fn config_002_a_bad_value_names_its_file_and_line() {
-    let said = verb(&["send", "-a", "x", "hi"]).file(".env", "# mine\nA2ACLI_POLL_INTERVAL=often\n").run();
+    let said = verb(&["send", "-a", "x", "hi"])
+        .file(".env", "# mine\nA2ACLI_POLL_INTERVAL=often\n")
+        .run();
     assert_eq!(said.code, Some(2));
-    assert!(said.err.contains(".env:2 `often` must be a duration"), "{}", said.err);
+    assert!(
+        said.err.contains(".env:2 `often` must be a duration"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
 fn default_001_output_human_readable_text() {
-    assert!(verb(&["send", "-a", &DEMO, "hi"]).run().out.starts_with("Task: "));
-    let said = verb(&["send", "-a", &DEMO, "hi"]).env("A2ACLI_OUTPUT", "json").run();
+    assert!(
+        verb(&["send", "-a", &DEMO, "hi"])
+            .run()
+            .out
+            .starts_with("Task: ")
+    );
+    let said = verb(&["send", "-a", &DEMO, "hi"])
+        .env("A2ACLI_OUTPUT", "json")
+        .run();
     assert!(said.json()["task"].is_object());
-    let said = verb(&["send", "-a", &DEMO, "-o", "text", "hi"]).env("A2ACLI_OUTPUT", "json").run();
+    let said = verb(&["send", "-a", &DEMO, "-o", "text", "hi"])
+        .env("A2ACLI_OUTPUT", "json")
+        .run();
     assert!(said.out.starts_with("Task: "));
 }
 
@@ -70,7 +125,9 @@ fn default_001_output_human_readable_text() {
 fn default_001_task_completion_wait_by_default() {
     let said = verb(&["send", "-a", &DEMO, "slow 1"]).run();
     assert_eq!(said.field("State"), "TASK_STATE_COMPLETED");
-    let said = verb(&["send", "-a", &DEMO, "slow 60"]).env("A2ACLI_ASYNC", "1").run();
+    let said = verb(&["send", "-a", &DEMO, "slow 60"])
+        .env("A2ACLI_ASYNC", "1")
+        .run();
     assert_ne!(said.field("State"), "TASK_STATE_COMPLETED");
 }
 
@@ -78,8 +135,16 @@ fn default_001_task_completion_wait_by_default() {
 fn default_001_detail_level_concise() {
     let concise = verb(&["send", "-a", &DEMO, "reply"]).run();
     assert!(!concise.out.contains("Part: "));
-    assert!(verb(&["send", "-a", &DEMO, "reply"]).env("A2ACLI_VERBOSE", "1").run().out.contains("Part: "));
-    let undone = verb(&["send", "-a", &DEMO, "reply", "--verbose=false"]).env("A2ACLI_VERBOSE", "1").run();
+    assert!(
+        verb(&["send", "-a", &DEMO, "reply"])
+            .env("A2ACLI_VERBOSE", "1")
+            .run()
+            .out
+            .contains("Part: ")
+    );
+    let undone = verb(&["send", "-a", &DEMO, "reply", "--verbose=false"])
+        .env("A2ACLI_VERBOSE", "1")
+        .run();
     assert!(!undone.out.contains("Part: "));
 }
 
@@ -92,6 +157,10 @@ fn config_001_a_file_with_a_credential_that_others_can_read_is_pointed_out() {
         let file = run.folder.path().join(".env");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
         let said = run.run();
-        assert_eq!((said.code, said.err.contains("chmod 600")), (Some(0), warned), "{said:?}");
+        assert_eq!(
+            (said.code, said.err.contains("chmod 600")),
+            (Some(0), warned),
+            "{said:?}"
+        );
     }
 }

@@ -15,7 +15,11 @@ fn failed(said: &Said) -> Vec<String> {
     let report = said.json();
     let checks = report["checks"].as_array().unwrap().clone();
     let name = |one: &Value| one["check"].as_str().unwrap().to_owned();
-    checks.iter().filter(|one| one["outcome"] == "fail").map(name).collect()
+    checks
+        .iter()
+        .filter(|one| one["outcome"] == "fail")
+        .map(name)
+        .collect()
 }
 
 /// The checks that came out so over this binding.
@@ -23,13 +27,26 @@ fn named(said: &Said, binding: &str, outcome: &str) -> Vec<String> {
     let report = said.json();
     let checks = report["checks"].as_array().unwrap().clone();
     let of = |one: &&Value| one["binding"] == binding && one["outcome"] == outcome;
-    checks.iter().filter(of).map(|one| one["check"].as_str().unwrap().to_owned()).collect()
+    checks
+        .iter()
+        .filter(of)
+        .map(|one| one["check"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
 fn conform_001_the_demo_keeps_every_rule_over_every_binding() {
     let demo = serve(&["demo", "--store", "memory"]);
-    let args = ["conformance", "-o", "json", "--exit-code", "--slow", "slow 60", "--ask", "ask"];
+    let args = [
+        "conformance",
+        "-o",
+        "json",
+        "--exit-code",
+        "--slow",
+        "slow 60",
+        "--ask",
+        "ask",
+    ];
     let said = at(&address(&demo), &args);
     assert_eq!(failed(&said), [""; 0], "{said:?}");
     assert_eq!(said.code, Some(0));
@@ -46,28 +63,47 @@ fn conform_001_the_demo_keeps_every_rule_over_every_binding() {
             "push/delivery",
             "push/in-send",
         ] {
-            assert!(passed.iter().any(|one| one == name), "{binding} {name}: {passed:?}");
+            assert!(
+                passed.iter().any(|one| one == name),
+                "{binding} {name}: {passed:?}"
+            );
         }
     }
     let said = at(&nowhere(), &["conformance"]);
-    assert_eq!(said.code, Some(3), "an agent that is not there is no finding: {said:?}");
+    assert_eq!(
+        said.code,
+        Some(3),
+        "an agent that is not there is no finding: {said:?}"
+    );
 }
 
 #[test]
 fn conform_001_credentials_that_a_card_asks_for_are_needed() {
     let folder = tempfile::TempDir::new().unwrap();
-    let made = attache(&["keys", "add", "ann", "--data-dir"]).arg(folder.path()).output().unwrap();
+    let made = attache(&["keys", "add", "ann", "--data-dir"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
     let key = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     let server = serve_in(&["serve", "--echo", "--store", "memory"], folder);
-    let said = at(&address(&server), &["conformance", "-o", "json", "--bearer", &key]);
+    let said = at(
+        &address(&server),
+        &["conformance", "-o", "json", "--bearer", &key],
+    );
     assert_eq!(failed(&said), [""; 0], "{said:?}");
     for binding in ["JSONRPC", "HTTP+JSON"] {
         let passed = named(&said, binding, "pass");
         for name in ["operations/auth-required", "operations/auth-challenge"] {
-            assert!(passed.iter().any(|one| one == name), "{binding} {name}: {passed:?}");
+            assert!(
+                passed.iter().any(|one| one == name),
+                "{binding} {name}: {passed:?}"
+            );
         }
     }
-    assert!(named(&said, "GRPC", "pass").contains(&"operations/auth-required".to_owned()), "{said:?}");
+    assert!(
+        named(&said, "GRPC", "pass").contains(&"operations/auth-required".to_owned()),
+        "{said:?}"
+    );
     assert!(!said.out.contains(&key) && !said.err.contains(&key));
 }
 
@@ -86,9 +122,18 @@ fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
         )
     };
     let mut task = peer::task("TASK_STATE_COMPLETED");
-    task["artifacts"] = json!([{"artifactId": "a", "parts": [{"raw": "aGk=", "mediaType": "image/png"}]}]);
+    task["artifacts"] =
+        json!([{"artifactId": "a", "parts": [{"raw": "aGk=", "mediaType": "image/png"}]}]);
     let peer = Peer::new(liar, peer::always(task));
-    let args = ["conformance", "-o", "json", "--bearer", "hunter22", "--extension", "https://x.example/ext"];
+    let args = [
+        "conformance",
+        "-o",
+        "json",
+        "--bearer",
+        "hunter22",
+        "--extension",
+        "https://x.example/ext",
+    ];
     let failed = failed(&at(&peer.url, &args));
     for name in [
         "streaming/undeclared",
@@ -102,7 +147,10 @@ fn conform_001_s49_what_a_card_says_and_what_is_seen_are_compared() {
     }
     let closed = Peer::new(peer::plain, |_, _| peer::json_reply(401, &json!({})));
     let said = at(&closed.url, &["conformance", "-o", "json"]);
-    assert!(self::failed(&said).contains(&"operations/auth-undeclared".to_owned()), "{said:?}");
+    assert!(
+        self::failed(&said).contains(&"operations/auth-undeclared".to_owned()),
+        "{said:?}"
+    );
 }
 
 /// A port that nobody listens on.
@@ -121,34 +169,74 @@ fn conform_001_rules_that_a_mock_breaks_are_named() {
         (serve(&["mock", file.to_str().unwrap()]), folder)
     };
     for (fault, broken) in [
-        ("contains = \"SendStreamingMessage\"\ngarble = true", "streaming/task-first"),
-        ("contains = \"SendStreamingMessage\"\nduplicate = true", "streaming/once"),
-        ("contains = \"SendStreamingMessage\"\ncut_after = \"300B\"", "streaming/ends"),
+        (
+            "contains = \"SendStreamingMessage\"\ngarble = true",
+            "streaming/task-first",
+        ),
+        (
+            "contains = \"SendStreamingMessage\"\nduplicate = true",
+            "streaming/once",
+        ),
+        (
+            "contains = \"SendStreamingMessage\"\ncut_after = \"300B\"",
+            "streaming/ends",
+        ),
         ("contains = \"ListTasks\"\nstatus = 503", "operations/list"),
-        ("contains = \"NoSuchMethod\"\ngarble = true", "errors/rpc-unknown-method"),
+        (
+            "contains = \"NoSuchMethod\"\ngarble = true",
+            "errors/rpc-unknown-method",
+        ),
     ] {
         let (mock, _folder) = script(fault);
-        let args = ["conformance", "-o", "json", "--exit-code", "--transport", "jsonrpc"];
+        let args = [
+            "conformance",
+            "-o",
+            "json",
+            "--exit-code",
+            "--transport",
+            "jsonrpc",
+        ];
         let said = at(&address(&mock), &args);
         let failed = failed(&said);
-        assert!(failed.iter().any(|name| name == broken), "{broken}: {failed:?}");
+        assert!(
+            failed.iter().any(|name| name == broken),
+            "{broken}: {failed:?}"
+        );
         assert_eq!(said.code, Some(10), "{said:?}");
-        assert!(!failed.contains(&"operations/send".to_owned()), "{failed:?}");
+        assert!(
+            !failed.contains(&"operations/send".to_owned()),
+            "{failed:?}"
+        );
     }
 }
 
 #[test]
-fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_says_so_on_request() {
+fn conform_001_an_agent_that_answers_one_thing_to_everything_fails_and_the_exit_says_so_on_request()
+{
     let peer = Peer::new(peer::plain, peer::done());
     let said = at(&peer.url, &["conformance"]);
-    assert_eq!(said.code, Some(0), "a failing agent is an outcome: {said:?}");
+    assert_eq!(
+        said.code,
+        Some(0),
+        "a failing agent is an outcome: {said:?}"
+    );
     let broken: Vec<_> = said.fields("Fail");
-    for name in ["operations/get-unknown", "operations/cancel-ended", "errors/rpc-parse"] {
-        assert!(broken.iter().any(|line| line.starts_with(name)), "{name}: {said:?}");
+    for name in [
+        "operations/get-unknown",
+        "operations/cancel-ended",
+        "errors/rpc-parse",
+    ] {
+        assert!(
+            broken.iter().any(|line| line.starts_with(name)),
+            "{name}: {said:?}"
+        );
     }
     let count = said.field("Failed").parse::<usize>().unwrap();
     assert_eq!(count, broken.len());
-    assert_eq!(at(&peer.url, &["conformance", "--exit-code"]).code, Some(10));
+    assert_eq!(
+        at(&peer.url, &["conformance", "--exit-code"]).code,
+        Some(10)
+    );
     let report = at(&peer.url, &["conformance", "-o", "json"]).json();
     assert_eq!(
         (&report["schema"], &report["summary"]["failed"]),
@@ -168,7 +256,10 @@ fn conform_001_the_kit_of_the_protocol_runs_where_there_is_one() {
         verb(&args).env("A2ACLI_BEARER", "hunter22").run()
     };
     let missing = run(&["-o", "json"]);
-    assert_eq!((missing.code, &missing.json()["error"]["code"]), (Some(2), &json!("A2ACLI_ERR_USAGE")));
+    assert_eq!(
+        (missing.code, &missing.json()["error"]["code"]),
+        (Some(2), &json!("A2ACLI_ERR_USAGE"))
+    );
     let script = |code: u8| {
         let text = format!(
             "import os, sys\nprint('told', *sys.argv[1:], os.environ.get('A2ACLI_BEARER'))\n# --sut-host\nsys.exit({code})\n"
@@ -177,14 +268,25 @@ fn conform_001_the_kit_of_the_protocol_runs_where_there_is_one() {
     };
     script(0);
     let said = run(&["--exit-code", "--transport", "rest"]);
-    assert_eq!((said.code, said.field("Outcome")), (Some(0), "pass"), "{said:?}");
+    assert_eq!(
+        (said.code, said.field("Outcome")),
+        (Some(0), "pass"),
+        "{said:?}"
+    );
     let told = format!("told --sut-host {} --transport http_json None\n", peer.url);
     assert!(said.err.contains(&told), "{said:?}");
     script(1);
     let report = run(&["-o", "json"]);
-    assert_eq!(report.code, Some(0), "a failing agent is an outcome: {report:?}");
+    assert_eq!(
+        report.code,
+        Some(0),
+        "a failing agent is an outcome: {report:?}"
+    );
     assert_eq!(report.json()["kit"]["outcome"], "fail");
     assert_eq!(run(&["--exit-code"]).code, Some(10));
     script(3);
-    assert_eq!(run(&["-o", "json"]).json()["error"]["code"], "A2ACLI_ERR_INTERNAL");
+    assert_eq!(
+        run(&["-o", "json"]).json()["error"]["code"],
+        "A2ACLI_ERR_INTERNAL"
+    );
 }

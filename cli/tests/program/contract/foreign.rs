@@ -33,15 +33,22 @@ impl Foreign {
         let mut child =
             spawned.unwrap_or_else(|fault| panic!("{command:?}: {fault}; run tests/judges/setup"));
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("Listening on ").expect("it says where it is").to_owned();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let url = line
+            .trim()
+            .strip_prefix("Listening on ")
+            .expect("it says where it is")
+            .to_owned();
         Self { url, child }
     }
 
     fn python(version: &str) -> Self {
         let program = folder().join(format!("server{version}/bin/python"));
         Self::start(
-            Command::new(program).arg(repository().join(format!("tests/judges/servers/sdk{version}.py"))),
+            Command::new(program)
+                .arg(repository().join(format!("tests/judges/servers/sdk{version}.py"))),
         )
     }
 
@@ -58,7 +65,9 @@ fn state(task: &Value) -> &str {
 fn every_binding(server: &Foreign, how: &[&str], lists: bool) {
     thread::scope(|scope| {
         for binding in ["jsonrpc", "http+json", "grpc"] {
-            scope.spawn(move || every_verb(server, &[how, &["--transport", binding]].concat(), lists));
+            scope.spawn(move || {
+                every_verb(server, &[how, &["--transport", binding]].concat(), lists)
+            });
         }
     });
 }
@@ -76,7 +85,10 @@ fn every_verb(server: &Foreign, how: &[&str], lists: bool) {
     assert_eq!(sent["artifacts"][0]["parts"][0]["text"], "hello", "{sent}");
     let id = sent["id"].as_str().unwrap();
     let got = run(&["task", "get", id]).json();
-    assert_eq!((state(&got), &got["id"]), ("TASK_STATE_COMPLETED", &sent["id"]));
+    assert_eq!(
+        (state(&got), &got["id"]),
+        ("TASK_STATE_COMPLETED", &sent["id"])
+    );
     let unknown = server.run(&["task", "get", "nobody"], &how);
     assert_eq!(
         (unknown.code, &unknown.json()["error"]["code"]),
@@ -86,26 +98,53 @@ fn every_verb(server: &Foreign, how: &[&str], lists: bool) {
     if lists {
         let listed = run(&["task", "list"]).json();
         let tasks = listed["tasks"].as_array().unwrap();
-        assert!(tasks.iter().any(|task| task["id"] == sent["id"]), "{listed}");
+        assert!(
+            tasks.iter().any(|task| task["id"] == sent["id"]),
+            "{listed}"
+        );
     }
     // A question, and its answer in the same task.
     let asked = run(&["send", "ask"]).json()["task"].clone();
     assert_eq!(state(&asked), "TASK_STATE_INPUT_REQUIRED", "{asked}");
     let answered = run(&["send", "--task-id", asked["id"].as_str().unwrap(), "more"]).json();
-    assert_eq!(state(&answered["task"]), "TASK_STATE_COMPLETED", "{answered}");
+    assert_eq!(
+        state(&answered["task"]),
+        "TASK_STATE_COMPLETED",
+        "{answered}"
+    );
     // A stream, a line for every event, to the settling one.
     let lines = run(&["send", "--stream", "hello"]).lines();
     let last = lines.last().unwrap();
-    let settled = last.get("statusUpdate").or(last.get("task")).unwrap_or_else(|| panic!("{lines:?}"));
+    let settled = last
+        .get("statusUpdate")
+        .or(last.get("task"))
+        .unwrap_or_else(|| panic!("{lines:?}"));
     assert_eq!(state(settled), "TASK_STATE_COMPLETED", "{lines:?}");
-    let slow = run(&["send", "--async", "slow"]).json()["task"]["id"].as_str().unwrap().to_owned();
+    let slow = run(&["send", "--async", "slow"]).json()["task"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let canceled = run(&["task", "cancel", &slow]).json();
     assert_eq!(state(&canceled), "TASK_STATE_CANCELED", "{canceled}");
     // One that takes its time is followed to its end by somebody who comes later.
-    let dripping = run(&["send", "--async", "drip"]).json()["task"]["id"].as_str().unwrap().to_owned();
-    let lines = run(&["task", "subscribe", &dripping, "--stream", "--timeout", "20s"]).lines();
+    let dripping = run(&["send", "--async", "drip"]).json()["task"]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let lines = run(&[
+        "task",
+        "subscribe",
+        &dripping,
+        "--stream",
+        "--timeout",
+        "20s",
+    ])
+    .lines();
     let last = lines.last().unwrap();
-    let settled = last.get("statusUpdate").or(last.get("task")).unwrap_or_else(|| panic!("{lines:?}"));
+    let settled = last
+        .get("statusUpdate")
+        .or(last.get("task"))
+        .unwrap_or_else(|| panic!("{lines:?}"));
     assert_eq!(state(settled), "TASK_STATE_COMPLETED", "{lines:?}");
     assert!(lines.len() > 2, "it was followed: {lines:?}");
 }
@@ -113,12 +152,16 @@ fn every_verb(server: &Foreign, how: &[&str], lists: bool) {
 /// The card, which is the same whatever is spoken later.
 fn card(server: &Foreign, how: &[&str]) {
     let said = server.run(&["card", "get", "--validate", "-o", "json"], how);
-    assert_eq!((said.code, &said.json()["name"]), (Some(0), &json!("Echo")), "{said:?}");
+    assert_eq!(
+        (said.code, &said.json()["name"]),
+        (Some(0), &json!("Echo")),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn card_get_001_send_001_task_get_001_task_list_001_task_cancel_001_task_subscribe_001_tx_004_with_a2a_sdk_1()
-{
+ {
     if is_quick() {
         return;
     }
@@ -129,7 +172,7 @@ fn card_get_001_send_001_task_get_001_task_list_001_task_cancel_001_task_subscri
 
 #[test]
 fn card_get_001_send_001_task_get_001_task_list_001_task_cancel_001_task_subscribe_001_tx_004_with_a2a_js_1()
-{
+ {
     if is_quick() {
         return;
     }
@@ -140,14 +183,25 @@ fn card_get_001_send_001_task_get_001_task_list_001_task_cancel_001_task_subscri
 }
 
 #[test]
-fn send_001_task_get_001_task_cancel_001_task_subscribe_001_ver_001_with_a2a_sdk_0_3_only_where_asked_for() {
+fn send_001_task_get_001_task_cancel_001_task_subscribe_001_ver_001_with_a2a_sdk_0_3_only_where_asked_for()
+ {
     if is_quick() {
         return;
     }
     let server = Foreign::python("03");
     let refused = server.run(&["send", "hello", "-o", "json"], &[]);
     let error = &refused.json()["error"];
-    assert_eq!((refused.code, &error["code"]), (Some(1), &json!("VersionNotSupportedError")), "{refused:?}");
-    assert!(error["hint"].as_str().unwrap().contains("--a2a-version 0.3"), "{error}");
+    assert_eq!(
+        (refused.code, &error["code"]),
+        (Some(1), &json!("VersionNotSupportedError")),
+        "{refused:?}"
+    );
+    assert!(
+        error["hint"]
+            .as_str()
+            .unwrap()
+            .contains("--a2a-version 0.3"),
+        "{error}"
+    );
     every_binding(&server, &["--a2a-version", "0.3"], false);
 }

@@ -20,27 +20,60 @@ fn interact_002_a_task_goes_on_alone_or_with_its_context() {
         let asked = at(&DEMO, &["send", "ask"]);
         assert_eq!(asked.field("State"), "TASK_STATE_INPUT_REQUIRED");
         let (task, context) = (asked.field("Task"), asked.field("Context"));
-        let context = if with_context { vec!["--context-id", context] } else { Vec::new() };
-        let answered = at(&DEMO, &[&["send", "--task-id", task], &context[..], &["Ada"]].concat());
-        assert_eq!((answered.field("Task"), answered.field("State")), (task, "TASK_STATE_COMPLETED"));
+        let context = if with_context {
+            vec!["--context-id", context]
+        } else {
+            Vec::new()
+        };
+        let answered = at(
+            &DEMO,
+            &[&["send", "--task-id", task], &context[..], &["Ada"]].concat(),
+        );
+        assert_eq!(
+            (answered.field("Task"), answered.field("State")),
+            (task, "TASK_STATE_COMPLETED")
+        );
         assert!(answered.out.contains("  Hello, Ada!\n"), "{}", answered.out);
     }
 }
 
 #[test]
 fn interact_002_a_rejected_id_is_an_error_and_never_a_new_task() {
-    for (code, name) in
-        [(-32001, "TaskNotFoundError"), (-32602, "InvalidParamsError"), (-32004, "UnsupportedOperationError")]
-    {
+    for (code, name) in [
+        (-32001, "TaskNotFoundError"),
+        (-32602, "InvalidParamsError"),
+        (-32004, "UnsupportedOperationError"),
+    ] {
         let peer = Peer::new(peer::plain, move |_, _| error(code, "no"));
-        let said = at(&peer.url, &["send", "-o", "json", "--task-id", "t-9", "--context-id", "c-9", "hi"]);
+        let said = at(
+            &peer.url,
+            &[
+                "send",
+                "-o",
+                "json",
+                "--task-id",
+                "t-9",
+                "--context-id",
+                "c-9",
+                "hi",
+            ],
+        );
         let error = &said.json()["error"];
-        assert_eq!((said.code, &error["code"], &error["a2aCode"]), (Some(1), &json!(name), &json!(code)));
-        assert!(error["hint"].as_str().unwrap().contains("--debug"), "{error}");
+        assert_eq!(
+            (said.code, &error["code"], &error["a2aCode"]),
+            (Some(1), &json!(name), &json!(code))
+        );
+        assert!(
+            error["hint"].as_str().unwrap().contains("--debug"),
+            "{error}"
+        );
         let sent = peer.posted();
         assert_eq!(sent.len(), 1, "{sent:?}");
         let message = &sent[0]["params"]["message"];
-        assert_eq!((&message["taskId"], &message["contextId"]), (&json!("t-9"), &json!("c-9")));
+        assert_eq!(
+            (&message["taskId"], &message["contextId"]),
+            (&json!("t-9"), &json!("c-9"))
+        );
     }
 }
 
@@ -49,7 +82,11 @@ fn interact_003_no_id_is_made_up() {
     let peer = Peer::new(peer::plain, peer::done());
     at(&peer.url, &["send", "hi"]);
     at(&peer.url, &["send", "--context-id", "my context", "hi"]);
-    let sent: Vec<_> = peer.posted().into_iter().filter(|body| body["method"] == "SendMessage").collect();
+    let sent: Vec<_> = peer
+        .posted()
+        .into_iter()
+        .filter(|body| body["method"] == "SendMessage")
+        .collect();
     let members = |at: usize| sent[at]["params"]["message"].as_object().unwrap().clone();
     assert!(!members(0).contains_key("taskId") && !members(0).contains_key("contextId"));
     assert_eq!(members(1)["contextId"], "my context");
@@ -64,31 +101,53 @@ fn interact_004_the_command_that_goes_on_works_as_it_is_printed() {
     assert_eq!(words[0], "attache");
     let words: Vec<_> = words[1..].iter().map(String::as_str).collect();
     let answered = verb(&words).run();
-    assert_eq!(answered.field("State"), "TASK_STATE_COMPLETED", "{answered:?}");
+    assert_eq!(
+        answered.field("State"),
+        "TASK_STATE_COMPLETED",
+        "{answered:?}"
+    );
     let json = at(&DEMO, &["send", "-o", "json", "ask"]);
-    assert!(json.err.lines().any(|line| line.starts_with("Resume: attache send -a ")), "{}", json.err);
+    assert!(
+        json.err
+            .lines()
+            .any(|line| line.starts_with("Resume: attache send -a ")),
+        "{}",
+        json.err
+    );
 }
 
 #[test]
 fn interact_004_hostile_ids_are_quoted() {
-    let hostile =
-        json!({"id": "x; rm -rf '~'", "contextId": "$(id)", "status": {"state": "TASK_STATE_COMPLETED"}});
+    let hostile = json!({"id": "x; rm -rf '~'", "contextId": "$(id)", "status": {"state": "TASK_STATE_COMPLETED"}});
     let peer = Peer::new(peer::plain, peer::always(hostile));
     let said = at(&peer.url, &["send", "hi"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let words = shell_words::split(said.field("Resume")).unwrap();
-    assert!(words.contains(&"$(id)".to_owned()) && said.field("Resume").contains("'$(id)'"), "{said:?}");
+    assert!(
+        words.contains(&"$(id)".to_owned()) && said.field("Resume").contains("'$(id)'"),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn interact_005_config_001_nothing_is_kept_between_runs() {
     let (said, folder) = verb(&["send", "-a", &DEMO, "ask"]).keep();
     assert_eq!(said.code, Some(0));
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert_eq!(left, [".cache"], "the card, as HTTP allows, and nothing of what was said");
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
+    assert_eq!(
+        left,
+        [".cache"],
+        "the card, as HTTP allows, and nothing of what was said"
+    );
     for card in std::fs::read_dir(folder.path().join(".cache/a2a-cli/cards")).unwrap() {
         let text = std::fs::read_to_string(card.unwrap().path()).unwrap();
-        assert!(!text.contains(said.field("Task")) && !text.contains(said.field("Context")), "{text}");
+        assert!(
+            !text.contains(said.field("Task")) && !text.contains(said.field("Context")),
+            "{text}"
+        );
     }
     for flag in ["--continue", "--last"] {
         assert_eq!(at(&DEMO, &["send", flag, "hi"]).code, Some(2));

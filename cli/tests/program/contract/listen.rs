@@ -14,13 +14,36 @@ fn push_002_notifications_of_a_task_are_received_until_it_ends() {
     let url = demo.line("Listening on ");
     let asked = at(&url, &["send", "ask"]);
     let task = asked.field("Task").to_owned();
-    let listen = ["push", "listen", "-a", &url, "--task-id", &task, "-o", "json"];
+    let listen = [
+        "push",
+        "listen",
+        "-a",
+        &url,
+        "--task-id",
+        &task,
+        "-o",
+        "json",
+    ];
     let (mut child, _folder) = verb(&listen).start();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    assert!(said.next().unwrap().starts_with("listening on http://127.0.0.1:"));
-    assert!(said.next().unwrap().starts_with(&format!("registered for task {task}")));
+    let mut said = BufReader::new(child.stderr.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    assert!(
+        said.next()
+            .unwrap()
+            .starts_with("listening on http://127.0.0.1:")
+    );
+    assert!(
+        said.next()
+            .unwrap()
+            .starts_with(&format!("registered for task {task}"))
+    );
     let answered = at(&url, &["send", "--task-id", &task, "Ada"]);
-    assert_eq!(answered.field("State"), "TASK_STATE_COMPLETED", "{answered:?}");
+    assert_eq!(
+        answered.field("State"),
+        "TASK_STATE_COMPLETED",
+        "{answered:?}"
+    );
     let (send, ended) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || send.send(child.wait_with_output()));
     let output = ended.recv_timeout(DEADLINE).unwrap().unwrap();
@@ -31,27 +54,42 @@ fn push_002_notifications_of_a_task_are_received_until_it_ends() {
         .collect();
     assert_eq!(output.status.code(), Some(0));
     let last = lines.last().unwrap();
-    let state =
-        [&last["task"], &last["statusUpdate"]].into_iter().find_map(|one| one["status"]["state"].as_str());
+    let state = [&last["task"], &last["statusUpdate"]]
+        .into_iter()
+        .find_map(|one| one["status"]["state"].as_str());
     assert_eq!(state, Some("TASK_STATE_COMPLETED"), "{lines:?}");
     let left = at(&url, &["task", "push-config", "list", "-o", "json", &task]);
-    assert_eq!(left.json()["configs"].as_array().map_or(0, Vec::len), 0, "{left:?}");
+    assert_eq!(
+        left.json()["configs"].as_array().map_or(0, Vec::len),
+        0,
+        "{left:?}"
+    );
 }
 
 /// S73: a server that signs, and somebody who takes nothing else.
 #[test]
 fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
     let folder = tempfile::TempDir::new().unwrap();
-    let (file, key) = (folder.path().join("agents.toml"), folder.path().join("push.pem"));
-    let text =
-        "[push]\nlocal_webhooks = true\nsigning_key = \"push.pem\"\n[agents.practice]\ntype = \"practice\"";
+    let (file, key) = (
+        folder.path().join("agents.toml"),
+        folder.path().join("push.pem"),
+    );
+    let text = "[push]\nlocal_webhooks = true\nsigning_key = \"push.pem\"\n[agents.practice]\ntype = \"practice\"";
     std::fs::write(&file, text).unwrap();
     std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
     let file = file.to_str().unwrap();
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let refused = complaint(&["serve", file, "--listen", "127.0.0.1:0", "--store", "memory"]).1;
+        let refused = complaint(&[
+            "serve",
+            file,
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            "memory",
+        ])
+        .1;
         assert!(refused.contains("chmod 600"), "S82: {refused}");
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
@@ -59,7 +97,18 @@ fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
     let url = server.line("Listening on ");
     let task = at(&url, &["send", "ask"]).field("Task").to_owned();
     let keys = format!("{url}.well-known/jwks.json");
-    let listen = ["push", "listen", "-a", &url, "--task-id", &task, "--key-set", &keys, "-o", "json"];
+    let listen = [
+        "push",
+        "listen",
+        "-a",
+        &url,
+        "--task-id",
+        &task,
+        "--key-set",
+        &keys,
+        "-o",
+        "json",
+    ];
     let (mut child, _folder) = verb(&listen).start();
     let mut reader = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -71,36 +120,65 @@ fn s73_signed_notifications_are_taken_by_the_keys_of_their_server() {
     at(&url, &["send", "--task-id", &task, "Ada"]);
     let heard = finish(child);
     assert_eq!(heard.code, Some(0));
-    assert!(heard.out.lines().last().unwrap().contains("TASK_STATE_COMPLETED"), "{heard:?}");
+    assert!(
+        heard
+            .out
+            .lines()
+            .last()
+            .unwrap()
+            .contains("TASK_STATE_COMPLETED"),
+        "{heard:?}"
+    );
 }
 
 #[test]
 fn push_002_what_comes_without_the_token_is_refused() {
     let listen = ["push", "listen", "--count", "1"];
-    let (mut child, _folder) = verb(&listen).env("ATTACHE_PUSH_TOKEN", "wh00k-token").start();
+    let (mut child, _folder) = verb(&listen)
+        .env("ATTACHE_PUSH_TOKEN", "wh00k-token")
+        .start();
     let mut reader = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
     child.stderr = Some(reader.into_inner());
-    let url = line.trim().strip_prefix("listening on ").unwrap().to_owned();
+    let url = line
+        .trim()
+        .strip_prefix("listening on ")
+        .unwrap()
+        .to_owned();
     let event = json!({"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_WORKING"}}});
     let post = |token: &str| {
         let token = format!("X-A2A-Notification-Token: {token}");
         std::panic::catch_unwind(|| {
-            send(&url, "POST", &["Content-Type: application/json", &token], &event.to_string())
+            send(
+                &url,
+                "POST",
+                &["Content-Type: application/json", &token],
+                &event.to_string(),
+            )
         })
     };
     // The answers have no JSON in them; what counts is what is printed.
     let _ = post("guessed");
     let _ = post("wh00k-token");
     let said = finish(child);
-    assert_eq!((said.code, said.fields("Task")), (Some(0), vec!["t-1"]), "{said:?}");
+    assert_eq!(
+        (said.code, said.fields("Task")),
+        (Some(0), vec!["t-1"]),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn push_002_an_agent_without_push_is_not_asked() {
     let peer = Peer::new(peer::plain, peer::done());
-    let said = at(&peer.url, &["push", "listen", "--task-id", "t-1", "-o", "json"]);
+    let said = at(
+        &peer.url,
+        &["push", "listen", "--task-id", "t-1", "-o", "json"],
+    );
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert_eq!(said.json()["error"]["code"], "PushNotificationNotSupportedError");
+    assert_eq!(
+        said.json()["error"]["code"],
+        "PushNotificationNotSupportedError"
+    );
 }

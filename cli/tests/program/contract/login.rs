@@ -13,27 +13,30 @@ use crate::harness::DEADLINE;
 /// An authorization server: codes for devices, and tokens that are numbered as they are given out.
 fn issuer(lasts: u64) -> Peer {
     let metadata = |url: &str| json!({"issuer": url, "token_endpoint": format!("{url}/token"), "device_authorization_endpoint": format!("{url}/device")});
-    Peer::new(metadata, move |asked: &Asked, number| match asked.line.as_str() {
-        "POST /device" => json_reply(
-            200,
-            &json!({"device_code": "d3vice-code", "user_code": "WDJB-MJHT", "verification_uri": "https://login.example/device", "expires_in": 60, "interval": 0}),
-        ),
-        "POST /token" if asked.body.contains("device_code=d3vice-code") && number < 3 => {
-            json_reply(400, &json!({"error": "authorization_pending"}))
+    Peer::new(metadata, move |asked: &Asked, number| {
+        match asked.line.as_str() {
+            "POST /device" => json_reply(
+                200,
+                &json!({"device_code": "d3vice-code", "user_code": "WDJB-MJHT", "verification_uri": "https://login.example/device", "expires_in": 60, "interval": 0}),
+            ),
+            "POST /token" if asked.body.contains("device_code=d3vice-code") && number < 3 => {
+                json_reply(400, &json!({"error": "authorization_pending"}))
+            }
+            "POST /token" if asked.body.contains("grant_type=client_credentials") => json_reply(
+                200,
+                &json!({"access_token": format!("t0ken-{number}"), "expires_in": lasts}),
+            ),
+            // What is renewed lasts.
+            "POST /token" if asked.body.contains("grant_type=refresh_token") => json_reply(
+                200,
+                &json!({"access_token": format!("t0ken-{number}"), "refresh_token": format!("r3fresh-{number}"), "expires_in": 3600}),
+            ),
+            "POST /token" => json_reply(
+                200,
+                &json!({"access_token": format!("t0ken-{number}"), "refresh_token": format!("r3fresh-{number}"), "expires_in": lasts}),
+            ),
+            _ => json_reply(404, &json!({"error": "not_found"})),
         }
-        "POST /token" if asked.body.contains("grant_type=client_credentials") => {
-            json_reply(200, &json!({"access_token": format!("t0ken-{number}"), "expires_in": lasts}))
-        }
-        // What is renewed lasts.
-        "POST /token" if asked.body.contains("grant_type=refresh_token") => json_reply(
-            200,
-            &json!({"access_token": format!("t0ken-{number}"), "refresh_token": format!("r3fresh-{number}"), "expires_in": 3600}),
-        ),
-        "POST /token" => json_reply(
-            200,
-            &json!({"access_token": format!("t0ken-{number}"), "refresh_token": format!("r3fresh-{number}"), "expires_in": lasts}),
-        ),
-        _ => json_reply(404, &json!({"error": "not_found"})),
     })
 }
 
@@ -65,7 +68,12 @@ fn of(home: &TempDir, args: &[&str], url: &str) -> Run {
 }
 
 fn logged_in(home: &TempDir, agent: &Peer) -> Said {
-    let said = of(home, &["auth", "login", "-o", "json", "--client-id", "me"], &agent.url).run();
+    let said = of(
+        home,
+        &["auth", "login", "-o", "json", "--client-id", "me"],
+        &agent.url,
+    )
+    .run();
     assert_eq!(said.code, Some(0), "{said:?}");
     said
 }
@@ -77,8 +85,15 @@ fn tokens(home: &TempDir) -> std::path::PathBuf {
 /// What went along with the last message.
 fn shown(agent: &Peer) -> String {
     let asked = agent.asked();
-    let head = &asked.iter().rfind(|one| one.body.contains("SendMessage")).unwrap().head;
-    head.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or_default().to_owned()
+    let head = &asked
+        .iter()
+        .rfind(|one| one.body.contains("SendMessage"))
+        .unwrap()
+        .head;
+    head.lines()
+        .find_map(|line| line.strip_prefix("authorization: "))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[test]
@@ -92,16 +107,30 @@ fn auth_005_a_person_logs_in_with_a_code() {
         said.err
     );
     let result = said.json();
-    assert_eq!((&result["scheme"], &result["host"]), (&json!("login"), &json!("127.0.0.1")));
+    assert_eq!(
+        (&result["scheme"], &result["host"]),
+        (&json!("login"), &json!("127.0.0.1"))
+    );
     assert_eq!(result["scopes"], json!(["read"]));
     assert!(result["expiresAt"].is_string(), "{result}");
     for secret in ["t0ken", "r3fresh", "d3vice"] {
-        assert!(!said.out.contains(secret) && !said.err.contains(secret), "{said:?}");
+        assert!(
+            !said.out.contains(secret) && !said.err.contains(secret),
+            "{said:?}"
+        );
     }
     let said = of(&home, &["send", "hi"], &agent.url).run();
-    assert_eq!((said.code, shown(&agent).as_str()), (Some(0), "bearer t0ken-3"), "{said:?}");
+    assert_eq!(
+        (said.code, shown(&agent).as_str()),
+        (Some(0), "bearer t0ken-3"),
+        "{said:?}"
+    );
     let said = of(&home, &["send", "--bearer", "hunter22", "hi"], &agent.url).run();
-    assert_eq!((said.code, shown(&agent).as_str()), (Some(0), "bearer hunter22"), "what is typed goes first");
+    assert_eq!(
+        (said.code, shown(&agent).as_str()),
+        (Some(0), "bearer hunter22"),
+        "what is typed goes first"
+    );
 }
 
 #[test]
@@ -118,8 +147,16 @@ fn auth_005_a_refusal_ends_the_login() {
         },
     );
     let agent = agent(device(&issuer.url));
-    let said = of(&home, &["auth", "login", "-o", "json", "--client-id", "me"], &agent.url).run();
-    assert_eq!((said.code, &said.json()["error"]["code"]), (Some(4), &json!("A2ACLI_ERR_AUTH_FAILED")));
+    let said = of(
+        &home,
+        &["auth", "login", "-o", "json", "--client-id", "me"],
+        &agent.url,
+    )
+    .run();
+    assert_eq!(
+        (said.code, &said.json()["error"]["code"]),
+        (Some(4), &json!("A2ACLI_ERR_AUTH_FAILED"))
+    );
     assert!(!tokens(&home).exists());
 }
 
@@ -127,18 +164,53 @@ fn auth_005_a_refusal_ends_the_login() {
 fn auth_006_a_program_logs_in_with_its_secret() {
     let (home, issuer) = (TempDir::new().unwrap(), issuer(3600));
     let agent = agent(client(&issuer.url));
-    let login =
-        || of(&home, &["auth", "login", "-o", "json", "--client-id", "me", "--scope", "read"], &agent.url);
+    let login = || {
+        of(
+            &home,
+            &[
+                "auth",
+                "login",
+                "-o",
+                "json",
+                "--client-id",
+                "me",
+                "--scope",
+                "read",
+            ],
+            &agent.url,
+        )
+    };
     let said = login().run();
     assert_eq!(said.code, Some(2), "no secret: {said:?}");
-    assert!(said.json()["error"]["hint"].as_str().unwrap().contains("ATTACHE_CLIENT_SECRET"), "{said:?}");
-    let said = login().env("ATTACHE_CLIENT_SECRET", "s3cret-of-client").run();
+    assert!(
+        said.json()["error"]["hint"]
+            .as_str()
+            .unwrap()
+            .contains("ATTACHE_CLIENT_SECRET"),
+        "{said:?}"
+    );
+    let said = login()
+        .env("ATTACHE_CLIENT_SECRET", "s3cret-of-client")
+        .run();
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(issuer.asked()[0].body.contains("scope=read"), "{:?}", issuer.asked());
+    assert!(
+        issuer.asked()[0].body.contains("scope=read"),
+        "{:?}",
+        issuer.asked()
+    );
     assert!(issuer.asked()[0].head.contains("authorization: basic "));
-    assert!(!std::fs::read_to_string(tokens(&home)).unwrap().contains("s3cret-of-client"), "it is not kept");
+    assert!(
+        !std::fs::read_to_string(tokens(&home))
+            .unwrap()
+            .contains("s3cret-of-client"),
+        "it is not kept"
+    );
     let said = of(&home, &["send", "hi"], &agent.url).run();
-    assert_eq!((said.code, shown(&agent).as_str()), (Some(0), "bearer t0ken-1"), "{said:?}");
+    assert_eq!(
+        (said.code, shown(&agent).as_str()),
+        (Some(0), "bearer t0ken-1"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -147,11 +219,19 @@ fn auth_006_s30_a_card_cannot_have_the_secret_sent_elsewhere() {
     let agent = agent(client(&issuer.url.replace("127.0.0.1", "localhost")));
     let login = |more: &[&str]| {
         let args = [&["auth", "login", "-o", "json", "--client-id", "me"], more].concat();
-        of(&home, &args, &agent.url).env("ATTACHE_CLIENT_SECRET", "s3cret-of-client").run()
+        of(&home, &args, &agent.url)
+            .env("ATTACHE_CLIENT_SECRET", "s3cret-of-client")
+            .run()
     };
     let said = login(&[]);
     assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.json()["error"]["hint"].as_str().unwrap().contains("--allow-host localhost"), "{said:?}");
+    assert!(
+        said.json()["error"]["hint"]
+            .as_str()
+            .unwrap()
+            .contains("--allow-host localhost"),
+        "{said:?}"
+    );
     assert!(issuer.asked().is_empty());
     assert_eq!(login(&["--allow-host", "localhost"]).code, Some(0));
 }
@@ -165,17 +245,42 @@ fn auth_007_tokens_are_private_renewed_and_forgotten() {
     // It is about to end, so it is renewed first, and what came is kept.
     assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
     assert_eq!(shown(&agent), "bearer t0ken-4");
-    assert!(issuer.asked()[3].body.contains("refresh_token=r3fresh-3"), "{:?}", issuer.asked());
-    assert!(std::fs::read_to_string(tokens(&home)).unwrap().contains("r3fresh-4"));
+    assert!(
+        issuer.asked()[3].body.contains("refresh_token=r3fresh-3"),
+        "{:?}",
+        issuer.asked()
+    );
+    assert!(
+        std::fs::read_to_string(tokens(&home))
+            .unwrap()
+            .contains("r3fresh-4")
+    );
     private(&tokens(&home));
     let said = of(&home, &["auth", "status", "-o", "json"], &agent.url).run();
     assert_eq!(said.json()["logins"][0]["scheme"], "login", "{said:?}");
-    assert!(!said.out.contains("t0ken") && !said.out.contains("r3fresh"), "{said:?}");
+    assert!(
+        !said.out.contains("t0ken") && !said.out.contains("r3fresh"),
+        "{said:?}"
+    );
     let said = of(&home, &["auth", "logout"], &agent.url).run();
-    assert_eq!((said.code, said.field("Forgotten")), (Some(0), "1"), "{said:?}");
+    assert_eq!(
+        (said.code, said.field("Forgotten")),
+        (Some(0), "1"),
+        "{said:?}"
+    );
     let said = of(&home, &["send", "-o", "json", "hi"], &agent.url).run();
-    assert_eq!(said.json()["error"]["code"], "A2ACLI_ERR_CREDENTIALS_MISSING", "{said:?}");
-    assert!(said.json()["error"]["hint"].as_str().unwrap().contains("attache auth login"), "{said:?}");
+    assert_eq!(
+        said.json()["error"]["code"],
+        "A2ACLI_ERR_CREDENTIALS_MISSING",
+        "{said:?}"
+    );
+    assert!(
+        said.json()["error"]["hint"]
+            .as_str()
+            .unwrap()
+            .contains("attache auth login"),
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -187,7 +292,14 @@ fn auth_007_s42_the_token_of_one_agent_does_not_go_to_another_of_the_same_name()
     let elsewhere = second.url.replace("127.0.0.1", "localhost");
     let said = of(&home, &["send", "hi"], &elsewhere).run();
     assert_eq!(said.code, Some(4), "{said:?}");
-    assert!(!second.asked().iter().any(|asked| asked.head.contains("t0ken")), "{:?}", second.asked());
+    assert!(
+        !second
+            .asked()
+            .iter()
+            .any(|asked| asked.head.contains("t0ken")),
+        "{:?}",
+        second.asked()
+    );
 }
 
 #[test]
@@ -198,7 +310,9 @@ fn auth_010_endpoints_are_found_by_openid_connect() {
     logged_in(&home, &agent);
     let asked = issuer.asked();
     assert!(
-        asked.iter().any(|one| one.line == "POST /device" && one.body.contains("scope=openid")),
+        asked
+            .iter()
+            .any(|one| one.line == "POST /device" && one.body.contains("scope=openid")),
         "{asked:?}"
     );
     assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
@@ -209,7 +323,9 @@ fn auth_010_endpoints_are_found_by_openid_connect() {
 fn for_browsers() -> Peer {
     let metadata = |url: &str| json!({"issuer": url, "token_endpoint": format!("{url}/token"), "authorization_endpoint": format!("{url}/authorize?x=1")});
     Peer::new(metadata, |asked: &Asked, _| match asked.line.as_str() {
-        "POST /token" if asked.body.contains("code=c0de-1") && asked.body.contains("code_verifier=") => {
+        "POST /token"
+            if asked.body.contains("code=c0de-1") && asked.body.contains("code_verifier=") =>
+        {
             json_reply(
                 200,
                 &json!({"access_token": "t0ken-b", "refresh_token": "r3fresh-b", "expires_in": 3600}),
@@ -221,11 +337,19 @@ fn for_browsers() -> Peer {
 
 /// The parameters of the url that a person is told to open.
 fn shown_url(line: &str) -> (String, std::collections::BTreeMap<String, String>) {
-    let url = line.strip_prefix("open ").and_then(|rest| rest.split(' ').next()).unwrap();
+    let url = line
+        .strip_prefix("open ")
+        .and_then(|rest| rest.split(' ').next())
+        .unwrap();
     let (place, query) = url.split_once('?').unwrap();
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap());
     let plain = |text: &str| text.replace("%3A", ":").replace("%2F", "/");
-    (place.to_owned(), pairs.map(|(name, value)| (name.to_owned(), plain(value))).collect())
+    (
+        place.to_owned(),
+        pairs
+            .map(|(name, value)| (name.to_owned(), plain(value)))
+            .collect(),
+    )
 }
 
 #[test]
@@ -233,7 +357,15 @@ fn auth_010_a_person_logs_in_in_a_browser_that_comes_back_to_this_machine() {
     let (home, issuer) = (TempDir::new().unwrap(), for_browsers());
     let url = format!("{}/.well-known/openid-configuration", issuer.url);
     let agent = agent(json!({"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}));
-    let login = ["auth", "login", "-o", "json", "--debug", "--client-id", "me"];
+    let login = [
+        "auth",
+        "login",
+        "-o",
+        "json",
+        "--debug",
+        "--client-id",
+        "me",
+    ];
     let (mut child, _folder) = of(&home, &login, &agent.url).start();
     let mut lines = BufReader::with_capacity(1, child.stderr.take().unwrap());
     let mut seen = String::new();
@@ -248,18 +380,37 @@ fn auth_010_a_person_logs_in_in_a_browser_that_comes_back_to_this_machine() {
     child.stderr = Some(lines.into_inner());
     let (place, asked) = shown_url(&line);
     assert_eq!(place, format!("{}/authorize", issuer.url));
-    assert_eq!((asked["response_type"].as_str(), asked["scope"].as_str()), ("code", "openid"));
-    assert_eq!((asked["code_challenge_method"].as_str(), asked["client_id"].as_str()), ("S256", "me"));
+    assert_eq!(
+        (asked["response_type"].as_str(), asked["scope"].as_str()),
+        ("code", "openid")
+    );
+    assert_eq!(
+        (
+            asked["code_challenge_method"].as_str(),
+            asked["client_id"].as_str()
+        ),
+        ("S256", "me")
+    );
     let back = &asked["redirect_uri"];
     assert!(back.starts_with("http://127.0.0.1:"), "{back}");
     // What somebody else sends there is not taken, and the login goes on.
     assert!(visit(&format!("{back}?code=evil&state=guessed")).starts_with("HTTP/1.1 404"));
-    let good = format!("{back}?code=c0de-1&state={}&iss={}", asked["state"], issuer.url);
+    let good = format!(
+        "{back}?code=c0de-1&state={}&iss={}",
+        asked["state"], issuer.url
+    );
     assert!(visit(&good).starts_with("HTTP/1.1 200"));
     let said = finish(child);
-    assert_eq!((said.code, &said.json()["scheme"]), (Some(0), &json!("login")), "{said:?}");
+    assert_eq!(
+        (said.code, &said.json()["scheme"]),
+        (Some(0), &json!("login")),
+        "{said:?}"
+    );
     for secret in ["t0ken-b", "r3fresh-b", "c0de-1"] {
-        assert!(!said.err.contains(secret) && !said.out.contains(secret), "{secret}: {said:?}");
+        assert!(
+            !said.err.contains(secret) && !said.out.contains(secret),
+            "{secret}: {said:?}"
+        );
     }
     assert!(said.err.contains("code_verifier=***"), "{}", said.err);
     assert_eq!(of(&home, &["send", "hi"], &agent.url).run().code, Some(0));
@@ -268,10 +419,16 @@ fn auth_010_a_person_logs_in_in_a_browser_that_comes_back_to_this_machine() {
 
 /// A browser that is sent to this url.
 fn visit(url: &str) -> String {
-    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let (host, path) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
     let mut stream = std::net::TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    stream.write_all(format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
+    stream
+        .write_all(format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -289,7 +446,10 @@ fn auth_004_s38_a_token_that_is_renewed_on_the_way_does_not_show_either() {
     };
     // An agent that repeats what it was shown.
     let parrot = |asked: &Asked, _: usize| {
-        let token = asked.head.lines().find_map(|line| line.strip_prefix("authorization: bearer "));
+        let token = asked
+            .head
+            .lines()
+            .find_map(|line| line.strip_prefix("authorization: bearer "));
         peer::error(-32603, &format!("no good: {}", token.unwrap_or_default()))
     };
     let agent = Peer::new(card, parrot);
@@ -297,9 +457,15 @@ fn auth_004_s38_a_token_that_is_renewed_on_the_way_does_not_show_either() {
     for format in ["text", "json"] {
         let said = of(&home, &["send", "--debug", "-o", format, "hi"], &agent.url).run();
         assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(said.err.contains("no good: ***") || said.out.contains("no good: ***"), "{said:?}");
+        assert!(
+            said.err.contains("no good: ***") || said.out.contains("no good: ***"),
+            "{said:?}"
+        );
         for secret in ["t0ken-", "r3fresh-"] {
-            assert!(!said.out.contains(secret) && !said.err.contains(secret), "{secret}: {said:?}");
+            assert!(
+                !said.out.contains(secret) && !said.err.contains(secret),
+                "{secret}: {said:?}"
+            );
         }
     }
 }
@@ -307,7 +473,10 @@ fn auth_004_s38_a_token_that_is_renewed_on_the_way_does_not_show_either() {
 #[cfg(unix)]
 fn private(file: &Path) {
     use std::os::unix::fs::PermissionsExt;
-    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 }
 
 #[cfg(not(unix))]

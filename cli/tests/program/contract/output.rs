@@ -10,7 +10,11 @@ use super::run::{DEMO, at, finish, verb};
 
 #[test]
 fn out_001_results_and_remarks_are_kept_apart() {
-    for (text, state) in [("hi", "COMPLETED"), ("fail", "FAILED"), ("ask", "INPUT_REQUIRED")] {
+    for (text, state) in [
+        ("hi", "COMPLETED"),
+        ("fail", "FAILED"),
+        ("ask", "INPUT_REQUIRED"),
+    ] {
         let state = format!("TASK_STATE_{state}");
         let said = at(&DEMO, &["send", "-o", "json", text]);
         let task = said.json()["task"].clone();
@@ -26,22 +30,44 @@ fn out_001_results_and_remarks_are_kept_apart() {
 fn out_002_json_is_one_document_of_the_protocol_and_nothing_else() {
     let said = at(&DEMO, &["send", "-o", "json", "stream 5"]);
     let json = said.json();
-    assert_eq!(json.as_object().unwrap().keys().collect::<Vec<_>>(), ["task"]);
-    let members: Vec<_> = json["task"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        json.as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["task"]
+    );
+    let members: Vec<_> = json["task"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     for member in members {
         assert!(
-            ["id", "contextId", "status", "artifacts", "history", "metadata"].contains(&member),
+            [
+                "id",
+                "contextId",
+                "status",
+                "artifacts",
+                "history",
+                "metadata"
+            ]
+            .contains(&member),
             "{member}"
         );
     }
     let said = at(&DEMO, &["task", "cancel", "-o", "json", "nope"]);
-    assert_eq!(said.json().as_object().unwrap().keys().collect::<Vec<_>>(), ["error"]);
+    assert_eq!(
+        said.json().as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["error"]
+    );
 }
 
 #[test]
 fn out_003_each_line_is_out_as_soon_as_it_happens() {
     let mut run = verb(&["send", "-a", &DEMO, "-o", "json", "--stream", "slow 2"]);
-    run.command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+    run.command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null());
     let mut child = run.command.spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
@@ -49,9 +75,18 @@ fn out_003_each_line_is_out_as_soon_as_it_happens() {
     let first: Value = serde_json::from_str(&first).unwrap();
     let id = first["task"]["id"].as_str().unwrap();
     let state = at(&DEMO, &["task", "get", id]).field("State").to_owned();
-    assert!(state != "TASK_STATE_COMPLETED", "the first line came while the task was at work");
-    let rest: Vec<Value> = out.lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
-    assert_eq!(rest.last().unwrap()["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert!(
+        state != "TASK_STATE_COMPLETED",
+        "the first line came while the task was at work"
+    );
+    let rest: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    assert_eq!(
+        rest.last().unwrap()["statusUpdate"]["status"]["state"],
+        "TASK_STATE_COMPLETED"
+    );
     child.wait().unwrap();
 }
 
@@ -67,12 +102,18 @@ fn out_005_s55_nothing_an_agent_says_moves_the_cursor_or_forges_a_field() {
         let said = at(&peer.url, &["send", "-o", format, "--verbose", "hi"]);
         assert_eq!(said.code, Some(0), "{said:?}");
         let odd = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
-        assert!(!said.out.contains(odd) && !said.err.contains(odd), "{said:?}");
+        assert!(
+            !said.out.contains(odd) && !said.err.contains(odd),
+            "{said:?}"
+        );
     }
     let said = at(&peer.url, &["send", "hi"]);
     assert_eq!(said.fields("State"), ["TASK_STATE_COMPLETED"]);
     let json = at(&peer.url, &["send", "-o", "json", "hi"]).json();
-    assert_eq!(json["task"]["id"], "t\u{1b}[2J", "the data are what they were");
+    assert_eq!(
+        json["task"]["id"], "t\u{1b}[2J",
+        "the data are what they were"
+    );
 }
 
 #[test]
@@ -80,8 +121,9 @@ fn out_005_a_stream_in_text_has_the_same_form_and_its_end_restates_all() {
     let said = at(&DEMO, &["send", "--stream", "hi"]);
     assert_eq!(said.fields("Event"), ["task", "artifact", "status"]);
     let (task, context) = (said.field("Task"), said.field("Context"));
-    let end =
-        format!("Event: status\nTask: {task}\nContext: {context}\nState: TASK_STATE_COMPLETED\nResume: ");
+    let end = format!(
+        "Event: status\nTask: {task}\nContext: {context}\nState: TASK_STATE_COMPLETED\nResume: "
+    );
     assert!(said.out.contains(&end), "{}", said.out);
 }
 
@@ -89,22 +131,38 @@ fn out_005_a_stream_in_text_has_the_same_form_and_its_end_restates_all() {
 fn out_007_debug_shows_the_wire_on_stderr_alone() {
     let plain = at(&DEMO, &["send", "-o", "json", "reply"]);
     let said = at(&DEMO, &["send", "-o", "json", "--debug", "reply"]);
-    assert_eq!(said.json()["message"]["parts"], plain.json()["message"]["parts"]);
-    for part in ["> GET http://", "> a2a-version: 1.0", "< 200", r#""method":"SendStreamingMessage""#, "ms "]
-    {
+    assert_eq!(
+        said.json()["message"]["parts"],
+        plain.json()["message"]["parts"]
+    );
+    for part in [
+        "> GET http://",
+        "> a2a-version: 1.0",
+        "< 200",
+        r#""method":"SendStreamingMessage""#,
+        "ms ",
+    ] {
         assert!(said.err.contains(part), "{part}: {}", said.err);
     }
 }
 
 #[test]
 fn exit_002_the_outcome_of_a_task_is_no_matter_of_the_exit_code() {
-    for (text, state) in
-        [("fail", "FAILED"), ("reject", "REJECTED"), ("auth", "AUTH_REQUIRED"), ("panic", "FAILED")]
-    {
+    for (text, state) in [
+        ("fail", "FAILED"),
+        ("reject", "REJECTED"),
+        ("auth", "AUTH_REQUIRED"),
+        ("panic", "FAILED"),
+    ] {
         for more in [&[][..], &["--stream"], &["-o", "json"]] {
             let said = at(&DEMO, &[&["send", text], more].concat());
             assert_eq!(said.code, Some(0), "{said:?}");
-            assert!(said.err.contains(&format!("warning: the task is TASK_STATE_{state}\n")), "{}", said.err);
+            assert!(
+                said.err
+                    .contains(&format!("warning: the task is TASK_STATE_{state}\n")),
+                "{}",
+                said.err
+            );
         }
     }
 }
@@ -112,18 +170,38 @@ fn exit_002_the_outcome_of_a_task_is_no_matter_of_the_exit_code() {
 #[test]
 fn out_001_verbose_shows_more_in_text_and_changes_no_json() {
     let said = at(&DEMO, &["send", "--verbose", "reply"]);
-    assert!(said.out.contains("Message: agent ") && said.out.contains("Part: 0 "), "{}", said.out);
+    assert!(
+        said.out.contains("Message: agent ") && said.out.contains("Part: 0 "),
+        "{}",
+        said.out
+    );
     let json = |more: &[&str]| {
         let said = at(&DEMO, &[&["send", "-o", "json", "reply"], more].concat());
-        said.json()["message"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+        said.json()["message"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
     };
     assert_eq!(json(&["--verbose"]), json(&[]));
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_drama() {
-    let mut run = verb(&["send", "-a", &DEMO, "-o", "json", "--stream", "stream 500 4000"]);
-    run.command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+    let mut run = verb(&[
+        "send",
+        "-a",
+        &DEMO,
+        "-o",
+        "json",
+        "--stream",
+        "stream 500 4000",
+    ]);
+    run.command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null());
     let mut child = run.command.spawn().unwrap();
     let mut first = String::new();
     let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -132,7 +210,10 @@ fn a_reader_that_goes_away_is_no_drama() {
     // `finish` wants a stdout: any will do.
     let mut err = String::new();
     std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut err).unwrap();
-    assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(141), ""));
+    assert_eq!(
+        (child.wait().unwrap().code(), err.as_str()),
+        (Some(141), "")
+    );
 }
 
 #[cfg(unix)]
@@ -140,7 +221,8 @@ fn a_reader_that_goes_away_is_no_drama() {
 fn task_poll_002_an_interrupt_leaves_the_ids_and_the_way_on() {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         for format in ["text", "json"] {
-            let (mut child, _folder) = verb(&["send", "-a", &DEMO, "-o", format, "slow 60"]).start();
+            let (mut child, _folder) =
+                verb(&["send", "-a", &DEMO, "-o", format, "slow 60"]).start();
             // The ids are out before the end: on stdout in text, on stderr beside JSON.
             let mut early = String::new();
             match format {
@@ -157,7 +239,13 @@ fn task_poll_002_an_interrupt_leaves_the_ids_and_the_way_on() {
             }
             let id = early.trim().strip_prefix("Task: ").unwrap().to_owned();
             let pid = child.id().to_string();
-            assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+            assert!(
+                std::process::Command::new("kill")
+                    .args([signal, &pid])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
             let said = finish(child);
             assert_eq!(said.code, Some(code), "{said:?}");
             let way_on = format!("attache task get -a {} --wait {id}", &**DEMO);

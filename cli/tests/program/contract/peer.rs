@@ -22,7 +22,10 @@ pub(super) struct Asked {
 impl Asked {
     /// The method that a JSON-RPC body names.
     pub(super) fn method(&self) -> String {
-        self.json()["method"].as_str().unwrap_or_default().to_owned()
+        self.json()["method"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     pub(super) fn json(&self) -> Value {
@@ -46,7 +49,8 @@ impl Peer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (card, all, answer): (_, _, Arc<Answer>) = (card(&url), asked.clone(), Arc::new(answer));
+        let (card, all, answer): (_, _, Arc<Answer>) =
+            (card(&url), asked.clone(), Arc::new(answer));
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (card, all, answer) = (card.clone(), all.clone(), answer.clone());
@@ -63,18 +67,31 @@ impl Peer {
 
     /// The bodies that were posted.
     pub(super) fn posted(&self) -> Vec<Value> {
-        self.asked().iter().filter(|asked| asked.line.starts_with("POST")).map(Asked::json).collect()
+        self.asked()
+            .iter()
+            .filter(|asked| asked.line.starts_with("POST"))
+            .map(Asked::json)
+            .collect()
     }
 }
 
 fn serve(mut stream: TcpStream, card: &Value, all: &Mutex<Vec<Asked>>, answer: &Answer) {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let Some(asked) = read(&mut stream) else { return };
+    let Some(asked) = read(&mut stream) else {
+        return;
+    };
     let reply = {
         let mut all = all.lock().unwrap();
         all.push(asked.clone());
-        let number = all.iter().filter(|one| !one.line.contains("well-known")).count();
-        if asked.line.contains("well-known") { json_reply(200, card) } else { answer(&asked, number) }
+        let number = all
+            .iter()
+            .filter(|one| !one.line.contains("well-known"))
+            .count();
+        if asked.line.contains("well-known") {
+            json_reply(200, card)
+        } else {
+            answer(&asked, number)
+        }
     };
     let _ = stream.write_all(&reply);
     if reply.ends_with(HOLD) {
@@ -94,15 +111,26 @@ fn read(stream: &mut TcpStream) -> Option<Asked> {
         bytes.extend_from_slice(&buffer[..count]);
     };
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let line = head.lines().next()?.trim_end_matches(" HTTP/1.1").to_owned();
+    let line = head
+        .lines()
+        .next()?
+        .trim_end_matches(" HTTP/1.1")
+        .to_owned();
     let head = head.to_ascii_lowercase();
-    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+    let length = head
+        .split("content-length: ")
+        .nth(1)
+        .and_then(|rest| rest.split("\r\n").next());
     let whole = end + length.map_or(0, |length| length.parse().unwrap());
     while bytes.len() < whole {
         let count = stream.read(&mut buffer).ok().filter(|count| *count > 0)?;
         bytes.extend_from_slice(&buffer[..count]);
     }
-    Some(Asked { line, head, body: String::from_utf8_lossy(&bytes[end..whole]).into_owned() })
+    Some(Asked {
+        line,
+        head,
+        body: String::from_utf8_lossy(&bytes[end..whole]).into_owned(),
+    })
 }
 
 /// A comment at the end of a stream that is then left open.
@@ -120,13 +148,21 @@ pub(super) fn result(result: &Value) -> Vec<u8> {
 }
 
 pub(super) fn error(code: i32, message: &str) -> Vec<u8> {
-    json_reply(200, &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": message}}))
+    json_reply(
+        200,
+        &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": message}}),
+    )
 }
 
 /// A stream that ends with its connection.
 pub(super) fn events(events: &[Value]) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\n\r\n";
-    let frame = |event| format!("data: {}\n\n", json!({"jsonrpc": "2.0", "id": 1, "result": event}));
+    let frame = |event| {
+        format!(
+            "data: {}\n\n",
+            json!({"jsonrpc": "2.0", "id": 1, "result": event})
+        )
+    };
     let frames: String = events.iter().map(frame).collect();
     format!("{head}{frames}").into_bytes()
 }
@@ -144,7 +180,9 @@ pub(super) fn card(url: &str, more: Value) -> Value {
         "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
         "skills": [{"id": "s", "name": "S", "description": "d", "tags": []}],
     });
-    let Value::Object(more) = more else { panic!("an object") };
+    let Value::Object(more) = more else {
+        panic!("an object")
+    };
     card.as_object_mut().unwrap().extend(more);
     card
 }

@@ -29,17 +29,24 @@ impl Said {
 
     /// The objects on stdout, a line each.
     pub(super) fn lines(&self) -> Vec<Value> {
-        let read = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"));
+        let read =
+            |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:?}"));
         self.out.lines().map(read).collect()
     }
 
     /// The values of a field.
     pub(super) fn fields(&self, label: &str) -> Vec<&str> {
-        self.out.lines().filter_map(|line| line.strip_prefix(label)?.strip_prefix(": ")).collect()
+        self.out
+            .lines()
+            .filter_map(|line| line.strip_prefix(label)?.strip_prefix(": "))
+            .collect()
     }
 
     pub(super) fn field(&self, label: &str) -> &str {
-        self.fields(label).first().copied().unwrap_or_else(|| panic!("no {label}: {self:?}"))
+        self.fields(label)
+            .first()
+            .copied()
+            .unwrap_or_else(|| panic!("no {label}: {self:?}"))
     }
 }
 
@@ -59,8 +66,14 @@ pub(super) fn verb(args: &[&str]) -> Run {
             command.env_remove(name);
         }
     }
-    command.current_dir(folder.path()).env("HOME", folder.path());
-    Run { command, folder, stdin: String::new() }
+    command
+        .current_dir(folder.path())
+        .env("HOME", folder.path());
+    Run {
+        command,
+        folder,
+        stdin: String::new(),
+    }
 }
 
 /// Runs a verb against an agent.
@@ -93,7 +106,10 @@ impl Run {
 
     /// Also gives the folder it ran in.
     pub(super) fn keep(mut self) -> (Said, TempDir) {
-        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = self.command.spawn().unwrap();
         // Who does not read it may be gone.
         let _ = child.stdin.take().unwrap().write_all(self.stdin.as_bytes());
@@ -102,7 +118,10 @@ impl Run {
 
     /// Starts it and leaves it running.
     pub(super) fn start(mut self) -> (Child, TempDir) {
-        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         (self.command.spawn().unwrap(), self.folder)
     }
 }
@@ -121,7 +140,11 @@ pub(super) fn finish(mut child: Child) -> Said {
         out.read_to_string(&mut text).unwrap();
         let err = errors.join().unwrap().unwrap();
         let code = child.wait().unwrap().code();
-        send.send(Said { code, out: text, err })
+        send.send(Said {
+            code,
+            out: text,
+            err,
+        })
     });
     done.recv_timeout(DEADLINE).unwrap_or_else(|_| {
         let _ = Command::new("kill").args(["-KILL", &id]).status();
@@ -134,18 +157,28 @@ pub(super) static DEMO: LazyLock<String> = LazyLock::new(|| {
     // It panics when it is asked to: no need to see where.
     let shown = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if !panic.location().is_some_and(|at| at.file().ends_with("script/play.rs")) {
+        if !panic
+            .location()
+            .is_some_and(|at| at.file().ends_with("script/play.rs"))
+        {
             shown(panic);
         }
     }));
     let (send, url) = sync_channel(1);
     thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let card = AgentCard::new("Practice", "Practises").input_modes(["text/plain", "*/*"]);
             let mut push = PushSettings::default();
             push.reach.loopback = true;
-            let bound = Server::new(card, practice()).push(push).bind("127.0.0.1:0").await.unwrap();
+            let bound = Server::new(card, practice())
+                .push(push)
+                .bind("127.0.0.1:0")
+                .await
+                .unwrap();
             send.send(bound.url()).unwrap();
             bound.serve().await.unwrap();
         });

@@ -23,28 +23,61 @@ fn send_001_out_001_a_message_starts_an_interaction_and_ids_and_state_are_told()
 #[test]
 fn send_002_out_006_it_waits_unless_told_not_to() {
     let said = at(&DEMO, &["send", "-o", "json", "slow 1"]);
-    assert_eq!(said.json()["task"]["status"]["state"], "TASK_STATE_COMPLETED");
-    for flag in ["--async", "--return-immediately", "--no-wait", "--async=true"] {
+    assert_eq!(
+        said.json()["task"]["status"]["state"],
+        "TASK_STATE_COMPLETED"
+    );
+    for flag in [
+        "--async",
+        "--return-immediately",
+        "--no-wait",
+        "--async=true",
+    ] {
         let said = at(&DEMO, &["send", flag, "-o", "json", "slow 60"]);
         assert_eq!(said.code, Some(0));
         let task = &said.json()["task"];
-        assert!(task["id"].is_string() && task["contextId"].is_string(), "{task}");
+        assert!(
+            task["id"].is_string() && task["contextId"].is_string(),
+            "{task}"
+        );
         assert_ne!(task["status"]["state"], "TASK_STATE_COMPLETED");
         assert!(said.err.contains("attache task get -a "), "{}", said.err);
     }
-    let said = verb(&["send", "-a", &DEMO, "--wait", "hi"]).env("A2ACLI_ASYNC", "1").run();
+    let said = verb(&["send", "-a", &DEMO, "--wait", "hi"])
+        .env("A2ACLI_ASYNC", "1")
+        .run();
     assert_eq!(said.field("State"), "TASK_STATE_COMPLETED");
 }
 
 #[test]
 fn send_003_out_003_a_stream_is_followed_and_its_last_line_settles() {
     for binding in ["jsonrpc", "http+json", "grpc"] {
-        let said = at(&DEMO, &["send", "-o", "json", "--stream", "--transport", binding, "stream 3"]);
+        let said = at(
+            &DEMO,
+            &[
+                "send",
+                "-o",
+                "json",
+                "--stream",
+                "--transport",
+                binding,
+                "stream 3",
+            ],
+        );
         assert_eq!(said.code, Some(0), "{said:?}");
         let lines = said.lines();
         assert!(lines[0]["task"]["id"].is_string(), "{said:?}");
-        assert!(lines.iter().filter(|line| line.get("artifactUpdate").is_some()).count() >= 3);
-        assert_eq!(lines.last().unwrap()["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+        assert!(
+            lines
+                .iter()
+                .filter(|line| line.get("artifactUpdate").is_some())
+                .count()
+                >= 3
+        );
+        assert_eq!(
+            lines.last().unwrap()["statusUpdate"]["status"]["state"],
+            "TASK_STATE_COMPLETED"
+        );
     }
 }
 
@@ -53,9 +86,17 @@ fn send_003_a_plain_message_is_the_only_line() {
     let said = at(&DEMO, &["send", "-o", "json", "--stream", "reply"]);
     let lines = said.lines();
     assert_eq!((said.code, lines.len()), (Some(0), 1));
-    assert_eq!(lines[0]["message"]["parts"][0]["text"], "a plain message, and no task");
+    assert_eq!(
+        lines[0]["message"]["parts"][0]["text"],
+        "a plain message, and no task"
+    );
     let said = at(&DEMO, &["send", "reply"]);
-    assert!(said.out.contains("Message: agent\nText:\n  a plain message, and no task\n\n"), "{}", said.out);
+    assert!(
+        said.out
+            .contains("Message: agent\nText:\n  a plain message, and no task\n\n"),
+        "{}",
+        said.out
+    );
     assert!(said.fields("Task").is_empty() && said.fields("State").is_empty());
 }
 
@@ -67,12 +108,30 @@ fn send_003_an_agent_that_does_not_stream_is_looked_at_instead() {
         other => panic!("{other}"),
     };
     let peer = Peer::new(peer::plain, answers);
-    let said = at(&peer.url, &["send", "-o", "json", "--stream", "--poll-interval", "100ms", "hi"]);
+    let said = at(
+        &peer.url,
+        &[
+            "send",
+            "-o",
+            "json",
+            "--stream",
+            "--poll-interval",
+            "100ms",
+            "hi",
+        ],
+    );
     assert_eq!(said.code, Some(0), "{said:?}");
-    let states: Vec<_> = said.lines().iter().map(|line| line["task"]["status"]["state"].clone()).collect();
+    let states: Vec<_> = said
+        .lines()
+        .iter()
+        .map(|line| line["task"]["status"]["state"].clone())
+        .collect();
     assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]);
     assert!(said.err.contains("does not stream"), "{}", said.err);
-    assert_eq!(peer.posted()[0]["params"]["configuration"]["returnImmediately"], true);
+    assert_eq!(
+        peer.posted()[0]["params"]["configuration"]["returnImmediately"],
+        true
+    );
 }
 
 #[test]
@@ -85,8 +144,16 @@ fn task_poll_004_a_stream_that_breaks_is_followed_to_the_end_all_the_same() {
     };
     let peer = Peer::new(peer::streaming, answers);
     let said = at(&peer.url, &["send", "hi"]);
-    assert_eq!((said.code, said.field("State")), (Some(0), "TASK_STATE_COMPLETED"), "{said:?}");
-    let sent = peer.posted().iter().filter(|body| body["method"] == "SendStreamingMessage").count();
+    assert_eq!(
+        (said.code, said.field("State")),
+        (Some(0), "TASK_STATE_COMPLETED"),
+        "{said:?}"
+    );
+    let sent = peer
+        .posted()
+        .iter()
+        .filter(|body| body["method"] == "SendStreamingMessage")
+        .count();
     assert_eq!(sent, 1, "nothing is sent twice");
 }
 
@@ -94,14 +161,23 @@ fn task_poll_004_a_stream_that_breaks_is_followed_to_the_end_all_the_same() {
 fn task_poll_003_it_stops_at_once_although_the_stream_stays_open() {
     for state in ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"] {
         let answers = move |asked: &peer::Asked, _: usize| match asked.method().as_str() {
-            "SendStreamingMessage" => held(&[json!({"task": task("TASK_STATE_WORKING")}), status(state)]),
+            "SendStreamingMessage" => {
+                held(&[json!({"task": task("TASK_STATE_WORKING")}), status(state)])
+            }
             _ => result(&task(state)),
         };
         let peer = Peer::new(peer::streaming, answers);
         let said = at(&peer.url, &["send", "hi"]);
         assert_eq!((said.code, said.field("State")), (Some(0), state));
-        assert!(said.field("Resume").contains("--task-id t-1 '<message>'"), "{said:?}");
-        assert!(said.err.contains(&format!("warning: the task is {state}")), "{}", said.err);
+        assert!(
+            said.field("Resume").contains("--task-id t-1 '<message>'"),
+            "{said:?}"
+        );
+        assert!(
+            said.err.contains(&format!("warning: the task is {state}")),
+            "{}",
+            said.err
+        );
     }
 }
 
@@ -113,10 +189,27 @@ fn task_poll_003_an_unspecified_state_settles_nothing_and_is_shown_as_it_came() 
         _ => result(&task("TASK_STATE_COMPLETED")),
     };
     let peer = Peer::new(peer::plain, answers);
-    let said = at(&peer.url, &["send", "-o", "json", "--stream", "--poll-interval", "100ms", "hi"]);
+    let said = at(
+        &peer.url,
+        &[
+            "send",
+            "-o",
+            "json",
+            "--stream",
+            "--poll-interval",
+            "100ms",
+            "hi",
+        ],
+    );
     let lines = said.lines();
-    assert_eq!(lines[0]["task"]["status"]["state"], "TASK_STATE_UNSPECIFIED");
-    assert_eq!(lines.last().unwrap()["task"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(
+        lines[0]["task"]["status"]["state"],
+        "TASK_STATE_UNSPECIFIED"
+    );
+    assert_eq!(
+        lines.last().unwrap()["task"]["status"]["state"],
+        "TASK_STATE_COMPLETED"
+    );
 }
 
 #[test]
@@ -145,7 +238,10 @@ fn send_005_a_media_type_belongs_to_the_part_flag_before_it() {
     let said = run.file("a.csv", "x").run();
     let parts = &said.json()["task"]["artifacts"][0]["parts"];
     assert_eq!(parts[0]["mediaType"], "text/html", "{said:?}");
-    assert_eq!((&parts[1]["mediaType"], &parts[1]["filename"]), (&json!("text/csv"), &json!("a.csv")));
+    assert_eq!(
+        (&parts[1]["mediaType"], &parts[1]["filename"]),
+        (&json!("text/csv"), &json!("a.csv"))
+    );
     for wrong in [
         &["--media-type", "text/html", "--text", "a"][..],
         &["--text", "a", "--media-type", "a/b", "--media-type", "c/d"],
@@ -175,7 +271,10 @@ fn send_006_parts_keep_the_order_in_which_they_were_typed() {
         "--file",
         "a.bin",
     ];
-    let said = verb(&args).file("a.bin", "\u{1}").stdin(r#"{"n": 12345678901234567890}"#).run();
+    let said = verb(&args)
+        .file("a.bin", "\u{1}")
+        .stdin(r#"{"n": 12345678901234567890}"#)
+        .run();
     let parts = said.json()["task"]["artifacts"][0]["parts"].clone();
     let kinds: Vec<_> = parts
         .as_array()
@@ -184,13 +283,22 @@ fn send_006_parts_keep_the_order_in_which_they_were_typed() {
         .map(|part| part.as_object().unwrap().keys().next().unwrap().clone())
         .collect();
     assert_eq!(parts[1]["text"], "one", "{said:?}");
-    assert!(said.out.contains("12345678901234567890"), "no number is touched");
+    assert!(
+        said.out.contains("12345678901234567890"),
+        "no number is touched"
+    );
     assert_eq!(parts[2]["url"], "https://x.example/f.pdf");
     assert_eq!(parts[3]["text"], "two");
     assert_eq!(parts[4]["mediaType"], "application/octet-stream");
     assert_eq!(kinds.len(), 5);
-    for wrong in [&["--data", "-", "--data", "-"][..], &[], &["--data", "none.json"]] {
-        let said = verb(&[&["send", "-a", &DEMO], wrong].concat()).stdin("1").run();
+    for wrong in [
+        &["--data", "-", "--data", "-"][..],
+        &[],
+        &["--data", "none.json"],
+    ] {
+        let said = verb(&[&["send", "-a", &DEMO], wrong].concat())
+            .stdin("1")
+            .run();
         assert_eq!(said.code, Some(2), "{wrong:?} {said:?}");
     }
 }
@@ -198,9 +306,25 @@ fn send_006_parts_keep_the_order_in_which_they_were_typed() {
 #[test]
 fn send_001_metadata_goes_into_the_request_and_must_be_an_object() {
     let peer = Peer::new(peer::plain, peer::done());
-    let said = at(&peer.url, &["send", "--metadata", r#"{"k":1}"#, "--message-id", "m-7", "hi"]);
+    let said = at(
+        &peer.url,
+        &[
+            "send",
+            "--metadata",
+            r#"{"k":1}"#,
+            "--message-id",
+            "m-7",
+            "hi",
+        ],
+    );
     assert_eq!(said.code, Some(0), "{said:?}");
     let params = &peer.posted()[0]["params"];
-    assert_eq!((&params["metadata"], &params["message"]["messageId"]), (&json!({"k": 1}), &json!("m-7")));
-    assert_eq!(at(&peer.url, &["send", "--metadata", "[1]", "hi"]).code, Some(2));
+    assert_eq!(
+        (&params["metadata"], &params["message"]["messageId"]),
+        (&json!({"k": 1}), &json!("m-7"))
+    );
+    assert_eq!(
+        at(&peer.url, &["send", "--metadata", "[1]", "hi"]).code,
+        Some(2)
+    );
 }

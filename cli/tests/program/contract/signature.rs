@@ -25,10 +25,24 @@ impl Signed {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         fs::write(path("plain.json"), peer::card(url, more).to_string()).unwrap();
-        fs::write(path("key.pem"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
+        fs::write(
+            path("key.pem"),
+            KeyPair::generate().unwrap().serialize_pem(),
+        )
+        .unwrap();
         let (plain, key, keys) = (path("plain.json"), path("key.pem"), path("keys.json"));
-        let said =
-            verb(&["card", "sign", &plain, "--signing-key", &key, "--kid", "k-1", "--key-set", &keys]).run();
+        let said = verb(&[
+            "card",
+            "sign",
+            &plain,
+            "--signing-key",
+            &key,
+            "--kid",
+            "k-1",
+            "--key-set",
+            &keys,
+        ])
+        .run();
         assert_eq!(said.code, Some(0), "{said:?}");
         fs::write(path("signed.json"), &said.out).unwrap();
         let forged = said.json();
@@ -53,25 +67,57 @@ fn card_get_004_s43_a_signature_is_verified_unverifiable_or_absent() {
     let signed = Signed::new(&peer.url);
     let keys = signed.path("keys.json");
     let get = |card: &str, more: &[&str]| signed.run(&["card", "get"], card, more);
-    assert_eq!(get("signed.json", &["--jwks", &keys]).field("Signature"), "verified (k-1)");
+    assert_eq!(
+        get("signed.json", &["--jwks", &keys]).field("Signature"),
+        "verified (k-1)"
+    );
     let unknown = get("signed.json", &[]);
-    assert!(unknown.field("Signature").starts_with("unverifiable (no key to check it with"), "{unknown:?}");
+    assert!(
+        unknown
+            .field("Signature")
+            .starts_with("unverifiable (no key to check it with"),
+        "{unknown:?}"
+    );
     let forged = get("forged.json", &["--jwks", &keys]);
     assert_eq!(forged.code, Some(0));
-    assert!(forged.field("Signature").starts_with("unverifiable ("), "{forged:?}");
-    assert!(forged.err.contains("warning: THE SIGNATURE OF THE CARD IS NOT GOOD"), "{}", forged.err);
-    assert_eq!(get("plain.json", &["--jwks", &keys]).field("Signature"), "absent");
+    assert!(
+        forged.field("Signature").starts_with("unverifiable ("),
+        "{forged:?}"
+    );
+    assert!(
+        forged
+            .err
+            .contains("warning: THE SIGNATURE OF THE CARD IS NOT GOOD"),
+        "{}",
+        forged.err
+    );
+    assert_eq!(
+        get("plain.json", &["--jwks", &keys]).field("Signature"),
+        "absent"
+    );
     let json = get("signed.json", &["--jwks", &keys, "-o", "json"]);
     assert!(
         json.err.contains("Signature: verified (k-1)") && json.json()["signatures"].is_array(),
         "{json:?}"
     );
-    let report = signed.run(&["card", "verify"], "signed.json", &["--jwks", &keys, "-o", "json"]).json();
-    assert_eq!((&report["signature"], &report["key"]), (&json!("verified"), &json!("k-1")));
+    let report = signed
+        .run(
+            &["card", "verify"],
+            "signed.json",
+            &["--jwks", &keys, "-o", "json"],
+        )
+        .json();
+    assert_eq!(
+        (&report["signature"], &report["key"]),
+        (&json!("verified"), &json!("k-1"))
+    );
     for card in ["forged.json", "plain.json"] {
         let refused = signed.run(&["card", "verify"], card, &["--jwks", &keys]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
-        assert!(refused.err.contains("Error: A2ACLI_ERR_CARD_INVALID"), "{refused:?}");
+        assert!(
+            refused.err.contains("Error: A2ACLI_ERR_CARD_INVALID"),
+            "{refused:?}"
+        );
     }
 }
 
@@ -81,13 +127,20 @@ fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
     let signed = Signed::new(&peer.url);
     let keys = signed.path("keys.json");
     let send = |card: &str| {
-        signed.run(&["send", "hi"], card, &["--jwks", &keys, "--require-signature", "-o", "json"])
+        signed.run(
+            &["send", "hi"],
+            card,
+            &["--jwks", &keys, "--require-signature", "-o", "json"],
+        )
     };
     assert_eq!(send("signed.json").code, Some(0));
     let calls = peer.asked().len();
     for card in ["plain.json", "forged.json"] {
         let said = send(card);
-        assert_eq!((said.code, &said.json()["error"]["code"]), (Some(1), &json!("A2ACLI_ERR_CARD_INVALID")));
+        assert_eq!(
+            (said.code, &said.json()["error"]["code"]),
+            (Some(1), &json!("A2ACLI_ERR_CARD_INVALID"))
+        );
     }
     assert_eq!(peer.asked().len(), calls, "nobody was called");
 }
@@ -96,7 +149,9 @@ fn card_get_004_s43_no_other_card_is_used_where_a_signature_is_required() {
 fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one() {
     let shown = Arc::new(Mutex::new(Value::Null));
     let answer = shown.clone();
-    let peer = Peer::new(peer::plain, move |_, _| peer::result(&answer.lock().unwrap()));
+    let peer = Peer::new(peer::plain, move |_, _| {
+        peer::result(&answer.lock().unwrap())
+    });
     let signed = Signed::with(
         &peer.url,
         json!({
@@ -112,17 +167,41 @@ fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one()
         // What no reader knows is passed by.
         document["somethingNew"] = json!({"a": 1});
         *shown.lock().unwrap() = document;
-        let args = [&["--extended", "--bearer", "hunter22", "--jwks", &keys], more].concat();
+        let args = [
+            &["--extended", "--bearer", "hunter22", "--jwks", &keys],
+            more,
+        ]
+        .concat();
         signed.run(&["card", "get"], public, &args)
     };
     let good = extended("signed.json", "signed.json", &["--require-signature"]);
-    assert_eq!((good.code, good.field("Signature")), (Some(0), "verified (k-1)"), "{good:?}");
+    assert_eq!(
+        (good.code, good.field("Signature")),
+        (Some(0), "verified (k-1)"),
+        "{good:?}"
+    );
     let shown_as_is = extended("signed.json", "signed.json", &["-o", "json"]);
-    assert_eq!(shown_as_is.json()["somethingNew"]["a"], 1, "{shown_as_is:?}");
+    assert_eq!(
+        shown_as_is.json()["somethingNew"]["a"],
+        1,
+        "{shown_as_is:?}"
+    );
     let forged = extended("forged.json", "signed.json", &[]);
-    assert!(forged.field("Signature").starts_with("unverifiable ("), "{forged:?}");
-    assert!(forged.err.contains("warning: THE SIGNATURE OF THE CARD IS NOT GOOD"), "{}", forged.err);
-    assert_eq!(extended("plain.json", "signed.json", &[]).field("Signature"), "absent");
+    assert!(
+        forged.field("Signature").starts_with("unverifiable ("),
+        "{forged:?}"
+    );
+    assert!(
+        forged
+            .err
+            .contains("warning: THE SIGNATURE OF THE CARD IS NOT GOOD"),
+        "{}",
+        forged.err
+    );
+    assert_eq!(
+        extended("plain.json", "signed.json", &[]).field("Signature"),
+        "absent"
+    );
     let calls = || peer.asked().len();
     for (card, public, asked) in [
         ("forged.json", "signed.json", 1),
@@ -131,7 +210,14 @@ fn card_get_003_card_get_004_s43_an_extended_card_is_checked_like_a_public_one()
     ] {
         let before = calls();
         let said = extended(card, public, &["--require-signature", "-o", "json"]);
-        assert_eq!((said.code, &said.json()["error"]["code"]), (Some(1), &json!("A2ACLI_ERR_CARD_INVALID")));
-        assert_eq!(calls() - before, asked, "whom we cannot trust is not even asked: {card} {public}");
+        assert_eq!(
+            (said.code, &said.json()["error"]["code"]),
+            (Some(1), &json!("A2ACLI_ERR_CARD_INVALID"))
+        );
+        assert_eq!(
+            calls() - before,
+            asked,
+            "whom we cannot trust is not even asked: {card} {public}"
+        );
     }
 }

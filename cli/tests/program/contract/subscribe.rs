@@ -12,19 +12,39 @@ fn task_subscribe_001_a_task_is_followed_to_its_end() {
     let said = at(&DEMO, &["task", "subscribe", id, "-o", "json", "--stream"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let lines = said.lines();
-    assert_eq!(lines[0]["task"]["id"], json!(id), "the first event is the task");
-    assert_eq!(lines.last().unwrap()["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+    assert_eq!(
+        lines[0]["task"]["id"],
+        json!(id),
+        "the first event is the task"
+    );
+    assert_eq!(
+        lines.last().unwrap()["statusUpdate"]["status"]["state"],
+        "TASK_STATE_COMPLETED"
+    );
     let again = at(&DEMO, &["task", "subscribe", id, "-o", "json"]);
     let error = &again.json()["error"];
-    assert_eq!((again.code, &error["code"]), (Some(1), &json!("UnsupportedOperationError")));
-    assert!(error["hint"].as_str().unwrap().contains("attache task get"), "{error}");
+    assert_eq!(
+        (again.code, &error["code"]),
+        (Some(1), &json!("UnsupportedOperationError"))
+    );
+    assert!(
+        error["hint"].as_str().unwrap().contains("attache task get"),
+        "{error}"
+    );
 }
 
 #[test]
 fn task_subscribe_001_out_002_without_a_stream_there_is_one_document() {
     let begun = at(&DEMO, &["send", "--async", "slow 1"]);
-    let said = at(&DEMO, &["task", "subscribe", begun.field("Task"), "-o", "json"]);
-    assert_eq!(said.json()["status"]["state"], "TASK_STATE_COMPLETED", "{said:?}");
+    let said = at(
+        &DEMO,
+        &["task", "subscribe", begun.field("Task"), "-o", "json"],
+    );
+    assert_eq!(
+        said.json()["status"]["state"],
+        "TASK_STATE_COMPLETED",
+        "{said:?}"
+    );
     assert!(said.json()["artifacts"].is_array());
 }
 
@@ -32,15 +52,25 @@ fn task_subscribe_001_out_002_without_a_stream_there_is_one_document() {
 fn task_subscribe_002_a_cut_is_not_an_end_and_what_is_told_again_is_not_printed_again() {
     let answers = |asked: &peer::Asked, number| match (asked.method().as_str(), number) {
         ("SubscribeToTask", 1) => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
-        ("SubscribeToTask", _) => {
-            events(&[json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED")])
-        }
+        ("SubscribeToTask", _) => events(&[
+            json!({"task": task("TASK_STATE_WORKING")}),
+            status("TASK_STATE_COMPLETED"),
+        ]),
         (other, _) => panic!("{other}: no extra get"),
     };
     let peer = Peer::new(peer::streaming, answers);
-    let said = at(&peer.url, &["task", "subscribe", "t-1", "-o", "json", "--stream"]);
+    let said = at(
+        &peer.url,
+        &["task", "subscribe", "t-1", "-o", "json", "--stream"],
+    );
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.lines(), [json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED")]);
+    assert_eq!(
+        said.lines(),
+        [
+            json!({"task": task("TASK_STATE_WORKING")}),
+            status("TASK_STATE_COMPLETED")
+        ]
+    );
 }
 
 #[test]
@@ -51,9 +81,15 @@ fn task_subscribe_002_a_task_that_ended_meanwhile_is_looked_at_once() {
         _ => result(&task("TASK_STATE_FAILED")),
     };
     let peer = Peer::new(peer::streaming, answers);
-    let said = at(&peer.url, &["task", "subscribe", "t-1", "-o", "json", "--stream"]);
+    let said = at(
+        &peer.url,
+        &["task", "subscribe", "t-1", "-o", "json", "--stream"],
+    );
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.lines().last().unwrap()["task"]["status"]["state"], "TASK_STATE_FAILED");
+    assert_eq!(
+        said.lines().last().unwrap()["task"]["status"]["state"],
+        "TASK_STATE_FAILED"
+    );
     assert!(said.err.contains("warning: the task is TASK_STATE_FAILED"));
 }
 
@@ -64,10 +100,29 @@ fn task_subscribe_001_an_agent_that_does_not_stream_is_looked_at() {
         _ => result(&task("TASK_STATE_COMPLETED")),
     };
     let peer = Peer::new(peer::plain, answers);
-    let said =
-        at(&peer.url, &["task", "subscribe", "t-1", "-o", "json", "--stream", "--poll-interval", "100ms"]);
-    let states: Vec<_> = said.lines().iter().map(|line| line["task"]["status"]["state"].clone()).collect();
-    assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"], "{said:?}");
+    let said = at(
+        &peer.url,
+        &[
+            "task",
+            "subscribe",
+            "t-1",
+            "-o",
+            "json",
+            "--stream",
+            "--poll-interval",
+            "100ms",
+        ],
+    );
+    let states: Vec<_> = said
+        .lines()
+        .iter()
+        .map(|line| line["task"]["status"]["state"].clone())
+        .collect();
+    assert_eq!(
+        states,
+        ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"],
+        "{said:?}"
+    );
 }
 
 #[test]
@@ -77,13 +132,31 @@ fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_ex
         // Nobody answers, then somebody who is not ready.
         2 => Vec::new(),
         3 => peer::json_reply(503, &json!({})),
-        _ => events(&[json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED")]),
+        _ => events(&[
+            json!({"task": task("TASK_STATE_WORKING")}),
+            status("TASK_STATE_COMPLETED"),
+        ]),
     };
     let peer = Peer::new(peer::streaming, answers);
-    let follow = ["task", "subscribe", "t-1", "-o", "json", "--stream", "--poll-interval", "100ms"];
+    let follow = [
+        "task",
+        "subscribe",
+        "t-1",
+        "-o",
+        "json",
+        "--stream",
+        "--poll-interval",
+        "100ms",
+    ];
     let said = at(&peer.url, &follow);
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.lines(), [json!({"task": task("TASK_STATE_WORKING")}), status("TASK_STATE_COMPLETED")]);
+    assert_eq!(
+        said.lines(),
+        [
+            json!({"task": task("TASK_STATE_WORKING")}),
+            status("TASK_STATE_COMPLETED")
+        ]
+    );
     let gone = |_: &peer::Asked, number| match number {
         1 => events(&[json!({"task": task("TASK_STATE_WORKING")})]),
         _ => Vec::new(),
@@ -92,6 +165,15 @@ fn r52_task_subscribe_002_a_watcher_whose_network_was_away_comes_back_and_the_ex
     let said = at(&peer.url, &follow);
     assert_eq!(said.code, Some(3), "{said:?}");
     let error = said.lines().last().unwrap()["error"].clone();
-    assert!(error["message"].as_str().unwrap().contains("lost sight of task t-1"), "{error}");
-    assert!(error["hint"].as_str().unwrap().contains("--wait t-1"), "{error}");
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("lost sight of task t-1"),
+        "{error}"
+    );
+    assert!(
+        error["hint"].as_str().unwrap().contains("--wait t-1"),
+        "{error}"
+    );
 }

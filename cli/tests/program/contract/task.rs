@@ -9,7 +9,9 @@ use super::peer::{self, Peer, result, task};
 use super::run::{DEMO, at, verb};
 
 fn begun(text: &str) -> String {
-    at(&DEMO, &["send", "--async", text]).field("Task").to_owned()
+    at(&DEMO, &["send", "--async", text])
+        .field("Task")
+        .to_owned()
 }
 
 #[test]
@@ -31,7 +33,10 @@ fn task_get_001_state_artifacts_and_history_by_id() {
     let json = at(&DEMO, &["task", "get", id, "--history", "0", "-o", "json"]).json();
     assert_eq!((&json["id"], json.get("history")), (&json!(id), None));
     let unknown = at(&DEMO, &["task", "get", "nope", "-o", "json"]);
-    assert_eq!((unknown.code, &unknown.json()["error"]["code"]), (Some(1), &json!("TaskNotFoundError")));
+    assert_eq!(
+        (unknown.code, &unknown.json()["error"]["code"]),
+        (Some(1), &json!("TaskNotFoundError"))
+    );
 }
 
 #[test]
@@ -39,21 +44,46 @@ fn task_cancel_001_canceling_twice_is_canceling_once() {
     let id = begun("slow 60");
     for _ in 0..2 {
         let said = at(&DEMO, &["task", "cancel", &id]);
-        assert_eq!((said.code, said.field("State")), (Some(0), "TASK_STATE_CANCELED"), "{said:?}");
+        assert_eq!(
+            (said.code, said.field("State")),
+            (Some(0), "TASK_STATE_CANCELED"),
+            "{said:?}"
+        );
     }
     let ended = at(&DEMO, &["send", "hi"]);
-    let said = at(&DEMO, &["task", "cancel", ended.field("Task"), "-o", "json"]);
+    let said = at(
+        &DEMO,
+        &["task", "cancel", ended.field("Task"), "-o", "json"],
+    );
     let error = &said.json()["error"];
-    assert_eq!((said.code, &error["code"]), (Some(1), &json!("TaskNotCancelableError")));
-    assert!(error["message"].as_str().unwrap().contains("TASK_STATE_COMPLETED"), "{error}");
+    assert_eq!(
+        (said.code, &error["code"]),
+        (Some(1), &json!("TaskNotCancelableError"))
+    );
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("TASK_STATE_COMPLETED"),
+        "{error}"
+    );
 }
 
 #[test]
 fn task_poll_001_one_look_or_until_it_is_settled() {
     let id = begun("slow 2");
-    assert_eq!(at(&DEMO, &["task", "get", &id]).field("State"), "TASK_STATE_WORKING");
-    let said = at(&DEMO, &["task", "get", "--wait", "--poll-interval", "200ms", &id]);
-    assert_eq!((said.code, said.field("State")), (Some(0), "TASK_STATE_COMPLETED"));
+    assert_eq!(
+        at(&DEMO, &["task", "get", &id]).field("State"),
+        "TASK_STATE_WORKING"
+    );
+    let said = at(
+        &DEMO,
+        &["task", "get", "--wait", "--poll-interval", "200ms", &id],
+    );
+    assert_eq!(
+        (said.code, said.field("State")),
+        (Some(0), "TASK_STATE_COMPLETED")
+    );
 }
 
 #[test]
@@ -65,27 +95,61 @@ fn task_poll_002_the_interval_is_kept_and_passing_failures_are_waited_out() {
     };
     let peer = Peer::new(peer::plain, answers);
     let start = Instant::now();
-    let said = at(&peer.url, &["task", "get", "--wait", "--poll-interval", "200ms", "t-1"]);
-    assert_eq!((said.code, said.field("State")), (Some(0), "TASK_STATE_COMPLETED"), "{said:?}");
-    assert!(start.elapsed() >= Duration::from_millis(1000), "no busy loop");
+    let said = at(
+        &peer.url,
+        &["task", "get", "--wait", "--poll-interval", "200ms", "t-1"],
+    );
+    assert_eq!(
+        (said.code, said.field("State")),
+        (Some(0), "TASK_STATE_COMPLETED"),
+        "{said:?}"
+    );
+    assert!(
+        start.elapsed() >= Duration::from_millis(1000),
+        "no busy loop"
+    );
     let peer = Peer::new(peer::plain, |_, _| peer::json_reply(503, &json!({})));
-    let said = at(&peer.url, &["task", "get", "--wait", "--poll-interval", "100ms", "t-1", "-o", "json"]);
+    let said = at(
+        &peer.url,
+        &[
+            "task",
+            "get",
+            "--wait",
+            "--poll-interval",
+            "100ms",
+            "t-1",
+            "-o",
+            "json",
+        ],
+    );
     let error = &said.json()["error"];
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(error["message"].as_str().unwrap().contains("t-1"), "{error}");
+    assert!(
+        error["message"].as_str().unwrap().contains("t-1"),
+        "{error}"
+    );
 }
 
 #[test]
 fn task_poll_002_exit_001_when_time_is_up_the_hint_goes_on() {
     for args in [&["send", "slow 60"][..], &["send", "--stream", "slow 60"]] {
-        let said = at(&DEMO, &[args, &["--timeout", "300ms", "-o", "json"]].concat());
+        let said = at(
+            &DEMO,
+            &[args, &["--timeout", "300ms", "-o", "json"]].concat(),
+        );
         assert_eq!(said.code, Some(5), "{said:?}");
         let error = match args.contains(&"--stream") {
             true => said.lines().last().unwrap()["error"].clone(),
             false => said.json()["error"].clone(),
         };
         assert_eq!(error["code"], "A2ACLI_ERR_TIMEOUT");
-        assert!(error["hint"].as_str().unwrap().starts_with("attache task get -a "), "{error}");
+        assert!(
+            error["hint"]
+                .as_str()
+                .unwrap()
+                .starts_with("attache task get -a "),
+            "{error}"
+        );
     }
 }
 
@@ -96,35 +160,110 @@ fn task_list_001_pages_and_filters() {
     for text in ["two", "ask"] {
         at(&DEMO, &["send", "--context-id", &context, text]);
     }
-    let page = at(&DEMO, &["task", "list", "--context-id", &context, "--page-size", "2"]);
-    assert_eq!((page.code, page.fields("Task").len(), page.fields("State").len()), (Some(0), 2, 2));
-    let token = page.field("Next page").strip_prefix("--page-token ").unwrap();
-    let rest =
-        at(&DEMO, &["task", "list", "--context-id", &context, "--page-size", "2", "--page-token", token]);
-    assert_eq!((rest.fields("Task"), rest.fields("Next page").len()), (vec![first.field("Task")], 0));
-    let asked =
-        at(&DEMO, &["task", "list", "--context-id", &context, "--status", "input-required", "-o", "json"]);
+    let page = at(
+        &DEMO,
+        &["task", "list", "--context-id", &context, "--page-size", "2"],
+    );
+    assert_eq!(
+        (
+            page.code,
+            page.fields("Task").len(),
+            page.fields("State").len()
+        ),
+        (Some(0), 2, 2)
+    );
+    let token = page
+        .field("Next page")
+        .strip_prefix("--page-token ")
+        .unwrap();
+    let rest = at(
+        &DEMO,
+        &[
+            "task",
+            "list",
+            "--context-id",
+            &context,
+            "--page-size",
+            "2",
+            "--page-token",
+            token,
+        ],
+    );
+    assert_eq!(
+        (rest.fields("Task"), rest.fields("Next page").len()),
+        (vec![first.field("Task")], 0)
+    );
+    let asked = at(
+        &DEMO,
+        &[
+            "task",
+            "list",
+            "--context-id",
+            &context,
+            "--status",
+            "input-required",
+            "-o",
+            "json",
+        ],
+    );
     assert_eq!(asked.json()["tasks"].as_array().unwrap().len(), 1);
     assert_eq!(asked.json()["nextPageToken"], "");
     let lines = at(
         &DEMO,
-        &["task", "list", "--context-id", &context, "--all", "--page-size", "1", "-o", "json", "--stream"],
+        &[
+            "task",
+            "list",
+            "--context-id",
+            &context,
+            "--all",
+            "--page-size",
+            "1",
+            "-o",
+            "json",
+            "--stream",
+        ],
     );
-    assert_eq!(lines.lines().iter().filter(|task| task["id"].is_string()).count(), 3, "{lines:?}");
-    assert_eq!(at(&DEMO, &["task", "list", "--status", "done"]).code, Some(2));
+    assert_eq!(
+        lines
+            .lines()
+            .iter()
+            .filter(|task| task["id"].is_string())
+            .count(),
+        3,
+        "{lines:?}"
+    );
+    assert_eq!(
+        at(&DEMO, &["task", "list", "--status", "done"]).code,
+        Some(2)
+    );
 }
 
 #[test]
 fn download_001_artifacts_become_files_only_when_asked() {
     let sent = at(&DEMO, &["send", "file"]);
-    let run = verb(&["task", "download", sent.field("Task"), "-a", &DEMO, "--output-dir", "got"]);
+    let run = verb(&[
+        "task",
+        "download",
+        sent.field("Task"),
+        "-a",
+        &DEMO,
+        "--output-dir",
+        "got",
+    ]);
     let (said, folder) = run.keep();
     assert_eq!(said.code, Some(0), "{said:?}");
     let csv = fs::read_to_string(folder.path().join("got/tides.csv")).unwrap();
     assert_eq!(csv.len(), 43);
     assert_eq!(said.fields("Saved"), ["got/tides.csv", "got/received.txt"]);
-    let json = at(&DEMO, &["task", "download", sent.field("Task"), "-o", "json"]).json();
-    assert_eq!(json["artifacts"][0]["parts"][0]["metadata"]["attache.savedTo"], "./tides.csv");
+    let json = at(
+        &DEMO,
+        &["task", "download", sent.field("Task"), "-o", "json"],
+    )
+    .json();
+    assert_eq!(
+        json["artifacts"][0]["parts"][0]["metadata"]["attache.savedTo"],
+        "./tides.csv"
+    );
 }
 
 #[test]
@@ -133,11 +272,23 @@ fn s56_download_001_a_name_with_a_path_stays_in_the_folder() {
     let hostile = json!({"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"},
         "artifacts": [{"artifactId": "..", "parts": [part, part, {"url": "file:///etc/passwd"}]}]});
     let peer = Peer::new(peer::plain, peer::always(hostile));
-    let (said, folder) = verb(&["task", "download", "t", "-a", &peer.url, "--output-dir", "a/b"]).keep();
+    let (said, folder) = verb(&[
+        "task",
+        "download",
+        "t",
+        "-a",
+        &peer.url,
+        "--output-dir",
+        "a/b",
+    ])
+    .keep();
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(said.fields("Saved"), ["a/b/evil.txt", "a/b/evil-2.txt"]);
     assert_eq!(said.field("Not fetched"), "file:///etc/passwd");
-    let all: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let all: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(all, ["a"]);
 }
 
@@ -155,15 +306,46 @@ fn download_001_s29_urls_are_fetched_when_asked_and_only_where_they_may_be() {
     let files_asked = || files.asked().len();
     let peer = Peer::new(peer::plain, peer::always(task));
     let download = |more: &[&str]| {
-        verb(&[&["task", "download", "t", "-a", &peer.url, "--bearer", "hunter22"], more].concat()).keep()
+        verb(
+            &[
+                &[
+                    "task", "download", "t", "-a", &peer.url, "--bearer", "hunter22",
+                ],
+                more,
+            ]
+            .concat(),
+        )
+        .keep()
     };
     let (said, _) = download(&[]);
-    assert_eq!((said.fields("Not fetched").len(), files_asked()), (3, 0), "{said:?}");
+    assert_eq!(
+        (said.fields("Not fetched").len(), files_asked()),
+        (3, 0),
+        "{said:?}"
+    );
     let (said, folder) = download(&["--fetch-urls"]);
-    assert_eq!((said.code, said.fields("Saved")), (Some(0), vec!["./tides.csv"]), "{said:?}");
-    assert_eq!(fs::read_to_string(folder.path().join("tides.csv")).unwrap(), "1,2");
-    assert!(said.err.contains("http://10.0.0.1/x was not fetched"), "{}", said.err);
-    assert!(files.asked().iter().all(|asked| !asked.head.contains("hunter22")), "{:?}", files.asked());
+    assert_eq!(
+        (said.code, said.fields("Saved")),
+        (Some(0), vec!["./tides.csv"]),
+        "{said:?}"
+    );
+    assert_eq!(
+        fs::read_to_string(folder.path().join("tides.csv")).unwrap(),
+        "1,2"
+    );
+    assert!(
+        said.err.contains("http://10.0.0.1/x was not fetched"),
+        "{}",
+        said.err
+    );
+    assert!(
+        files
+            .asked()
+            .iter()
+            .all(|asked| !asked.head.contains("hunter22")),
+        "{:?}",
+        files.asked()
+    );
 }
 
 #[test]
@@ -171,36 +353,96 @@ fn push_001_webhooks_are_created_shown_listed_and_deleted() {
     let sent = at(&DEMO, &["send", "ask"]);
     let task = sent.field("Task");
     let config = |args: &[&str]| at(&DEMO, &[&["task", "push-config"], args, &[task]].concat());
-    let create = ["create", "--url", "http://127.0.0.1:9/x", "--id", "w-1", "--token", "t0ken-secret"];
+    let create = [
+        "create",
+        "--url",
+        "http://127.0.0.1:9/x",
+        "--id",
+        "w-1",
+        "--token",
+        "t0ken-secret",
+    ];
     let made = config(&create);
-    assert_eq!((made.code, made.field("Webhook"), made.field("Token")), (Some(0), "w-1", "***"), "{made:?}");
-    assert_eq!((made.field("Task"), made.field("State")), (task, "TASK_STATE_INPUT_REQUIRED"));
+    assert_eq!(
+        (made.code, made.field("Webhook"), made.field("Token")),
+        (Some(0), "w-1", "***"),
+        "{made:?}"
+    );
+    assert_eq!(
+        (made.field("Task"), made.field("State")),
+        (task, "TASK_STATE_INPUT_REQUIRED")
+    );
     assert!(!made.out.contains("t0ken-secret"));
-    assert_eq!(config(&["get", "--id", "w-1", "-o", "json"]).json()["url"], "http://127.0.0.1:9/x");
-    assert_eq!(config(&["list", "-o", "json"]).json()["configs"].as_array().unwrap().len(), 1);
-    assert_eq!(config(&["delete", "--id", "w-1", "-o", "json"]).json(), json!({}));
-    assert_eq!(config(&["list", "-o", "json"]).json()["configs"].as_array().map_or(0, Vec::len), 0);
+    assert_eq!(
+        config(&["get", "--id", "w-1", "-o", "json"]).json()["url"],
+        "http://127.0.0.1:9/x"
+    );
+    assert_eq!(
+        config(&["list", "-o", "json"]).json()["configs"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        config(&["delete", "--id", "w-1", "-o", "json"]).json(),
+        json!({})
+    );
+    assert_eq!(
+        config(&["list", "-o", "json"]).json()["configs"]
+            .as_array()
+            .map_or(0, Vec::len),
+        0
+    );
 }
 
 #[test]
 fn ver_003_a_capability_is_looked_up_before_it_is_asked_for() {
     let peer = Peer::new(peer::plain, peer::done());
     for (args, code) in [
-        (&["task", "push-config", "list", "t-1"][..], "PushNotificationNotSupportedError"),
+        (
+            &["task", "push-config", "list", "t-1"][..],
+            "PushNotificationNotSupportedError",
+        ),
         (&["card", "get", "--extended"], "UnsupportedOperationError"),
     ] {
         let said = at(&peer.url, &[args, &["-o", "json"]].concat());
         let error = &said.json()["error"];
-        assert_eq!((said.code, &error["code"], &error["a2aCode"]), (Some(1), &json!(code), &json!(null)));
+        assert_eq!(
+            (said.code, &error["code"], &error["a2aCode"]),
+            (Some(1), &json!(code), &json!(null))
+        );
     }
-    assert!(peer.asked().iter().all(|asked| asked.line.contains("well-known")), "{:?}", peer.asked());
+    assert!(
+        peer.asked()
+            .iter()
+            .all(|asked| asked.line.contains("well-known")),
+        "{:?}",
+        peer.asked()
+    );
 }
 
 #[test]
 fn the_exit_code_tells_the_outcome_where_that_is_asked_for() {
-    for (text, code) in [("hi", 0), ("fail", 10), ("reject", 11), ("ask", 13), ("auth", 14)] {
+    for (text, code) in [
+        ("hi", 0),
+        ("fail", 10),
+        ("reject", 11),
+        ("ask", 13),
+        ("auth", 14),
+    ] {
         let id = begun(text);
-        let said = at(&DEMO, &["task", "wait", &id, "--exit-on-outcome", "--poll-interval", "100ms"]);
+        let said = at(
+            &DEMO,
+            &[
+                "task",
+                "wait",
+                &id,
+                "--exit-on-outcome",
+                "--poll-interval",
+                "100ms",
+            ],
+        );
         assert_eq!(said.code, Some(code), "{text}: {said:?}");
     }
 }
@@ -210,6 +452,9 @@ fn auth_011_credentials_that_are_given_elsewhere_are_waited_for() {
     let said = at(&DEMO, &["send", "auth elsewhere 1"]);
     assert_eq!(said.field("State"), "TASK_STATE_AUTH_REQUIRED");
     assert!(said.err.contains("attache task wait -a "), "{}", said.err);
-    let said = at(&DEMO, &["task", "wait", "--through", "auth", said.field("Task")]);
+    let said = at(
+        &DEMO,
+        &["task", "wait", "--through", "auth", said.field("Task")],
+    );
     assert_eq!(said.field("State"), "TASK_STATE_COMPLETED", "{said:?}");
 }

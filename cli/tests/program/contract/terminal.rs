@@ -11,13 +11,20 @@ fn out_005_a_terminal_changes_nothing() {
     let program = env!("CARGO_BIN_EXE_attache");
     for (format, text) in [("text", "reply"), ("json", "reply"), ("text", "fail")] {
         let piped = verb(&["send", "-a", &DEMO, "-o", format, text]).run();
-        let command = format!("{program} send -a {} -o {format} {text} 2>/dev/null", &**DEMO);
+        let command = format!(
+            "{program} send -a {} -o {format} {text} 2>/dev/null",
+            &**DEMO
+        );
         let run = Command::new("script")
             .args(["-qec", &command, "/dev/null"])
             .env("TERM", "xterm-256color")
             .output();
-        let Ok(output) = run else { panic!("script is not there; it is part of util-linux") };
-        let shown = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
+        let Ok(output) = run else {
+            panic!("script is not there; it is part of util-linux")
+        };
+        let shown = String::from_utf8(output.stdout)
+            .unwrap()
+            .replace("\r\n", "\n");
         assert!(!shown.contains('\u{1b}'), "{shown:?}");
         let labels = |text: &str| {
             text.lines()
@@ -31,7 +38,11 @@ fn out_005_a_terminal_changes_nothing() {
 #[cfg(target_os = "linux")]
 #[test]
 fn task_poll_002_ctrl_c_on_a_terminal_leaves_the_ids_and_the_way_on() {
-    let command = format!("{} send -a {} 'slow 60'", env!("CARGO_BIN_EXE_attache"), &**DEMO);
+    let command = format!(
+        "{} send -a {} 'slow 60'",
+        env!("CARGO_BIN_EXE_attache"),
+        &**DEMO
+    );
     let mut child = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .env("TERM", "xterm-256color")
@@ -49,8 +60,18 @@ fn task_poll_002_ctrl_c_on_a_terminal_leaves_the_ids_and_the_way_on() {
     keyboard.write_all(b"\x03").unwrap();
     let said = finish(child);
     assert_eq!(said.code, Some(130), "{said:?}");
-    assert!(said.out.contains("Error: ATTACHE_ERR_INTERRUPTED"), "{said:?}");
-    assert!(said.out.contains(&format!("--wait {id}")) && !said.out.contains('\u{1b}'), "{said:?}");
+    assert!(
+        said.out.contains("Error: ATTACHE_ERR_INTERRUPTED"),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains(&format!("--wait {id}")) && !said.out.contains('\u{1b}'),
+        "{said:?}"
+    );
     let canceled = verb(&["task", "cancel", "-a", &DEMO, &id]).run();
-    assert_eq!(canceled.field("State"), "TASK_STATE_CANCELED", "it went on without us");
+    assert_eq!(
+        canceled.field("State"),
+        "TASK_STATE_CANCELED",
+        "it went on without us"
+    );
 }

@@ -15,31 +15,69 @@ use crate::harness::serve;
 #[test]
 fn default_001_transport_security_tls_on() {
     let folder = TempDir::new().unwrap();
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let (cert_file, key_file) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert_file, key_file) = (
+        folder.path().join("cert.pem"),
+        folder.path().join("key.pem"),
+    );
     fs::write(&cert_file, cert.pem()).unwrap();
     fs::write(&key_file, signing_key.serialize_pem()).unwrap();
-    let (cert, key) = (cert_file.display().to_string(), key_file.display().to_string());
-    let demo = serve(&["demo", "--store", "memory", "--tls-cert", &cert, "--tls-key", &key]);
+    let (cert, key) = (
+        cert_file.display().to_string(),
+        key_file.display().to_string(),
+    );
+    let demo = serve(&[
+        "demo",
+        "--store",
+        "memory",
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+    ]);
     let port = demo.line("Listening on https://127.0.0.1:");
     let url = format!("https://localhost:{}", port.trim_end_matches('/'));
     let send = ["send", "-a", &url, "-o", "json", "hi"];
     let refused = verb(&send).run();
     let error = &refused.json()["error"];
-    assert_eq!((refused.code, &error["code"]), (Some(3), &json!("A2ACLI_ERR_UNREACHABLE")), "{refused:?}");
-    assert!(error["message"].as_str().unwrap().contains("certificate"), "{error}");
+    assert_eq!(
+        (refused.code, &error["code"]),
+        (Some(3), &json!("A2ACLI_ERR_UNREACHABLE")),
+        "{refused:?}"
+    );
+    assert!(
+        error["message"].as_str().unwrap().contains("certificate"),
+        "{error}"
+    );
     assert!(error["hint"].as_str().unwrap().contains("--ca"), "{error}");
     let trusted = verb(&["card", "get", "-a", &url, "--ca", &cert]).run();
-    assert_eq!((trusted.code, trusted.err.as_str()), (Some(0), ""), "{trusted:?}");
+    assert_eq!(
+        (trusted.code, trusted.err.as_str()),
+        (Some(0), ""),
+        "{trusted:?}"
+    );
     let unchecked = verb(&["card", "get", "-a", &url, "--insecure"]).run();
     assert_eq!(unchecked.code, Some(0), "{unchecked:?}");
-    assert!(unchecked.err.contains("warning: certificates are not checked"), "{}", unchecked.err);
-    let again = verb(&[&send[..], &["--insecure=false"]].concat()).env("A2ACLI_INSECURE", "1").run();
+    assert!(
+        unchecked
+            .err
+            .contains("warning: certificates are not checked"),
+        "{}",
+        unchecked.err
+    );
+    let again = verb(&[&send[..], &["--insecure=false"]].concat())
+        .env("A2ACLI_INSECURE", "1")
+        .run();
     assert_eq!(again.code, Some(3), "a flag undoes a variable");
 }
 
 /// An authority, and a certificate of its making with its key.
-fn issued(folder: &TempDir, name: &str, authority: &CertifiedIssuer<'static, KeyPair>) -> (String, String) {
+fn issued(
+    folder: &TempDir,
+    name: &str,
+    authority: &CertifiedIssuer<'static, KeyPair>,
+) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new([name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let certificate = params.signed_by(&key, authority).unwrap();
@@ -48,7 +86,10 @@ fn issued(folder: &TempDir, name: &str, authority: &CertifiedIssuer<'static, Key
         fs::write(&path, text).unwrap();
         path.display().to_string()
     };
-    (file("pem", certificate.pem()), file("key", key.serialize_pem()))
+    (
+        file("pem", certificate.pem()),
+        file("key", key.serialize_pem()),
+    )
 }
 
 #[test]
@@ -62,29 +103,64 @@ fn auth_009_a_certificate_is_shown_to_an_agent_that_wants_one() {
     let ca = ca.display().to_string();
     let (cert, key) = issued(&folder, "localhost", &authority);
     let (own, own_key) = issued(&folder, "ada.example", &authority);
-    let tls = ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca];
+    let tls = [
+        "--tls-cert",
+        &cert,
+        "--tls-key",
+        &key,
+        "--tls-client-ca",
+        &ca,
+    ];
     let demo = serve(&[&["demo", "--store", "memory"], &tls[..]].concat());
     let port = demo.line("Listening on https://127.0.0.1:");
     let url = format!("https://localhost:{}", port.trim_end_matches('/'));
     // Whoever has none gets no further than the handshake. Whether it hears why depends on what comes first, the alert or the end.
     let refused = verb(&["send", "-a", &url, "--ca", &ca, "-o", "json", "hi"]).run();
     let code = refused.json()["error"]["code"].clone();
-    assert_eq!((refused.code, code), (Some(3), json!("A2ACLI_ERR_UNREACHABLE")), "{refused:?}");
+    assert_eq!(
+        (refused.code, code),
+        (Some(3), json!("A2ACLI_ERR_UNREACHABLE")),
+        "{refused:?}"
+    );
     for binding in ["jsonrpc", "http+json", "grpc"] {
-        let shown = ["--ca", &ca, "--cert", &own, "--key", &own_key, "--transport", binding];
+        let shown = [
+            "--ca",
+            &ca,
+            "--cert",
+            &own,
+            "--key",
+            &own_key,
+            "--transport",
+            binding,
+        ];
         let said = verb(&[&["send", "-a", &url], &shown[..], &["hi"]].concat()).run();
-        assert_eq!((said.code, said.field("State")), (Some(0), "TASK_STATE_COMPLETED"), "{said:?}");
-        assert!(said.field("Resume").contains(&format!("--cert {own} --key {own_key}")), "{said:?}");
+        assert_eq!(
+            (said.code, said.field("State")),
+            (Some(0), "TASK_STATE_COMPLETED"),
+            "{said:?}"
+        );
+        assert!(
+            said.field("Resume")
+                .contains(&format!("--cert {own} --key {own_key}")),
+            "{said:?}"
+        );
     }
     let half = verb(&["send", "-a", &url, "--cert", &own, "hi"]).run();
     assert_eq!(half.code, Some(2), "{half:?}");
     let (stranger, strangers_key) = {
-        let other = CertifiedIssuer::self_signed(CertificateParams::default(), KeyPair::generate().unwrap());
+        let other = CertifiedIssuer::self_signed(
+            CertificateParams::default(),
+            KeyPair::generate().unwrap(),
+        );
         issued(&folder, "eve.example", &other.unwrap())
     };
     let shown = ["--ca", &ca, "--cert", &stranger, "--key", &strangers_key];
     let said = verb(&[&["send", "-a", &url], &shown[..], &["-o", "json", "hi"]].concat()).run();
     // One that nobody vouches for ends in the handshake.
     let code = said.json()["error"]["code"].clone();
-    assert_eq!((said.code, code), (Some(3), json!("A2ACLI_ERR_UNREACHABLE")), "{said:?}");
+    assert_eq!(
+        (said.code, code),
+        (Some(3), json!("A2ACLI_ERR_UNREACHABLE")),
+        "{said:?}"
+    );
 }

@@ -30,7 +30,14 @@ fn tx_001_default_001_transport_server_preference_order() {
     });
     assert_eq!(at(&peer.url, &["send", "--async", "hi"]).code, Some(0));
     assert_eq!(peer.asked()[1].line, "POST /rest/message:send");
-    assert_eq!(at(&peer.url, &["send", "--async", "--transport", "json-rpc", "hi"]).code, Some(0));
+    assert_eq!(
+        at(
+            &peer.url,
+            &["send", "--async", "--transport", "json-rpc", "hi"]
+        )
+        .code,
+        Some(0)
+    );
     assert_eq!(peer.asked()[3].line, "POST /rpc");
 }
 
@@ -43,13 +50,29 @@ fn tx_002_the_order_of_the_user_comes_first_and_what_is_not_there_is_skipped() {
         ])
     });
     let last = || peer.asked().last().unwrap().line.clone();
-    at(&peer.url, &["send", "--async", "--transport", "grpc", "--transport", "rest", "hi"]);
+    at(
+        &peer.url,
+        &[
+            "send",
+            "--async",
+            "--transport",
+            "grpc",
+            "--transport",
+            "rest",
+            "hi",
+        ],
+    );
     assert_eq!(last(), "POST /rest/message:send");
     at(&peer.url, &["send", "--async", "--transport", "grpc", "hi"]);
     assert_eq!(last(), "POST /rpc");
-    verb(&["send", "-a", &peer.url, "--async", "hi"]).env("A2ACLI_TRANSPORT", "grpc,http+json").run();
+    verb(&["send", "-a", &peer.url, "--async", "hi"])
+        .env("A2ACLI_TRANSPORT", "grpc,http+json")
+        .run();
     assert_eq!(last(), "POST /rest/message:send");
-    assert_eq!(at(&peer.url, &["send", "--transport", "pigeon", "hi"]).code, Some(2));
+    assert_eq!(
+        at(&peer.url, &["send", "--transport", "pigeon", "hi"]).code,
+        Some(2)
+    );
 }
 
 #[test]
@@ -61,10 +84,20 @@ fn tx_003_the_tenant_of_the_interface_is_in_every_request_or_absent() {
     });
     at(&peer.url, &["send", "hi"]);
     at(&peer.url, &["task", "get", "t-1"]);
-    assert!(peer.posted().iter().all(|body| body["params"]["tenant"] == "Ten/Ant ü"), "{:?}", peer.posted());
+    assert!(
+        peer.posted()
+            .iter()
+            .all(|body| body["params"]["tenant"] == "Ten/Ant ü"),
+        "{:?}",
+        peer.posted()
+    );
     let peer = Peer::new(peer::plain, peer::done());
     at(&peer.url, &["send", "hi"]);
-    assert!(peer.posted().iter().all(|body| body["params"].get("tenant").is_none()));
+    assert!(
+        peer.posted()
+            .iter()
+            .all(|body| body["params"].get("tenant").is_none())
+    );
 }
 
 #[test]
@@ -94,13 +127,24 @@ fn ver_001_default_001_protocol_version_highest_mutual() {
     });
     assert_eq!(at(&peer.url, &["send", "hi"]).code, Some(0));
     let asked = peer.asked();
-    assert!(asked[0].head.contains("a2a-version: 1.0\r\n"), "the card too: {asked:?}");
     assert!(
-        asked[1..].iter().all(|it| it.line == "POST /b" && it.head.contains("a2a-version: 1.10\r\n")),
+        asked[0].head.contains("a2a-version: 1.0\r\n"),
+        "the card too: {asked:?}"
+    );
+    assert!(
+        asked[1..]
+            .iter()
+            .all(|it| it.line == "POST /b" && it.head.contains("a2a-version: 1.10\r\n")),
         "{asked:?}"
     );
     at(&peer.url, &["send", "--a2a-version", "1.7", "hi"]);
-    assert!(peer.asked().last().unwrap().head.contains("a2a-version: 1.7\r\n"));
+    assert!(
+        peer.asked()
+            .last()
+            .unwrap()
+            .head
+            .contains("a2a-version: 1.7\r\n")
+    );
 }
 
 #[test]
@@ -109,7 +153,8 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
         let interfaces = json!([interface(url.to_owned(), "JSONRPC", "0.3")]);
         peer::card(url, json!({"supportedInterfaces": interfaces}))
     };
-    let old_task = json!({"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "completed"}});
+    let old_task =
+        json!({"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "completed"}});
     let peer = Peer::new(old, move |_, _| peer::result(&old_task));
     let said = at(&peer.url, &["send", "-o", "json", "hi"]);
     let error = &said.json()["error"];
@@ -117,22 +162,47 @@ fn ver_001_an_agent_of_before_1_0_is_spoken_to_only_when_that_is_said() {
         (said.code, &error["code"], &error["a2aCode"]),
         (Some(1), &json!("VersionNotSupportedError"), &json!(null))
     );
-    assert!(error["hint"].as_str().unwrap().ends_with("--a2a-version 0.3"), "{error}");
+    assert!(
+        error["hint"]
+            .as_str()
+            .unwrap()
+            .ends_with("--a2a-version 0.3"),
+        "{error}"
+    );
     assert_eq!(peer.asked().len(), 1, "nothing was tried");
     for version in ["0.3", "auto"] {
-        let said = at(&peer.url, &["send", "-o", "json", "--a2a-version", version, "hi"]);
-        assert_eq!(said.json()["task"]["status"]["state"], "TASK_STATE_COMPLETED", "{said:?}");
+        let said = at(
+            &peer.url,
+            &["send", "-o", "json", "--a2a-version", version, "hi"],
+        );
+        assert_eq!(
+            said.json()["task"]["status"]["state"],
+            "TASK_STATE_COMPLETED",
+            "{said:?}"
+        );
         assert!(said.err.contains("speaking A2A 0.3"), "{}", said.err);
-        assert!(peer.asked().last().unwrap().head.contains("a2a-version: 0.3\r\n"));
+        assert!(
+            peer.asked()
+                .last()
+                .unwrap()
+                .head
+                .contains("a2a-version: 0.3\r\n")
+        );
     }
-    assert_eq!(at(&peer.url, &["send", "--a2a-version", "2.0", "hi"]).code, Some(1));
+    assert_eq!(
+        at(&peer.url, &["send", "--a2a-version", "2.0", "hi"]).code,
+        Some(1)
+    );
 }
 
 #[test]
 fn ver_001_a_refused_version_is_shown_and_not_worked_around() {
     let peer = Peer::new(peer::plain, |_, _| peer::error(-32009, "not that one"));
     let said = at(&peer.url, &["send", "-o", "json", "hi"]);
-    assert_eq!((said.code, &said.json()["error"]["code"]), (Some(1), &json!("VersionNotSupportedError")));
+    assert_eq!(
+        (said.code, &said.json()["error"]["code"]),
+        (Some(1), &json!("VersionNotSupportedError"))
+    );
     assert_eq!(peer.posted().len(), 1);
 }
 
@@ -145,24 +215,54 @@ fn ver_002_a_required_extension_is_named_or_the_call_is_not_made() {
     let peer = Peer::new(card, peer::done());
     let said = at(&peer.url, &["send", "-o", "json", "hi"]);
     let error = &said.json()["error"];
-    assert_eq!((said.code, &error["code"]), (Some(1), &json!("ExtensionSupportRequiredError")));
-    assert!(error["hint"].as_str().unwrap().contains("--extension https://x.example/ext"), "{error}");
+    assert_eq!(
+        (said.code, &error["code"]),
+        (Some(1), &json!("ExtensionSupportRequiredError"))
+    );
+    assert!(
+        error["hint"]
+            .as_str()
+            .unwrap()
+            .contains("--extension https://x.example/ext"),
+        "{error}"
+    );
     assert_eq!(peer.posted().len(), 0);
-    assert_eq!(at(&peer.url, &["send", "--extension", "https://x.example/ext", "hi"]).code, Some(0));
-    assert!(peer.asked().last().unwrap().head.contains("a2a-extensions: https://x.example/ext\r\n"));
+    assert_eq!(
+        at(
+            &peer.url,
+            &["send", "--extension", "https://x.example/ext", "hi"]
+        )
+        .code,
+        Some(0)
+    );
+    assert!(
+        peer.asked()
+            .last()
+            .unwrap()
+            .head
+            .contains("a2a-extensions: https://x.example/ext\r\n")
+    );
 }
 
 #[test]
 fn demo_server_001_a_practice_agent_is_part_of_the_program() {
     let demo = crate::harness::serve(&["demo-server", "--store", "memory"]);
     let url = demo.line("Listening on ");
-    assert_eq!(at(&url, &["send", "hi"]).field("State"), "TASK_STATE_COMPLETED");
+    assert_eq!(
+        at(&url, &["send", "hi"]).field("State"),
+        "TASK_STATE_COMPLETED"
+    );
 }
 
 /// The guard of the library stands before the program too: nobody is asked, and the way out is named.
 #[test]
 fn s28_tx_001_a_card_that_leads_inside_is_not_followed() {
-    for place in ["http://169.254.169.254/", "http://0.0.0.0:1/", "http://[fe80::1]/", "http://0x7f.1/"] {
+    for place in [
+        "http://169.254.169.254/",
+        "http://0.0.0.0:1/",
+        "http://[fe80::1]/",
+        "http://0x7f.1/",
+    ] {
         let peer = Peer::new(move |_| peer::card(place, json!({})), peer::done());
         for args in [&["send", "hi"][..], &["task", "get", "t-1"]] {
             let said = at(&peer.url, &[args, &["-o", "json"]].concat());
@@ -173,8 +273,14 @@ fn s28_tx_001_a_card_that_leads_inside_is_not_followed() {
                 "{place}: {said:?}"
             );
             let message = error["message"].as_str().unwrap();
-            assert!(message.starts_with("the card leads to "), "{place}: {message}");
-            assert!(error["hint"].as_str().unwrap().contains("--allow-host"), "{place}: {error}");
+            assert!(
+                message.starts_with("the card leads to "),
+                "{place}: {message}"
+            );
+            assert!(
+                error["hint"].as_str().unwrap().contains("--allow-host"),
+                "{place}: {error}"
+            );
         }
         assert_eq!(peer.asked().len(), 2, "the card alone was read, each time");
     }

@@ -14,23 +14,38 @@ async fn everything_is_there_after_a_new_start() {
     drop(store);
     let store = open(&path);
     assert_eq!(all_of(&store, &head).await, before);
-    let again = NewTask { id: "other".into(), ..full_task() };
-    assert!(matches!(store.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == head.id));
+    let again = NewTask {
+        id: "other".into(),
+        ..full_task()
+    };
+    assert!(
+        matches!(store.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == head.id)
+    );
 }
 
 #[tokio::test]
 async fn the_writer_syncs_as_it_was_told() {
     let folder = tempfile::tempdir().unwrap();
     for (synchronous, number) in [(Synchronous::Full, 2), (Synchronous::Normal, 1)] {
-        let options = Options { synchronous, ..Options::default() };
+        let options = Options {
+            synchronous,
+            ..Options::default()
+        };
         let store = Sqlite::open(folder.path().join(format!("{number}.db")), options).unwrap();
         let read = |work: &mut write::Work<'_>| {
-            let pragma = |name| work.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-            let mode =
-                work.connection.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
+            let pragma = |name| {
+                work.connection
+                    .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            };
+            let mode = work
+                .connection
+                .pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0))?;
             Ok(Ok((pragma("synchronous")?, mode)))
         };
-        assert_eq!(store.writer.ask(read).await.unwrap(), (number, "wal".to_owned()));
+        assert_eq!(
+            store.writer.ask(read).await.unwrap(),
+            (number, "wal".to_owned())
+        );
     }
     assert_eq!(Options::default().synchronous, Synchronous::Full);
 }
@@ -40,7 +55,9 @@ async fn a_file_is_open_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.db");
     let store = open(&path);
-    let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
+    let error = Sqlite::open(&path, Options::default())
+        .unwrap_err()
+        .to_string();
     let file = path.display();
     assert_eq!(
         error,
@@ -53,7 +70,10 @@ async fn a_file_is_open_once() {
         let link = folder.path().join("link.db");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         let error = Sqlite::open(&link, Options::default()).unwrap_err();
-        assert!(matches!(error, OpenError::InUse { .. }), "a link is the same file: {error}");
+        assert!(
+            matches!(error, OpenError::InUse { .. }),
+            "a link is the same file: {error}"
+        );
     }
     drop(store);
     open(&path);
@@ -66,14 +86,24 @@ async fn only_the_owner_may_read_the_files() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("a.db"));
     create(&store, "t").await.unwrap();
-    let mut names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap()).collect();
+    let mut names: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .collect();
     names.sort_by_key(std::fs::DirEntry::file_name);
     assert_eq!(
-        names.iter().map(std::fs::DirEntry::file_name).collect::<Vec<_>>(),
+        names
+            .iter()
+            .map(std::fs::DirEntry::file_name)
+            .collect::<Vec<_>>(),
         ["a.db", "a.db-lock", "a.db-shm", "a.db-wal", "attache.key"]
     );
     for entry in names {
-        assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+        assert_eq!(
+            entry.metadata().unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{entry:?}"
+        );
     }
 }
 
@@ -84,7 +114,8 @@ async fn others_may_copy_a_file_in_use() {
     let head = fill(&store).await;
     let copy = folder.path().join("copy.db");
     let tool = Connection::open(folder.path().join("a.db")).unwrap();
-    tool.execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    tool.execute("VACUUM INTO ?1", [copy.to_str().unwrap()])
+        .unwrap();
     create(&store, "later").await.unwrap();
     let copy = open(&copy);
     assert_eq!(all_of(&copy, &head).await.0, all_of(&store, &head).await.0);
@@ -102,8 +133,21 @@ async fn others_may_change_the_schema_of_a_file_in_use() {
         .execute_batch("CREATE INDEX another ON task (position); ANALYZE")
         .unwrap();
     let head = create(&store, "after").await.unwrap();
-    let page = store.list(&head.scope, &Query { limit: 9, ..Query::default() }).await.unwrap();
-    assert_eq!((page.tasks.len(), page.total), (2, 2), "what the writer has at hand is made anew");
+    let page = store
+        .list(
+            &head.scope,
+            &Query {
+                limit: 9,
+                ..Query::default()
+            },
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        (page.tasks.len(), page.total),
+        (2, 2),
+        "what the writer has at hand is made anew"
+    );
 }
 
 #[test]
@@ -111,12 +155,18 @@ fn r27_a_newer_file_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.db");
     drop(open(&path));
-    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
     let before = std::fs::read(&path).unwrap();
-    let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
+    let error = Sqlite::open(&path, Options::default())
+        .unwrap_err()
+        .to_string();
     let known = MIGRATIONS.len();
-    let expected =
-        format!("has schema version 99, and this program knows versions up to {known}: use a newer program");
+    let expected = format!(
+        "has schema version 99, and this program knows versions up to {known}: use a newer program"
+    );
     assert!(error.contains(&expected), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
@@ -126,8 +176,12 @@ const GOLDEN: [u32; 5] = [1, 2, 3, 4, 5];
 
 fn old_file(folder: &TempDir, version: u32) -> std::path::PathBuf {
     let path = folder.path().canonicalize().unwrap().join("old.db");
-    let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/sqlite/v{version}.sql"));
-    Connection::open(&path).unwrap().execute_batch(&std::fs::read_to_string(sql).unwrap()).unwrap();
+    let sql =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/sqlite/v{version}.sql"));
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(&std::fs::read_to_string(sql).unwrap())
+        .unwrap();
     if version >= 4 {
         // What its webhook was sealed with.
         std::fs::write(path.with_file_name("attache.key"), [9; 32]).unwrap();
@@ -142,15 +196,28 @@ fn a_new_file_has_the_schema_of_an_old_one_brought_up_to_date() {
         let connection = Connection::open(path).unwrap();
         let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
         let mut statement = connection.prepare(sql).unwrap();
-        let rows = statement.query_map((), |row| row.get::<_, String>(0)).unwrap();
+        let rows = statement
+            .query_map((), |row| row.get::<_, String>(0))
+            .unwrap();
         rows.collect::<rusqlite::Result<Vec<_>>>().unwrap()
     };
     for version in GOLDEN {
         let (folder, fresh) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let old = old_file(&folder, version);
-        assert_eq!(schema(&old), schema(&fresh.path().join("a.db")), "{version}");
+        assert_eq!(
+            schema(&old),
+            schema(&fresh.path().join("a.db")),
+            "{version}"
+        );
         let connection = Connection::open(&old).unwrap();
-        assert!(!connection.prepare("PRAGMA foreign_key_check").unwrap().exists(()).unwrap(), "{version}");
+        assert!(
+            !connection
+                .prepare("PRAGMA foreign_key_check")
+                .unwrap()
+                .exists(())
+                .unwrap(),
+            "{version}"
+        );
     }
 }
 
@@ -164,23 +231,55 @@ async fn r27_a_file_of_any_version_is_read_as_it_was_written() {
         // A cache of the first form; what is kept now is read like any other.
         assert_eq!(old.kept(&head).await.unwrap(), None);
         old.keep(&head, Seq(2), &folded(&head)).await.unwrap();
-        assert_eq!(all_of(&old, &head).await, all_of(&new, &head).await, "{version}");
-        let context = Query { context_id: Some("c".into()), limit: 9, ..Query::default() };
+        assert_eq!(
+            all_of(&old, &head).await,
+            all_of(&new, &head).await,
+            "{version}"
+        );
+        let context = Query {
+            context_id: Some("c".into()),
+            limit: 9,
+            ..Query::default()
+        };
         assert_eq!(old.list(&scope(), &context).await.unwrap().total, 2);
-        let again = NewTask { id: "other".into(), ..full_task() };
+        let again = NewTask {
+            id: "other".into(),
+            ..full_task()
+        };
         assert!(
             matches!(old.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == head.id)
         );
         // Turns are recorded with keys since the third version.
-        let seen = old.seen(&scope(), &full_task().batch.key.unwrap()).await.unwrap().unwrap();
+        let seen = old
+            .seen(&scope(), &full_task().batch.key.unwrap())
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(seen.turn, if version < 3 { 0 } else { 7 });
         // Deliveries since the fourth; a webhook of before begins where its task was.
         let push = old.push(&head, &"hook".into()).await.unwrap().unwrap();
-        let (generation, position, attempts) = if version < 4 { (0, Seq(2), 0) } else { (3, Seq(1), 2) };
-        assert_eq!((push.generation, push.delivery.position), (generation, position), "{version}");
-        assert_eq!((push.delivery.attempts, push.delivery.standing), (attempts, Standing::Open), "{version}");
-        assert!(matches!(old.create(&new_task("ended")).await, Err(Error::Conflict)));
-        old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000)).await.unwrap();
+        let (generation, position, attempts) = if version < 4 {
+            (0, Seq(2), 0)
+        } else {
+            (3, Seq(1), 2)
+        };
+        assert_eq!(
+            (push.generation, push.delivery.position),
+            (generation, position),
+            "{version}"
+        );
+        assert_eq!(
+            (push.delivery.attempts, push.delivery.standing),
+            (attempts, Standing::Open),
+            "{version}"
+        );
+        assert!(matches!(
+            old.create(&new_task("ended")).await,
+            Err(Error::Conflict)
+        ));
+        old.append(&head, Seq(2), &batch("more", TaskState::Working, 3_000))
+            .await
+            .unwrap();
     }
 }
 
@@ -189,10 +288,14 @@ fn r27_an_older_file_is_copied_and_brought_up_to_date() {
     let folder = tempfile::tempdir().unwrap();
     let path = old_file(&folder, 1);
     let mut connection = Connection::open(&path).unwrap();
-    let next = ["", "CREATE TABLE next (number INTEGER PRIMARY KEY) STRICT; INSERT INTO next VALUES (7);"];
+    let next = [
+        "",
+        "CREATE TABLE next (number INTEGER PRIMARY KEY) STRICT; INSERT INTO next VALUES (7);",
+    ];
     migrate(&mut connection, &path, 1, &next).unwrap();
-    let sum =
-        |connection: &Connection| connection.query_row("SELECT sum(number) FROM next", (), |row| row.get(0));
+    let sum = |connection: &Connection| {
+        connection.query_row("SELECT sum(number) FROM next", (), |row| row.get(0))
+    };
     assert_eq!(sum(&connection), Ok(7));
     assert_eq!(pragma(&connection, "user_version"), 2);
     let copy = folder.path().join("old.db-v1.backup");
@@ -201,7 +304,10 @@ fn r27_an_older_file_is_copied_and_brought_up_to_date() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
     assert!(!folder.path().join("old.db-v1.backup.part").exists());
 }
@@ -211,7 +317,11 @@ fn r27_an_update_that_fails_leaves_the_file_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
     let path = old_file(&folder, 1);
     let mut connection = Connection::open(&path).unwrap();
-    let next = ["", "CREATE TABLE next (number INTEGER) STRICT", "INSERT INTO nowhere VALUES (1)"];
+    let next = [
+        "",
+        "CREATE TABLE next (number INTEGER) STRICT",
+        "INSERT INTO nowhere VALUES (1)",
+    ];
     assert!(migrate(&mut connection, &path, 1, &next).is_err());
     assert_eq!(pragma(&connection, "user_version"), 1);
     assert!(connection.prepare("SELECT * FROM next").is_err());
@@ -222,14 +332,20 @@ fn r27_an_update_that_fails_leaves_the_file_as_it_was() {
 #[tokio::test]
 async fn a_store_whose_key_is_gone_says_so_and_makes_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, key) = (folder.path().join("a.db"), folder.path().join("attache.key"));
+    let (file, key) = (
+        folder.path().join("a.db"),
+        folder.path().join("attache.key"),
+    );
     let store = open(&file);
     fill(&store).await;
     drop(store);
     let kept = std::fs::read(&key).unwrap();
     std::fs::remove_file(&key).unwrap();
     let error = Sqlite::open(&file, Options::default()).unwrap_err();
-    assert!(matches!(error, OpenError::NoKey { .. }) && !key.exists(), "{error}");
+    assert!(
+        matches!(error, OpenError::NoKey { .. }) && !key.exists(),
+        "{error}"
+    );
     std::fs::write(&key, [7; 32]).unwrap();
     let error = Sqlite::open(&file, Options::default()).unwrap_err();
     assert!(matches!(error, OpenError::Key { .. }), "{error}");
@@ -238,22 +354,41 @@ async fn a_store_whose_key_is_gone_says_so_and_makes_no_other() {
 }
 
 fn pragma(connection: &Connection, name: &str) -> i64 {
-    connection.pragma_query_value(None, name, |row| row.get(0)).unwrap()
+    connection
+        .pragma_query_value(None, name, |row| row.get(0))
+        .unwrap()
 }
 
 fn full_task() -> NewTask {
     let mut task = new_task("task");
     task.alias = Some("alias".into());
-    let config = PushConfig { id: Some("hook".into()), ..PushConfig::new("https://example.org/hook") };
-    task.config = Some(Box::new(Registered { config, version: Version::V1 }));
-    (task.batch.key, task.batch.turn) = (Some(Key { text: "key".into(), body: [7; 32] }), 7);
+    let config = PushConfig {
+        id: Some("hook".into()),
+        ..PushConfig::new("https://example.org/hook")
+    };
+    task.config = Some(Box::new(Registered {
+        config,
+        version: Version::V1,
+    }));
+    (task.batch.key, task.batch.turn) = (
+        Some(Key {
+            text: "key".into(),
+            body: [7; 32],
+        }),
+        7,
+    );
     task
 }
 
 /// One task with everything a store keeps.
 async fn fill(store: &Sqlite) -> Head {
-    let Opened::New(head) = store.create(&full_task()).await.unwrap() else { panic!("it is new") };
-    store.append(&head, Seq(1), &batch("b", TaskState::InputRequired, 2_000)).await.unwrap();
+    let Opened::New(head) = store.create(&full_task()).await.unwrap() else {
+        panic!("it is new")
+    };
+    store
+        .append(&head, Seq(1), &batch("b", TaskState::InputRequired, 2_000))
+        .await
+        .unwrap();
     store.keep(&head, Seq(2), &folded(&head)).await.unwrap();
     let mut ended = new_task("ended");
     ended.batch = batch("c", TaskState::Completed, 1_500);
@@ -263,16 +398,37 @@ async fn fill(store: &Sqlite) -> Head {
 
 fn folded(head: &Head) -> Folded {
     let task = Task::submitted(head.id.clone(), head.context_id.clone(), time(1_000));
-    Folded { task: Arc::new(task), turns_ended: 1, ..Folded::default() }
+    Folded {
+        task: Arc::new(task),
+        turns_ended: 1,
+        ..Folded::default()
+    }
 }
 
-type All =
-    (Vec<Entry>, Page, Option<Head>, Option<(Seq, Folded)>, Vec<Registered>, u64, Vec<Head>, Vec<Head>);
+type All = (
+    Vec<Entry>,
+    Page,
+    Option<Head>,
+    Option<(Seq, Folded)>,
+    Vec<Registered>,
+    u64,
+    Vec<Head>,
+    Vec<Head>,
+);
 
 async fn all_of(store: &Sqlite, head: &Head) -> All {
     (
         store.read(head, Seq(0), 99).await.unwrap(),
-        store.list(&head.scope, &Query { limit: 9, ..Query::default() }).await.unwrap(),
+        store
+            .list(
+                &head.scope,
+                &Query {
+                    limit: 9,
+                    ..Query::default()
+                },
+            )
+            .await
+            .unwrap(),
         store.find(&head.scope, &"alias".into()).await.unwrap(),
         store.kept(head).await.unwrap(),
         store.configs(head).await.unwrap(),

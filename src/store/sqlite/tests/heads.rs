@@ -8,7 +8,9 @@ async fn found(store: &Sqlite, id: &str) -> Option<Head> {
 }
 
 fn position(store: &Sqlite, id: &str) -> Option<u64> {
-    store.position(&scope(), &id.into()).map(|position| position.0)
+    store
+        .position(&scope(), &id.into())
+        .map(|position| position.0)
 }
 
 #[tokio::test]
@@ -21,16 +23,29 @@ async fn what_is_known_of_a_task_moves_with_every_commit_and_goes_with_it() {
     for at in 1..5 {
         assert_eq!(position(&store, "t"), Some(at));
         let millis = i64::try_from(at).unwrap();
-        store.append(&head, Seq(at), &batch("x", TaskState::Working, millis)).await.unwrap();
+        store
+            .append(&head, Seq(at), &batch("x", TaskState::Working, millis))
+            .await
+            .unwrap();
         let (position, status_time) = (Seq(at + 1), time(millis));
-        let moved = Head { position, state: TaskState::Working, status_time, ..head.clone() };
+        let moved = Head {
+            position,
+            state: TaskState::Working,
+            status_time,
+            ..head.clone()
+        };
         assert_eq!(found(&store, "t").await, Some(moved));
     }
-    let refused = store.append(&head, Seq(2), &batch("x", TaskState::Completed, 9)).await;
+    let refused = store
+        .append(&head, Seq(2), &batch("x", TaskState::Completed, 9))
+        .await;
     assert!(matches!(refused, Err(Error::Conflict)));
     assert_eq!(position(&store, "t"), Some(5));
     store.remove(std::slice::from_ref(&head)).await.unwrap();
-    assert_eq!((position(&store, "t"), found(&store, "t").await), (None, None));
+    assert_eq!(
+        (position(&store, "t"), found(&store, "t").await),
+        (None, None)
+    );
 }
 
 #[tokio::test]
@@ -43,7 +58,11 @@ async fn several_batches_of_one_commit_are_known_in_their_order() {
     let mut callers = JoinSet::new();
     for at in 1..4 {
         let (store, head) = (Arc::clone(&store), head.clone());
-        callers.spawn(async move { store.append(&head, Seq(at), &batch("x", TaskState::Working, 2)).await });
+        callers.spawn(async move {
+            store
+                .append(&head, Seq(at), &batch("x", TaskState::Working, 2))
+                .await
+        });
         tokio::task::yield_now().await;
     }
     assert_eq!(position(&store, "t"), Some(1), "nothing is committed yet");
@@ -58,15 +77,26 @@ async fn what_is_known_stays_within_its_scope_and_hides_no_alias() {
     let store = open(&folder.path().join("a.db"));
     let head = create(&store, "t").await.unwrap();
     found(&store, "t").await;
-    let bob = Scope { owner: Caller::named("bob"), ..scope() };
+    let bob = Scope {
+        owner: Caller::named("bob"),
+        ..scope()
+    };
     assert_eq!(store.position(&bob, &"t".into()), None);
     assert_eq!(store.find(&bob, &"t".into()).await.unwrap(), None);
-    let named = NewTask { scope: bob.clone(), alias: Some("t".into()), ..new_task("u") };
+    let named = NewTask {
+        scope: bob.clone(),
+        alias: Some("t".into()),
+        ..new_task("u")
+    };
     store.create(&named).await.unwrap();
     for _ in 0..2 {
         let by_alias = store.find(&bob, &"t".into()).await.unwrap().unwrap();
         assert_eq!((by_alias.id.as_str(), &by_alias.scope), ("u", &bob));
-        assert_eq!(store.position(&bob, &"t".into()), None, "a position is that of an id");
+        assert_eq!(
+            store.position(&bob, &"t".into()),
+            None,
+            "a position is that of an id"
+        );
         assert_eq!(found(&store, "t").await, Some(head.clone()));
     }
 }
@@ -75,14 +105,22 @@ async fn what_is_known_stays_within_its_scope_and_hides_no_alias() {
 async fn no_more_is_known_than_was_allowed() {
     let folder = tempfile::tempdir().unwrap();
     for most in [0, 3] {
-        let options = Options { max_known_tasks: most, ..Options::default() };
+        let options = Options {
+            max_known_tasks: most,
+            ..Options::default()
+        };
         let store = Sqlite::open(folder.path().join(format!("{most}.db")), options).unwrap();
         let ids: Vec<String> = (0..10).map(|number| format!("t{number}")).collect();
         for id in &ids {
             create(&store, id).await.unwrap();
             assert!(found(&store, id).await.is_some());
         }
-        assert_eq!(ids.iter().filter(|id| position(&store, id).is_some()).count(), most);
+        assert_eq!(
+            ids.iter()
+                .filter(|id| position(&store, id).is_some())
+                .count(),
+            most
+        );
         for id in &ids {
             assert!(found(&store, id).await.is_some(), "all of them are there");
         }
@@ -108,13 +146,21 @@ fn what_was_read_before_a_change_is_not_remembered_behind_it() {
     let reading = heads.reading(&id);
     heads.committed(change(to(2)));
     heads.read(&reading, &head);
-    assert_eq!(known(), None, "it was read before the commit, and comes behind it");
+    assert_eq!(
+        known(),
+        None,
+        "it was read before the commit, and comes behind it"
+    );
 
     let reading = heads.reading(&id);
     heads.read(&reading, &head);
     assert_eq!(known(), Some(1));
     heads.committed(change(to(2)));
-    assert_eq!(known(), Some(2), "it was read before the commit, and came before it");
+    assert_eq!(
+        known(),
+        Some(2),
+        "it was read before the commit, and came before it"
+    );
 
     let reading = heads.reading(&id);
     heads.committed(change(None));
@@ -124,5 +170,9 @@ fn what_was_read_before_a_change_is_not_remembered_behind_it() {
     let reading = heads.reading(&id);
     heads.read(&reading, &head);
     heads.failed(change(to(2)));
-    assert_eq!(known(), None, "what came of a transaction that failed, the file knows");
+    assert_eq!(
+        known(),
+        None,
+        "what came of a transaction that failed, the file knows"
+    );
 }

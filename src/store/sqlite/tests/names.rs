@@ -15,9 +15,14 @@ fn open_in_rounds(path: &Path) -> Sqlite {
 /// With all that may belong to a task.
 fn keyed(number: usize) -> NewTask {
     let mut task = new_task(&format!("t{number}"));
-    task.config =
-        Some(Box::new(Registered { config: PushConfig::new("https://example.org"), version: Version::V1 }));
-    task.batch.key = Some(Key { text: format!("k{number}"), body: [7; 32] });
+    task.config = Some(Box::new(Registered {
+        config: PushConfig::new("https://example.org"),
+        version: Version::V1,
+    }));
+    task.batch.key = Some(Key {
+        text: format!("k{number}"),
+        body: [7; 32],
+    });
     task
 }
 
@@ -27,10 +32,23 @@ async fn all_found(store: &Sqlite, there: impl Iterator<Item = usize>) {
         let id: TaskId = format!("t{number}").into();
         let head = store.find(&scope(), &id).await.unwrap().unwrap();
         assert_eq!(head.id, id);
-        let again = NewTask { id: "other".into(), ..keyed(number) };
-        assert!(matches!(store.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == id));
-        let stranger = Scope { tenant: Arc::from("stranger"), ..scope() };
-        let taken = store.create(&NewTask { scope: stranger, ..new_task(id.as_str()) }).await;
+        let again = NewTask {
+            id: "other".into(),
+            ..keyed(number)
+        };
+        assert!(
+            matches!(store.create(&again).await.unwrap(), Opened::Again(found) if found.head.id == id)
+        );
+        let stranger = Scope {
+            tenant: Arc::from("stranger"),
+            ..scope()
+        };
+        let taken = store
+            .create(&NewTask {
+                scope: stranger,
+                ..new_task(id.as_str())
+            })
+            .await;
         assert!(matches!(taken, Err(Error::Conflict)));
     }
 }
@@ -40,7 +58,9 @@ fn indexed(path: &Path) -> (usize, usize) {
     let connection = Connection::open(path).unwrap();
     let count = |index: Blocks| {
         let mut count = 0;
-        index.each(&connection, 0, i64::MAX, usize::MAX, |_| count += 1).unwrap();
+        index
+            .each(&connection, 0, i64::MAX, usize::MAX, |_| count += 1)
+            .unwrap();
         count
     };
     (count(RECENT), count(ALL))
@@ -48,10 +68,13 @@ fn indexed(path: &Path) -> (usize, usize) {
 
 /// How many rows belong to tasks.
 fn rows(path: &Path) -> i64 {
-    let counts =
-        ["task", "batch", "snapshot", "config", "key"].map(|table| format!("(SELECT count(*) FROM {table})"));
+    let counts = ["task", "batch", "snapshot", "config", "key"]
+        .map(|table| format!("(SELECT count(*) FROM {table})"));
     let sql = format!("SELECT {}", counts.join(" + "));
-    Connection::open(path).unwrap().query_row(&sql, (), |row| row.get(0)).unwrap()
+    Connection::open(path)
+        .unwrap()
+        .query_row(&sql, (), |row| row.get(0))
+        .unwrap()
 }
 
 #[tokio::test]
@@ -63,7 +86,10 @@ async fn names_are_found_on_all_their_ways() {
         store.create(&keyed(number)).await.unwrap();
         if number % 7 == 0 {
             all_found(&store, 0..=number).await;
-            assert!(store.readers.names().len() <= 18, "memory holds two rounds at most");
+            assert!(
+                store.readers.names().len() <= 18,
+                "memory holds two rounds at most"
+            );
         }
         if number % 11 == 0 {
             drop(store);
@@ -72,7 +98,10 @@ async fn names_are_found_on_all_their_ways() {
         }
     }
     let (recent, name) = indexed(&path);
-    assert!(recent + name > 200 && recent > 10 && name > 40, "{recent} recent ones and {name} others");
+    assert!(
+        recent + name > 200 && recent > 10 && name > 40,
+        "{recent} recent ones and {name} others"
+    );
 }
 
 #[tokio::test]
@@ -86,7 +115,10 @@ async fn names_go_with_their_tasks() {
             let Opened::New(head) = store.create(&keyed(number)).await.unwrap() else {
                 panic!("{number} is there in round {round}")
             };
-            store.keep(&head, head.position, &Folded::default()).await.unwrap();
+            store
+                .keep(&head, head.position, &Folded::default())
+                .await
+                .unwrap();
             heads.push(head);
         }
         let (first, second) = heads.split_at(20);
@@ -128,7 +160,10 @@ async fn names_of_a_commit_that_failed_are_free() {
     assert!(callers.join_all().await.iter().all(Result::is_err));
     all_found(&store, 0..10).await;
     for number in 10..30 {
-        assert!(matches!(store.create(&keyed(number)).await.unwrap(), Opened::New(_)));
+        assert!(matches!(
+            store.create(&keyed(number)).await.unwrap(),
+            Opened::New(_)
+        ));
     }
     all_found(&store, 0..30).await;
 }
@@ -139,7 +174,9 @@ async fn a_number_is_not_given_out_again() {
     let path = folder.path().join("a.db");
     let store = open_in_rounds(&path);
     for number in 0..40 {
-        let Opened::New(head) = store.create(&keyed(number)).await.unwrap() else { panic!("it is new") };
+        let Opened::New(head) = store.create(&keyed(number)).await.unwrap() else {
+            panic!("it is new")
+        };
         if number > 0 {
             store.remove(&[head]).await.unwrap();
         }

@@ -9,7 +9,8 @@ use super::*;
 /// Changes a setting of the writer's own connection.
 async fn set(store: &Sqlite, pragma: &'static str, value: i64) {
     let ask = move |work: &mut write::Work<'_>| {
-        work.connection.pragma_update_and_check(None, pragma, value, |_| Ok(()))?;
+        work.connection
+            .pragma_update_and_check(None, pragma, value, |_| Ok(()))?;
         Ok(Ok(()))
     };
     store.writer.ask(ask).await.unwrap();
@@ -26,8 +27,14 @@ async fn r26_a_full_disk_refuses_writes_and_nothing_more() {
     assert_eq!(store.check().await, Ok(()), "nothing has failed yet");
     for _ in 0..3 {
         let error = words(store.append(&head, Seq(1), &large).await);
-        assert!(error.starts_with(&format!("no room left for {}", path.display())), "{error}");
-        assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head.clone()));
+        assert!(
+            error.starts_with(&format!("no room left for {}", path.display())),
+            "{error}"
+        );
+        assert_eq!(
+            store.find(&head.scope, &head.id).await.unwrap(),
+            Some(head.clone())
+        );
         assert_eq!(store.read(&head, Seq(0), 9).await.unwrap().len(), 1);
         assert_eq!(store.writer.unwritable(), Some(Unwritable::Full));
     }
@@ -42,11 +49,25 @@ async fn r26_a_full_disk_refuses_writes_and_nothing_more() {
 async fn s72_a_disk_that_fills_is_told_before_it_is_full() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let store = Sqlite::open(&path, Options { min_free: u64::MAX, ..Options::default() }).unwrap();
+    let store = Sqlite::open(
+        &path,
+        Options {
+            min_free: u64::MAX,
+            ..Options::default()
+        },
+    )
+    .unwrap();
     assert_eq!(store.check().await, Err(Unwritable::AlmostFull));
     create(&store, "t").await.unwrap();
     drop(store);
-    let store = Sqlite::open(&path, Options { min_free: 0, ..Options::default() }).unwrap();
+    let store = Sqlite::open(
+        &path,
+        Options {
+            min_free: 0,
+            ..Options::default()
+        },
+    )
+    .unwrap();
     assert_eq!(store.check().await, Ok(()));
 }
 
@@ -64,18 +85,33 @@ async fn a_copy_is_made_while_the_store_is_written_and_is_a_store() {
         }
     });
     let (from, to) = (path.clone(), copy.clone());
-    tokio::task::spawn_blocking(move || Sqlite::back_up(from, to)).await.unwrap().unwrap();
+    tokio::task::spawn_blocking(move || Sqlite::back_up(from, to))
+        .await
+        .unwrap()
+        .unwrap();
     let again = Sqlite::back_up(&path, &copy).unwrap_err().to_string();
     assert!(again.contains("there already"), "{again}");
     writer.join_all().await;
     let report = Sqlite::inspect(&path).unwrap();
-    assert_eq!((report.tasks, &report.faults), (201, &Vec::new()), "{report:?}");
-    assert!(Sqlite::vacuum(&path).unwrap_err().to_string().contains("in use"));
+    assert_eq!(
+        (report.tasks, &report.faults),
+        (201, &Vec::new()),
+        "{report:?}"
+    );
+    assert!(
+        Sqlite::vacuum(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("in use")
+    );
     drop(store);
     Sqlite::vacuum(&path).unwrap();
     assert_eq!(Sqlite::inspect(&path).unwrap().tasks, 201);
     let copied = open(&copy);
-    assert_eq!(copied.find(&head.scope, &head.id).await.unwrap(), Some(head));
+    assert_eq!(
+        copied.find(&head.scope, &head.id).await.unwrap(),
+        Some(head)
+    );
     drop(copied);
     sound(&copy);
 }
@@ -90,7 +126,10 @@ async fn r26_a_file_that_cannot_be_written_can_still_be_read() {
     held.connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let store = Sqlite::over(held, &options).unwrap();
     let error = words(create(&store, "u").await);
-    assert!(error.ends_with("cannot be written: make the file and its folder writable"), "{error}");
+    assert!(
+        error.ends_with("cannot be written: make the file and its folder writable"),
+        "{error}"
+    );
     assert_eq!(store.check().await, Err(Unwritable::ReadOnly));
     assert_eq!(store.find(&head.scope, &head.id).await.unwrap(), Some(head));
     drop(store);
@@ -108,8 +147,16 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
         let store = Arc::clone(&store);
         callers.spawn(async move {
             // A scope of its own each: numbers that were given out in vain are not used.
-            let scope = Scope { tenant: Arc::from(format!("{number}")), ..scope() };
-            store.create(&NewTask { scope, ..new_task(&format!("t{number}")) }).await
+            let scope = Scope {
+                tenant: Arc::from(format!("{number}")),
+                ..scope()
+            };
+            store
+                .create(&NewTask {
+                    scope,
+                    ..new_task(&format!("t{number}"))
+                })
+                .await
         });
     }
     let mut bad = JoinSet::new();
@@ -119,7 +166,8 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
             let ask = move |work: &mut write::Work<'_>| -> writer::Done<()> {
                 work.connection.execute("DELETE FROM task", ())?;
                 assert!(!panics, "as told");
-                work.connection.execute("INSERT INTO nowhere VALUES (1)", ())?;
+                work.connection
+                    .execute("INSERT INTO nowhere VALUES (1)", ())?;
                 Ok(Ok(()))
             };
             words(store.writer.ask(ask).await)
@@ -130,13 +178,38 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
     let mut errors = bad.join_all().await;
     errors.sort();
     assert!(errors[0].starts_with("SQLite failed on "), "{errors:?}");
-    assert_eq!(errors[1], "the writer panicked; what was asked for is not there");
-    assert!(callers.join_all().await.iter().all(|result| matches!(result, Ok(Opened::New(_)))));
-    assert_eq!(store.check().await, Ok(()), "nothing is wrong with the file");
+    assert_eq!(
+        errors[1],
+        "the writer panicked; what was asked for is not there"
+    );
+    assert!(
+        callers
+            .join_all()
+            .await
+            .iter()
+            .all(|result| matches!(result, Ok(Opened::New(_))))
+    );
+    assert_eq!(
+        store.check().await,
+        Ok(()),
+        "nothing is wrong with the file"
+    );
     assert_eq!(store.unfinished(None, 99).await.unwrap().len(), 10);
     for number in 0..10 {
-        let scope = Scope { tenant: Arc::from(format!("{number}")), ..scope() };
-        let page = store.list(&scope, &Query { limit: 9, ..Query::default() }).await.unwrap();
+        let scope = Scope {
+            tenant: Arc::from(format!("{number}")),
+            ..scope()
+        };
+        let page = store
+            .list(
+                &scope,
+                &Query {
+                    limit: 9,
+                    ..Query::default()
+                },
+            )
+            .await
+            .unwrap();
         assert_eq!((page.tasks.len(), page.total), (1, 1));
     }
     drop(store);
@@ -147,14 +220,21 @@ async fn r26_one_bad_command_fails_alone_and_its_neighbours_are_committed() {
 async fn r26_a_store_that_was_asked_for_its_health_finds_out_that_it_is_well_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let options = Options { busy_timeout: std::time::Duration::ZERO, ..Options::default() };
+    let options = Options {
+        busy_timeout: std::time::Duration::ZERO,
+        ..Options::default()
+    };
     let store = Sqlite::open(&path, options).unwrap();
     let tool = Connection::open(&path).unwrap();
     tool.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert!(words(create(&store, "t").await).starts_with("another program has locked"));
     assert_eq!(store.check().await, Err(Unwritable::Locked));
     tool.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(store.check().await, Ok(()), "nobody else has to write for it to know");
+    assert_eq!(
+        store.check().await,
+        Ok(()),
+        "nobody else has to write for it to know"
+    );
     create(&store, "t").await.unwrap();
 }
 
@@ -163,7 +243,10 @@ async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap().join("a.db");
     let store = open(&path);
-    let (bad, good) = (create(&store, "bad").await.unwrap(), create(&store, "good").await.unwrap());
+    let (bad, good) = (
+        create(&store, "bad").await.unwrap(),
+        create(&store, "good").await.unwrap(),
+    );
     store.keep(&bad, Seq(1), &Folded::default()).await.unwrap();
     let tool = Connection::open(&path).unwrap();
     tool.execute(
@@ -171,14 +254,27 @@ async fn r26_a_damaged_row_fails_its_own_task_in_clear_words() {
         (),
     )
     .unwrap();
-    tool.execute("UPDATE snapshot SET body = x'ff'", ()).unwrap();
+    tool.execute("UPDATE snapshot SET body = x'ff'", ())
+        .unwrap();
     let error = words(store.read(&bad, Seq(0), 9).await);
     let expected = "is damaged: stop, keep a copy of it for repair, and put a backup in its place";
     assert_eq!(error, format!("{} {expected}", path.display()));
-    assert_eq!(store.kept(&bad).await.unwrap(), None, "a cache that cannot be read is as good as lost");
+    assert_eq!(
+        store.kept(&bad).await.unwrap(),
+        None,
+        "a cache that cannot be read is as good as lost"
+    );
     // What the first version kept: a task alone.
-    tool.execute("UPDATE snapshot SET body = x'0103742d3103632d31010001000000'", ()).unwrap();
-    assert_eq!(store.kept(&bad).await.unwrap(), None, "a cache of an older form is as good as lost");
+    tool.execute(
+        "UPDATE snapshot SET body = x'0103742d3103632d31010001000000'",
+        (),
+    )
+    .unwrap();
+    assert_eq!(
+        store.kept(&bad).await.unwrap(),
+        None,
+        "a cache of an older form is as good as lost"
+    );
     assert_eq!(store.read(&good, Seq(0), 9).await.unwrap().len(), 1);
 }
 
@@ -191,8 +287,13 @@ async fn r26_a_file_that_is_no_database_is_refused_and_left_alone() {
     bytes[..100].fill(b'x');
     for content in [b"hello".to_vec(), vec![0xff; 10_000], bytes] {
         fs::write(&path, &content).unwrap();
-        let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
-        assert!(error.ends_with("is no SQLite database, or its beginning is damaged"), "{error}");
+        let error = Sqlite::open(&path, Options::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.ends_with("is no SQLite database, or its beginning is damaged"),
+            "{error}"
+        );
         assert_eq!(fs::read(&path).unwrap(), content);
     }
 }
@@ -209,7 +310,9 @@ async fn r26_a_file_damaged_in_the_middle_is_refused_and_left_alone() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[4_096..].fill(0x5a);
     fs::write(&path, &bytes).unwrap();
-    let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
+    let error = Sqlite::open(&path, Options::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
@@ -220,13 +323,19 @@ async fn r26_damage_to_a_table_says_so_when_it_is_met() {
     let path = folder.path().join("a.db");
     let head = create(&open(&path), "t").await.unwrap();
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'batch'";
-    let root: i64 = Connection::open(&path).unwrap().query_row(root, (), |row| row.get(0)).unwrap();
+    let root: i64 = Connection::open(&path)
+        .unwrap()
+        .query_row(root, (), |row| row.get(0))
+        .unwrap();
     let root = usize::try_from(root).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     bytes[(root - 1) * 4_096..root * 4_096].fill(0x5a);
     fs::write(&path, &bytes).unwrap();
     let store = open(&path);
-    for error in [words(store.read(&head, Seq(0), 9).await), words(create(&store, "new").await)] {
+    for error in [
+        words(store.read(&head, Seq(0), 9).await),
+        words(create(&store, "new").await),
+    ] {
         assert!(error.contains("is damaged: stop, keep a copy"), "{error}");
     }
 }
@@ -235,17 +344,29 @@ async fn r26_damage_to_a_table_says_so_when_it_is_met() {
 fn another_programs_database_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE theirs (a)")
+        .unwrap();
     let before = fs::read(&path).unwrap();
-    let error = Sqlite::open(&path, Options::default()).unwrap_err().to_string();
-    assert!(error.ends_with("is the database of another program: choose another file"), "{error}");
+    let error = Sqlite::open(&path, Options::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.ends_with("is the database of another program: choose another file"),
+        "{error}"
+    );
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
 #[test]
 fn a_path_that_cannot_be_a_file_is_refused_in_clear_words() {
     let folder = tempfile::tempdir().unwrap();
-    let refused = |path: &Path| Sqlite::open(path, Options::default()).unwrap_err().to_string();
+    let refused = |path: &Path| {
+        Sqlite::open(path, Options::default())
+            .unwrap_err()
+            .to_string()
+    };
     assert!(refused(folder.path()).ends_with("is a folder: name a file in it"));
     assert!(refused(&folder.path().join("none/a.db")).contains("its folder cannot be used"));
     let file = folder.path().join("file");
@@ -257,22 +378,33 @@ fn a_path_that_cannot_be_a_file_is_refused_in_clear_words() {
 #[test]
 fn r26_a_folder_that_cannot_be_written_is_named_with_its_file() {
     // Tests may run as root, whom permissions do not bind.
-    for kind in [std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::ReadOnlyFilesystem] {
-        let error = OpenError::not_made(Path::new("/a.db"), Path::new("/a.db-lock"), kind.into()).to_string();
-        assert_eq!(error, "/a.db cannot be written: make the file and its folder writable");
+    for kind in [
+        std::io::ErrorKind::PermissionDenied,
+        std::io::ErrorKind::ReadOnlyFilesystem,
+    ] {
+        let error = OpenError::not_made(Path::new("/a.db"), Path::new("/a.db-lock"), kind.into())
+            .to_string();
+        assert_eq!(
+            error,
+            "/a.db cannot be written: make the file and its folder writable"
+        );
     }
 }
 
 #[test]
 fn a_row_larger_than_sqlite_takes_is_refused_before_it_reaches_others() {
     // The length alone counts; nothing touches the pages behind it.
-    assert!(words(write::checked(vec![0; 900_000_001])).starts_with("900000001 bytes are too many"));
+    assert!(
+        words(write::checked(vec![0; 900_000_001])).starts_with("900000001 bytes are too many")
+    );
     assert!(write::checked(vec![0; 9]).is_ok());
 }
 
 fn sound(path: &Path) {
     let connection = Connection::open(path).unwrap();
-    let check: String = connection.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+    let check: String = connection
+        .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+        .unwrap();
     assert_eq!(check, "ok");
     let mut keys = connection.prepare("PRAGMA foreign_key_check").unwrap();
     assert!(!keys.exists(()).unwrap());

@@ -49,15 +49,27 @@ impl Peer {
     pub(super) async fn start(version: Version, said: Said) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let service = Service { said: Arc::new(said), heard: Arc::default() };
+        let service = Service {
+            said: Arc::new(said),
+            heard: Arc::default(),
+        };
         let mut serving = JoinSet::new();
         serving.spawn(serve(listener, version, service.clone()));
-        Self { address, service, _serving: serving }
+        Self {
+            address,
+            service,
+            _serving: serving,
+        }
     }
 
     /// The last request.
     pub(super) fn heard(&self) -> Heard {
-        self.service.heard.lock().unwrap().take().expect("it was asked")
+        self.service
+            .heard
+            .lock()
+            .unwrap()
+            .take()
+            .expect("it was asked")
     }
 }
 
@@ -71,11 +83,13 @@ async fn serve(listener: TcpListener, version: Version, service: Service) {
             let stream = TokioIo::new(stream);
             let _ = match version {
                 Version::V1 => {
-                    let service = TowerToHyperService::new(server_v1::A2aServiceServer::new(service));
+                    let service =
+                        TowerToHyperService::new(server_v1::A2aServiceServer::new(service));
                     http.serve_connection(stream, service).await
                 }
                 Version::V03 => {
-                    let service = TowerToHyperService::new(server_v03::A2aServiceServer::new(service));
+                    let service =
+                        TowerToHyperService::new(server_v03::A2aServiceServer::new(service));
                     http.serve_connection(stream, service).await
                 }
             };

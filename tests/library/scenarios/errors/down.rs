@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use attache::model::{Entry, PushConfigId, Scope, Seq, TaskId, Timestamp};
 use attache::store::{
-    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen, Store,
-    Which,
+    Batch, Error, Folded, Head, Key, NewTask, Opened, Page, Push, Query, Registered, Result, Seen,
+    Store, Which,
 };
 
 pub(super) struct Down;
